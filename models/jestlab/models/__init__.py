@@ -1,0 +1,1 @@
+"""What is trained: towers, losses, selection, data, training and evaluation."""

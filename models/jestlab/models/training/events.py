@@ -1,0 +1,46 @@
+"""TensorBoard events of a run, without TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class EventWriter:
+    """Scalars and hyperparameters of one run in one folder, for `tensorboard --logdir`."""
+
+    def __init__(self, directory: Path, hyperparameters: Mapping[str, Any], first_step: int) -> None:
+        """Open a new event file.
+
+        Args:
+            directory: The run's event folder.
+            hyperparameters: Flat config, shown in the HParams tab.
+            first_step: Where this attempt begins: what an interrupted one wrote beyond is hidden.
+        """
+        from tensorboardX import SummaryWriter
+        from tensorboardX.summary import hparams
+
+        self._writer = SummaryWriter(str(directory), purge_step=first_step or None, flush_secs=10)
+        if first_step == 0:
+            values = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in hyperparameters.items()}
+            for summary in hparams(values, {"loss": None}):
+                self._writer.file_writer.add_summary(summary)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write values at a step."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush and close."""
+        self._writer.close()
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} → {"a.b": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return flat

@@ -1,0 +1,165 @@
+"""One training run from data to final evaluation, resumable at any checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from ..config import TrainConfig
+from ..data import datasets
+from ..data.pipeline import training_batches
+from ..data.tokenizer import Tokenizer, ensure_tokenizer
+from ..evaluation import Evaluator
+from ..two_towers import TwoTowerModel, initialize
+from .checkpoints import Checkpoints, load_parameters
+from .events import EventWriter, flatten
+from .step import Reference, build_step, initial_state
+from .tracker import Tracker
+
+
+def train(
+    config: TrainConfig,
+    *,
+    directory: Path,
+    data_cache: Path,
+    flops_per_example: float,
+    tracker: Tracker,
+    reference: tuple[TrainConfig, Path] | None = None,
+) -> bool:
+    """Train, evaluate and checkpoint until the schedule's end, from the newest checkpoint if there is one.
+
+    Args:
+        config: The run.
+        directory: The run's folder; `checkpoints/` and `events/` are written in it.
+        data_cache: Where data made from settings lie, shared by all runs.
+        flops_per_example: Cost of one example seen, for `flops_total`.
+        tracker: Receives metrics and scores.
+        reference: Config and folder of the finished reference run, if the selection scores with one.
+
+    Returns:
+        True when the schedule is done, False when the tracker asked to stop; a checkpoint was saved then.
+
+    Raises:
+        FloatingPointError: The loss is not finite; the message names the step.
+        ValueError: The reference cannot score this run's data.
+    """
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
+    tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
+    scorer = _load_reference(config, reference, tokenizer, data_cache)
+
+    batches = training_batches(
+        web,
+        filter=config.data.filter,
+        tokenizer=tokenizer,
+        image_size=config.model.vision.image_size,
+        text_length=config.model.text.length,
+        batch_size=config.super_batch_size,
+        seed=config.seed,
+    )
+    evaluator = Evaluator(config, benchmark, tokenizer)
+    step_function = build_step(config, scorer.model if scorer else None)
+    checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints)
+    fresh = initial_state(config, initialize(config.model, jax.random.key(config.seed)))
+    state = checkpoints.restore(fresh, batches)
+    step = int(state.step)
+    events = EventWriter(directory / "events", flatten(config.model_dump(mode="json")), step)
+
+    total, b = config.total_steps, config.schedule.batch_size
+    evaluation_steps = {math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)}
+    timer = _Timer(step)
+    tracker.progress(step, total)
+    try:
+        while step < total:
+            if tracker.stop_requested():
+                tracker.flush()
+                checkpoints.save(state, batches)
+                return False
+            batch = next(batches)
+            state, metrics = step_function(
+                state, {"image": batch["image"], "text": batch["text"]}, scorer.parameters if scorer else None
+            )
+            step += 1
+            seen, flops = step * b, step * b * flops_per_example
+
+            if step % config.runtime.log_every_steps == 0 or step == total:
+                values = _finite(metrics, step) | {"examples_seen": seen, "flops_total": flops}
+                tracker.log(step, values)
+                events.scalars(step, values | {"examples_per_second": timer.rate(step, b)})
+                tracker.progress(step, total)
+            if step in evaluation_steps:
+                with timer.paused():
+                    scores = evaluator(state.parameters)
+                tracker.evaluation(step, seen, flops, scores)
+                events.scalars(step, scores)
+            if step % config.runtime.checkpoint_every_steps == 0 or step == total:
+                with timer.paused():
+                    tracker.flush()
+                    checkpoints.save(state, batches)
+    finally:
+        events.close()
+        checkpoints.close()
+    return True
+
+
+def _load_reference(
+    config: TrainConfig, reference: tuple[TrainConfig, Path] | None, tokenizer: Tokenizer, data_cache: Path
+) -> Reference | None:
+    """The reference's model and parameters, checked to read the same images and tokens as the learner."""
+    if not config.selection.needs_reference:
+        return None
+    if reference is None:
+        raise ValueError("selection.reference names no finished run")
+    theirs, directory = reference
+    if theirs.model.vision.image_size != config.model.vision.image_size:
+        raise ValueError(
+            f"the reference reads images of {theirs.model.vision.image_size} px, "
+            f"the learner of {config.model.vision.image_size} px: set model.vision.image_size alike"
+        )
+    if theirs.model.text.length != config.model.text.length:
+        raise ValueError(
+            f"the reference reads {theirs.model.text.length} tokens, the learner {config.model.text.length}: "
+            "set model.text.length alike"
+        )
+    their_web = datasets.ensure_web(theirs.data.train, theirs.web_seed, data_cache)
+    their_tokenizer = ensure_tokenizer(their_web, theirs.model.text.vocabulary_size)
+    if their_tokenizer.digest != tokenizer.digest:
+        raise ValueError("the reference was trained with another tokenizer: train both on the same data.train")
+    parameters = load_parameters(directory / "checkpoints", theirs.model)
+    return Reference(TwoTowerModel(theirs.model), parameters)
+
+
+def _finite(metrics: Mapping[str, jax.Array], step: int) -> dict[str, float]:
+    """Metrics as floats; a loss that is not finite ends the run."""
+    values = {name: float(value) for name, value in metrics.items()}
+    if not np.isfinite(values["loss"]):
+        raise FloatingPointError(f"loss is {values['loss']} at step {step}: training diverged")
+    return values
+
+
+class _Timer:
+    """Examples per second of training alone: evaluation and checkpoints do not count."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._start = time.perf_counter()
+
+    def rate(self, step: int, batch_size: int) -> float:
+        """Examples seen per second since the last call."""
+        now = time.perf_counter()
+        rate = (step - self._step) * batch_size / (now - self._start)
+        self._step, self._start = step, now
+        return rate
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Context in which time stands still."""
+        began = time.perf_counter()
+        yield
+        self._start += time.perf_counter() - began

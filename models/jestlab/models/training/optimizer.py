@@ -1,0 +1,58 @@
+"""The paper's optimiser (appendix, "Training configuration") as an optax chain."""
+
+from __future__ import annotations
+
+import jax
+import optax
+
+from ..config import Optimizer
+from ..two_towers import Parameters
+
+
+def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
+    """Linear warm-up from 0, then cosine to 0 at the last step."""
+    warmup = min(round(total_steps * config.warmup_percent / 100.0), total_steps - 1)
+    if warmup == 0:
+        return optax.cosine_decay_schedule(config.learning_rate, max(total_steps, 1))
+    return optax.warmup_cosine_decay_schedule(0.0, config.learning_rate, warmup, total_steps)
+
+
+def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
+    """Clip, Adam, decoupled decay of kernels, schedule.
+
+    As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its
+    learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`. Only parameters named `kernel` decay.
+
+    Args:
+        config: The optimiser's fields.
+        total_steps: Length of the schedule.
+
+    Returns:
+        The transformation.
+    """
+    return optax.chain(
+        optax.clip_by_global_norm(config.clip_norm),
+        optax.scale_by_adam(b1=config.beta1, b2=config.beta2),
+        optax.add_decayed_weights(config.weight_decay / config.learning_rate, mask=_kernels),
+        optax.scale_by_learning_rate(learning_rate(config, total_steps)),
+        _scale_temperature(config.temperature_multiplier),
+    )
+
+
+def _kernels(parameters: Parameters) -> Parameters:
+    mask: Parameters = jax.tree_util.tree_map_with_path(
+        lambda path, _: getattr(path[-1], "key", None) == "kernel", parameters
+    )
+    return mask
+
+
+def _scale_temperature(multiplier: float) -> optax.GradientTransformation:
+    """Multiply the updates of t and b: in runs of a few hundred steps Adam would hardly move them."""
+
+    def update(
+        updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.OptState]:
+        scaled = {name: value * multiplier if name in ("t", "b") else value for name, value in updates.items()}
+        return scaled, state
+
+    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)

@@ -1,0 +1,27 @@
+"""Where a training run reports to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+
+class Tracker(Protocol):
+    """What the training loop asks of whoever runs it: a results store, a test, or nothing."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record metrics at a step; the same step again replaces them."""
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        """Record scores named `dataset/metric`, each in 0…1."""
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Say how far the run is."""
+
+    def flush(self) -> None:
+        """Make durable all that was recorded. Called before a checkpoint, so that no checkpoint is ahead of it."""
+
+    def stop_requested(self) -> bool:
+        """Whether to save and end at the next step."""

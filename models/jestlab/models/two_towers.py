@@ -1,0 +1,84 @@
+"""Two towers into one space, with the learned temperature t and bias b of the sigmoid loss."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from .config import TwoTowers
+from .text import TextTransformer
+from .vit import VisionTransformer
+
+Parameters = dict[str, Any]
+"""The tree `{img: …, txt: …, t: [1], b: [1]}`; t is stored as its logarithm, as big_vision does."""
+
+
+class Embeddings(NamedTuple):
+    """A batch in the shared space, with what turns products into logits: z_img · z_txt · t + b."""
+
+    image: jax.Array  # float32 [n, E], unit length
+    text: jax.Array  # float32 [n, E], unit length
+    temperature: jax.Array  # float32 [], t
+    bias: jax.Array  # float32 [], b
+
+
+def _normalize(z: jax.Array) -> jax.Array:
+    """z / (‖z‖ + 1e-8) along the last axis, as SigLIP's public code."""
+    return z / (jnp.linalg.norm(z, axis=-1, keepdims=True) + 1e-8)
+
+
+class TwoTowerModel(nn.Module):
+    """The whole model; `embed_images`, `embed_texts` and `features` are its parts for evaluation."""
+
+    config: TwoTowers
+
+    def setup(self) -> None:
+        cfg = self.config
+        head = None if cfg.vision.width == cfg.embedding_dim else cfg.embedding_dim
+        self.img = VisionTransformer(cfg.vision, head)
+        self.txt = TextTransformer(cfg.text, cfg.embedding_dim)
+        self.t = self.param("t", nn.initializers.constant(jnp.log(cfg.initial_temperature)), (1,))
+        self.b = self.param("b", nn.initializers.constant(cfg.initial_bias), (1,))
+
+    def __call__(self, images: jax.Array, tokens: jax.Array) -> Embeddings:
+        """Embed pairs.
+
+        Args:
+            images: uint8 [n, h, w, 3], as decoded.
+            tokens: int32 [n, L].
+
+        Returns:
+            Normalised embeddings with t and b.
+        """
+        return Embeddings(
+            self.embed_images(images), self.embed_texts(tokens), jnp.exp(self.t[0]), self.b[0]
+        )
+
+    def embed_images(self, images: jax.Array) -> jax.Array:
+        """uint8 [n, h, w, 3] → float32 [n, E], unit length."""
+        return _normalize(self.img(_to_unit_range(images))[0])
+
+    def embed_texts(self, tokens: jax.Array) -> jax.Array:
+        """int32 [n, L] → float32 [n, E], unit length."""
+        return _normalize(self.txt(tokens))
+
+    def features(self, images: jax.Array) -> jax.Array:
+        """uint8 [n, h, w, 3] → pooled image features before the head, float32 [n, D], not normalised."""
+        features: jax.Array = self.img(_to_unit_range(images))[1]
+        return features
+
+
+def _to_unit_range(images: jax.Array) -> jax.Array:
+    """uint8 0…255 → float32 −1…1."""
+    return images.astype(jnp.float32) / 127.5 - 1.0
+
+
+def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
+    """Fresh parameters, float32, from a PRNG key."""
+    images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)
+    tokens = jnp.zeros((1, config.text.length), jnp.int32)
+    parameters: Parameters = TwoTowerModel(config).init(key, images, tokens)["params"]
+    return parameters

@@ -1,0 +1,29 @@
+"""Errors that are the user's to mend."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Bad input: one line that names the place and the remedy. The command line prints it and exits 1."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A clause that helps with an unknown name.
+
+    Args:
+        name: What was given.
+        known: The valid names.
+
+    Returns:
+        "did you mean 'x'?" for the nearest valid name, else "known: a, b, c"; "there are none" without any.
+    """
+    names = sorted(set(known))
+    if not names:
+        return "there are none"
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if matches:
+        return f"did you mean {matches[0]!r}?"
+    return "known: " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

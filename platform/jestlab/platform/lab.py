@@ -1,0 +1,51 @@
+"""One lab: the folder that holds everything a user's experiments write, and the address of its store."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where a lab keeps its things.
+
+    Attributes:
+        root: The folder, absolute.
+        store_url: SQLAlchemy URL of the results store.
+    """
+
+    root: Path
+    store_url: str
+
+    @classmethod
+    def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
+        """The lab that the options, then `JESTLAB_ROOT` and `JESTLAB_STORE`, then `./lab` name. Makes nothing."""
+        folder = Path(root or os.environ.get("JESTLAB_ROOT") or "lab").expanduser().absolute()
+        url = store_url or os.environ.get("JESTLAB_STORE") or f"sqlite:///{folder / 'results.db'}"
+        return cls(folder, url)
+
+    @property
+    def runs(self) -> Path:
+        """One folder a run: checkpoints, TensorBoard events, log."""
+        return self.root / "runs"
+
+    @property
+    def data(self) -> Path:
+        """Data made from settings, one folder a dataset, named by content."""
+        return self.root / "data"
+
+    @property
+    def cache(self) -> Path:
+        """Compiled functions and other things that can be made again."""
+        return self.root / "cache"
+
+    @property
+    def reports(self) -> Path:
+        """Tables and plots, one folder an experiment."""
+        return self.root / "reports"
+
+    def run_directory(self, name: str, fingerprint: str) -> Path:
+        """`runs/<name>-<first 8 of the fingerprint>`."""
+        return self.runs / f"{name}-{fingerprint[:8]}"
