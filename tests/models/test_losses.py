@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from jestlab.models.losses import pairwise_sigmoid_loss, sigmoid_loss
-from tests_support import unit_embeddings as embeddings
 
 
 def oracle(z):
@@ -18,25 +17,25 @@ def oracle(z):
 
 
 @pytest.mark.parametrize("n, width", [(1, 4), (7, 16), (64, 48)])
-def test_pairwise_loss_is_the_equation(n, width):
+def test_pairwise_loss_is_the_equation(embeddings, n, width):
     z = embeddings(n, width)
     np.testing.assert_allclose(pairwise_sigmoid_loss(z), oracle(z), rtol=2e-5, atol=1e-6)
 
 
-def test_loss_is_divided_by_the_batch_and_not_by_its_square():
+def test_loss_is_divided_by_the_batch_and_not_by_its_square(embeddings):
     z = embeddings(32, 16)
     np.testing.assert_allclose(sigmoid_loss(z), oracle(z).sum() / 32, rtol=1e-5)
 
 
 @pytest.mark.parametrize("temperature", [1e4, 1e6])
-def test_huge_logits_stay_finite_in_value_and_gradient(temperature):
+def test_huge_logits_stay_finite_in_value_and_gradient(embeddings, temperature):
     z = embeddings(8, 16, temperature=temperature, bias=0.0)
     loss, gradient = jax.value_and_grad(lambda image: sigmoid_loss(z._replace(image=image)))(z.image)
     assert jnp.isfinite(loss)
     assert jnp.isfinite(gradient).all()
 
 
-def test_gradient_is_that_of_the_oracle():
+def test_gradient_is_that_of_the_oracle(embeddings):
     z = embeddings(6, 5)
     gradient = np.asarray(jax.grad(lambda image: sigmoid_loss(z._replace(image=image)))(z.image))
     h = 1e-6

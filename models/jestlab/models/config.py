@@ -9,10 +9,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
 
 RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
-"""The name of another run of the study. The plan resolves it, orders it first and hashes it by its fingerprint."""
+"""Another run of the study: the plan resolves the name, runs it first and hashes it by its fingerprint."""
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -94,7 +103,7 @@ class ShapesWeb(Section):
 
     kind: Literal["shapes"] = "shapes"
     examples: PositiveInt = 24_576
-    seed: int | None = None  # None: the run's seed, so that replicates see different webs
+    seed: NonNegativeInt | None = None  # None: the run's seed, so that replicates see different webs
     image_size: PositiveInt = 32  # pixels, square
     shard_size: PositiveInt = 4_096  # examples a tar
     duplicate_templates: PositiveInt = 24
@@ -106,14 +115,16 @@ class ShardFolder(Section):
 
     kind: Literal["folder"] = "folder"
     path: str
-    digest: str | None = None  # of the shard index; filled in when planned, so that content and not place identifies
+    digest: str | None = (
+        None  # of the shard index; filled in when planned, so that content and not place identifies
+    )
 
 
 class ShapesBenchmark(Section):
     """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders."""
 
     kind: Literal["shapes"] = "shapes"
-    seed: int = 1_000_003
+    seed: NonNegativeInt = 1_000_003
     classification_examples: PositiveInt = 1_024
     retrieval_examples: PositiveInt = 256
     image_size: PositiveInt = 32
@@ -131,8 +142,16 @@ class Data(Section):
     """What is trained on and what is tested on."""
 
     train: ShapesWeb | ShardFolder = Field(default=ShapesWeb(), discriminator="kind")
-    filter: str | None = None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
+    filter: str | None = (
+        None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
+    )
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
+
+    @field_validator("train", "benchmark", mode="before")
+    @classmethod
+    def _shapes_unless_said(cls, value: Any) -> Any:
+        """Settings without a `kind` are of the synthetic world, so that one of them can be set alone."""
+        return {"kind": "shapes", **value} if isinstance(value, dict) else value
 
 
 class Selection(Section):
@@ -153,7 +172,9 @@ class Selection(Section):
     @model_validator(mode="after")
     def _reference(self) -> Selection:
         if self.needs_reference and self.reference is None:
-            raise ValueError(f"rule {self.rule!r} by {self.criterion!r} needs a reference: set selection.reference")
+            raise ValueError(
+                f"rule {self.rule!r} by {self.criterion!r} needs a reference: set selection.reference"
+            )
         return self
 
 
@@ -195,7 +216,9 @@ class Runtime(Section):
 class TrainConfig(Section):
     """One training run: a reference model or a learner."""
 
-    version: ClassVar[int] = 1  # raise it when a default or its meaning changes: identities leave defaults out
+    version: ClassVar[int] = (
+        1  # raise it when a default or its meaning changes: identities leave defaults out
+    )
 
     model: TwoTowers = TwoTowers()
     data: Data = Data()
@@ -204,7 +227,7 @@ class TrainConfig(Section):
     schedule: Schedule = Schedule()
     evaluation: Evaluation = Evaluation()
     runtime: Runtime = Runtime()
-    seed: int = 0
+    seed: NonNegativeInt = 0
 
     @property
     def total_steps(self) -> int:
@@ -227,9 +250,8 @@ class TrainConfig(Section):
     @model_validator(mode="after")
     def _chunks(self) -> TrainConfig:
         if self.selection.rule == "joint" and self.selection.chunks > self.schedule.batch_size:
-            raise ValueError(
-                f"selection.chunks {self.selection.chunks} is above schedule.batch_size {self.schedule.batch_size}"
-            )
+            b = self.schedule.batch_size
+            raise ValueError(f"selection.chunks {self.selection.chunks} is above schedule.batch_size {b}")
         return self
 
     def identity(self) -> dict[str, Any]:

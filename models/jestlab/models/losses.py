@@ -2,8 +2,8 @@
 
 Letters: n batch, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias.
 
-The paper's equation writes the logit as α z^im·z^txt − β, its pseudo-code as α z^im·z^txt + β. The code's sign is
-the one of SigLIP's public code and is used here: b here is −β of the equation, and starts at −10.
+The paper's equation writes the logit as α z^im·z^txt − β, its pseudo-code as α z^im·z^txt + β. The code's
+sign is the one of SigLIP's public code and is used here: b here is −β of the equation, and starts at −10.
 """
 
 from __future__ import annotations

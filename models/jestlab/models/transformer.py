@@ -1,11 +1,13 @@
 """The transformer encoder that both towers share: pre-norm blocks, tanh-GELU, as in SigLIP's public code.
 
-Parameter names are those that flax.linen gives the same modules in big_vision, so that its published trees fit.
+Parameter names are those that flax.linen gives the same modules in big_vision, so that its trees fit.
 
 Letters: n examples, L tokens, D width.
 """
 
 from __future__ import annotations
+
+import functools
 
 import flax.linen as nn
 import jax
@@ -25,14 +27,14 @@ class MlpBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x: float [n, L, D] → float [n, L, D]."""
-        initializers = {
-            "kernel_init": nn.initializers.xavier_uniform(),
-            "bias_init": nn.initializers.normal(stddev=1e-6),
-        }
+        dense = functools.partial(
+            nn.Dense,
+            kernel_init=nn.initializers.xavier_uniform(),
+            bias_init=nn.initializers.normal(stddev=1e-6),
+        )
         width = x.shape[-1]
-        x = nn.Dense(self.hidden_dim, **initializers)(x)
-        x = nn.gelu(x, approximate=True)
-        return nn.Dense(width, **initializers)(x)
+        x = nn.gelu(dense(self.hidden_dim)(x), approximate=True)
+        return dense(width)(x)
 
 
 class EncoderBlock(nn.Module):
@@ -65,7 +67,8 @@ class Encoder(nn.Module):
         """x: float [n, L, D] → float [n, L, D]."""
         for layer in range(self.depth):
             x = EncoderBlock(self.heads, self.mlp_dim, name=f"encoderblock_{layer}")(x)
-        return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, name="encoder_norm")(x)
+        y: jax.Array = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, name="encoder_norm")(x)
+        return y
 
 
 class MAPHead(nn.Module):

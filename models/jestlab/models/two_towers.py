@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -27,7 +27,8 @@ class Embeddings(NamedTuple):
 
 def _normalize(z: jax.Array) -> jax.Array:
     """z / (‖z‖ + 1e-8) along the last axis, as SigLIP's public code."""
-    return z / (jnp.linalg.norm(z, axis=-1, keepdims=True) + 1e-8)
+    normalized: jax.Array = z / (jnp.linalg.norm(z, axis=-1, keepdims=True) + 1e-8)
+    return normalized
 
 
 class TwoTowerModel(nn.Module):
@@ -36,6 +37,7 @@ class TwoTowerModel(nn.Module):
     config: TwoTowers
 
     def setup(self) -> None:
+        """Name the parts as big_vision names them."""
         cfg = self.config
         head = None if cfg.vision.width == cfg.embedding_dim else cfg.embedding_dim
         self.img = VisionTransformer(cfg.vision, head)
@@ -53,9 +55,7 @@ class TwoTowerModel(nn.Module):
         Returns:
             Normalised embeddings with t and b.
         """
-        return Embeddings(
-            self.embed_images(images), self.embed_texts(tokens), jnp.exp(self.t[0]), self.b[0]
-        )
+        return Embeddings(self.embed_images(images), self.embed_texts(tokens), jnp.exp(self.t[0]), self.b[0])
 
     def embed_images(self, images: jax.Array) -> jax.Array:
         """uint8 [n, h, w, 3] → float32 [n, E], unit length."""
@@ -76,9 +76,15 @@ def _to_unit_range(images: jax.Array) -> jax.Array:
     return images.astype(jnp.float32) / 127.5 - 1.0
 
 
+def embed(model: TwoTowerModel, parameters: Parameters, images: jax.Array, tokens: jax.Array) -> Embeddings:
+    """`model(images, tokens)` with given parameters."""
+    return cast(Embeddings, model.apply({"params": parameters}, images, tokens))
+
+
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Fresh parameters, float32, from a PRNG key."""
     images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)
     tokens = jnp.zeros((1, config.text.length), jnp.int32)
-    parameters: Parameters = TwoTowerModel(config).init(key, images, tokens)["params"]
+    # One compiled function: operation by operation, a hundred small ones would be compiled.
+    parameters: Parameters = jax.jit(TwoTowerModel(config).init)(key, images, tokens)["params"]
     return parameters

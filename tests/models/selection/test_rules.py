@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from jestlab.models.selection import score_matrix, select
 from jestlab.models.selection.rules import chunk_sizes
-from tests_support import unit_embeddings
 
 
 def scores_of(super_batch, seed=0):
@@ -38,7 +37,14 @@ def test_indices_are_distinct_and_in_range(data, rule):
     seed = data.draw(st.integers(0, 2**31 - 1))
     gain = data.draw(st.sampled_from([0.01, 1.0, 100.0, 1e4]))
     indices = np.asarray(
-        select(jax.random.key(seed), scores_of(super_batch, seed), rule=rule, batch_size=b, chunks=chunks, gain=gain)
+        select(
+            jax.random.key(seed),
+            scores_of(super_batch, seed),
+            rule=rule,
+            batch_size=b,
+            chunks=chunks,
+            gain=gain,
+        )
     )
     assert len(set(indices.tolist())) == b
     assert indices.min() >= 0
@@ -63,7 +69,12 @@ def test_joint_without_noise_is_greedy_by_conditional_score(b, chunks):
         conditional[chosen] = -np.inf
         chosen += np.argsort(-conditional)[:size].tolist()
     drawn = select(
-        jax.random.key(0), jnp.asarray(scores, jnp.float32), rule="joint", batch_size=b, chunks=chunks, gain=1e6
+        jax.random.key(0),
+        jnp.asarray(scores, jnp.float32),
+        rule="joint",
+        batch_size=b,
+        chunks=chunks,
+        gain=1e6,
     )
     assert np.asarray(drawn).tolist() == chosen
 
@@ -73,13 +84,14 @@ def test_a_common_offset_of_the_pairs_own_scores_changes_no_choice():
     shifted = scores + 1024.0 * jnp.eye(50)
     for rule in ("independent", "joint"):
         one, other = (
-            select(jax.random.key(1), s, rule=rule, batch_size=10, chunks=5, gain=1.0) for s in (scores, shifted)
+            select(jax.random.key(1), s, rule=rule, batch_size=10, chunks=5, gain=1.0)
+            for s in (scores, shifted)
         )
         np.testing.assert_array_equal(one, other)
 
 
 def test_draws_follow_plackett_luce():
-    """Pairs drawn without replacement: p(i, j) = p_i p_j / (1 − p_i). χ² on 12 ordered pairs, 11 degrees of freedom."""
+    """Without replacement p(i, j) = p_i p_j / (1 − p_i): χ² on 12 ordered pairs, 11 degrees of freedom."""
     weights = np.array([0.0, 0.5, 1.0, 2.0])
     p = np.exp(weights) / np.exp(weights).sum()
     scores = jnp.diag(jnp.asarray(weights, jnp.float32))
@@ -100,7 +112,9 @@ def test_joint_finds_more_learnable_batches_than_independent():
     """On examples with strong pairwise structure, the sum over the chosen block is what JEST maximises."""
     rng = np.random.default_rng(0)
     groups = np.arange(320) % 8
-    scores = jnp.asarray(0.2 * (groups[:, None] == groups[None, :]) + 0.1 * rng.normal(size=(320, 320)), jnp.float32)
+    scores = jnp.asarray(
+        0.2 * (groups[:, None] == groups[None, :]) + 0.1 * rng.normal(size=(320, 320)), jnp.float32
+    )
 
     def block(rule):
         i = np.asarray(select(jax.random.key(0), scores, rule=rule, batch_size=64, chunks=16, gain=100.0))
@@ -123,8 +137,8 @@ def test_impossible_requests_are_refused(b, chunks, rule, message):
         select(jax.random.key(0), scores_of(64), rule=rule, batch_size=b, chunks=chunks)
 
 
-def test_criteria_are_differences_of_losses():
-    learner, reference = unit_embeddings(12, seed=1), unit_embeddings(12, seed=2)
+def test_criteria_are_differences_of_losses(embeddings):
+    learner, reference = embeddings(12, seed=1), embeddings(12, seed=2)
     hard = score_matrix("hard_learner", learner, None)
     easy = score_matrix("easy_reference", None, reference)
     np.testing.assert_allclose(score_matrix("learnability", learner, reference), hard + easy, rtol=1e-6)

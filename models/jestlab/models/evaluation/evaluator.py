@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..config import TrainConfig
-from ..data import benchmarks
+from ..data.benchmarks import load_benchmark
 from ..data.tokenizer import Tokenizer
 from ..two_towers import Parameters, TwoTowerModel
 from .few_shot import few_shot_accuracy
@@ -32,8 +32,8 @@ class Evaluator:
         """
         self._config = config
         size, length = config.model.vision.image_size, config.model.text.length
-        self._classification = benchmarks.classification_sets(folder, size)
-        self._retrieval = benchmarks.retrieval_sets(folder, size)
+        benchmark = load_benchmark(folder, size)
+        self._classification, self._retrieval = benchmark.classification, benchmark.retrieval
         self._prompts = {
             name: tokenizer(prompts(data.class_names, data.templates), length)
             for name, data in self._classification.items()
@@ -56,22 +56,25 @@ class Evaluator:
             parameters: The model's.
 
         Returns:
-            `{dataset}/zero_shot`, `{dataset}/10_shot`, `{dataset}/i2t_r1` and `{dataset}/t2i_r1`, each in 0…1.
+            `{dataset}/zero_shot`, `{dataset}/10_shot`, `{dataset}/i2t_r1`, `{dataset}/t2i_r1`, each in 0…1.
         """
         cfg = self._config.evaluation
         scores: dict[str, float] = {}
         for name, data in self._classification.items():
-            classes = class_embeddings(self._embed_texts(parameters, self._prompts[name]), len(data.templates))
-            images = self._embed_images(parameters, data.test_images)
-            scores[f"{name}/zero_shot"] = zero_shot_accuracy(images, classes, data.test_labels)
-            scores[f"{name}/{cfg.shots}_shot"] = few_shot_accuracy(
-                self._features(parameters, data.train_images),
-                data.train_labels,
-                self._features(parameters, data.test_images),
-                data.test_labels,
-                shots=cfg.shots,
-                seeds=cfg.shot_seeds,
+            classes = class_embeddings(
+                self._embed_texts(parameters, self._prompts[name]), len(data.templates)
             )
+            images = self._embed_images(parameters, data.images)
+            scores[f"{name}/zero_shot"] = zero_shot_accuracy(images, classes, data.labels)
+            if len(data.train_images):
+                scores[f"{name}/{cfg.shots}_shot"] = few_shot_accuracy(
+                    self._features(parameters, data.train_images),
+                    data.train_labels,
+                    self._features(parameters, data.images),
+                    data.labels,
+                    shots=cfg.shots,
+                    seeds=cfg.shot_seeds,
+                )
         for name, pairs in self._retrieval.items():
             scores[f"{name}/i2t_r1"], scores[f"{name}/t2i_r1"] = recall_at_k(
                 self._embed_images(parameters, pairs.images),

@@ -8,10 +8,10 @@ Where this departs from the printed Algorithm 1, and why:
   drawn without replacement by Gumbel top-k, which is exactly successive draws in proportion to exp(score)
   (Plackett–Luce) and needs no exponential.
 * Chosen examples are excluded by −inf, not by subtracting 1e8, which would swallow the scores' digits.
-* `int(B (1 − f) / N)` loses examples to floating error (2047 instead of 2048 at f = .8). Here b is given; the
-  first b mod N chunks hold one example more than the others.
-* The text puts 1/b inside the exponent, the code multiplies the sum by `softmax_score_gain` = 100. Here the gain
-  is an explicit factor on the sum.
+* `int(B (1 − f) / N)` loses examples to floating error (2047 instead of 2048 at f = .8). Here b is given;
+  the first b mod N chunks hold one example more than the others.
+* The text puts 1/b inside the exponent, the code multiplies the sum by `softmax_score_gain` = 100. Here the
+  gain is an explicit factor on the sum.
 * The text's conditional is one-directional; like the code, both directions count (image→text, text→image).
 
 Letters: B super-batch, b sub-batch, N chunks, S scores [B, B].
@@ -19,8 +19,12 @@ Letters: B super-batch, b sub-batch, N chunks, S scores [B, B].
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
+
+Carry = tuple[jax.Array, jax.Array]  # conditional scores float32 [B], chosen bool [B]
 
 
 def select(
@@ -68,26 +72,23 @@ def _jointly(key: jax.Array, scores: jax.Array, batch_size: int, chunks: int, ga
     super_batch = scores.shape[0]
     sizes = chunk_sizes(batch_size, chunks)
 
-    def draw_chunk(
-        carry: tuple[jax.Array, jax.Array], round_key: jax.Array, size: int
-    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
-        conditional, chosen = carry
-        new = _gumbel_top_k(round_key, conditional, chosen, size, gain)
-        conditional = conditional + scores[new].sum(axis=0) + scores[:, new].sum(axis=1)
-        return (conditional, chosen.at[new].set(True)), new
+    def round_of(size: int) -> Callable[[Carry, jax.Array], tuple[Carry, jax.Array]]:
+        def draw_chunk(carry: Carry, round_key: jax.Array) -> tuple[Carry, jax.Array]:
+            conditional, chosen = carry
+            new = _gumbel_top_k(round_key, conditional, chosen, size, gain)
+            conditional = conditional + scores[new].sum(axis=0) + scores[:, new].sum(axis=1)
+            return (conditional, chosen.at[new].set(True)), new
+
+        return draw_chunk
 
     carry = (jnp.diagonal(scores), jnp.zeros(super_batch, bool))
     keys = jax.random.split(key, chunks)
     drawn, first = [], 0
     for size in sorted(set(sizes), reverse=True):  # one scan for the larger chunks, one for the others
-        count = sizes.count(size)
-        carry, indices = jax.lax.scan(
-            lambda carry, round_key, size=size: draw_chunk(carry, round_key, size),
-            carry,
-            keys[first : first + count],
-        )
+        rounds = keys[first : first + sizes.count(size)]
+        carry, indices = jax.lax.scan(round_of(size), carry, rounds)
         drawn.append(indices.reshape(-1))
-        first += count
+        first += len(rounds)
     return jnp.concatenate(drawn)
 
 

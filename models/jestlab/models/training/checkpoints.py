@@ -1,4 +1,4 @@
-"""Checkpoints of a run: training state and data iterator together, through orbax; the one module that knows it.
+"""Checkpoints of a run: training state and data iterator together; the one module that knows orbax.
 
 The parameters are a part of their own, so that a learner loads its reference without the optimiser's state.
 """
@@ -89,7 +89,7 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
         raise FileNotFoundError(f"no checkpoint in {directory}")
     abstract = jax.eval_shape(lambda: initialize(config, jax.random.key(0)))
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-    abstract = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=device), abstract)
+    abstract = jax.tree.map(lambda leaf: leaf.update(sharding=device), abstract)
     loaded = ocp.load_checkpointables(directory.absolute() / str(steps[-1]), {"parameters": abstract})
     parameters: Parameters = loaded["parameters"]
     return parameters

@@ -23,7 +23,10 @@ class EventWriter:
 
         self._writer = SummaryWriter(str(directory), purge_step=first_step or None, flush_secs=10)
         if first_step == 0:
-            values = {k: v if isinstance(v, bool | int | float | str) else str(v) for k, v in hyperparameters.items()}
+            values = {
+                k: v if isinstance(v, bool | int | float | str) else str(v)
+                for k, v in hyperparameters.items()
+            }
             for summary in hparams(values, {"loss": None}):
                 self._writer.file_writer.add_summary(summary)
 

@@ -72,7 +72,9 @@ def train(
     events = EventWriter(directory / "events", flatten(config.model_dump(mode="json")), step)
 
     total, b = config.total_steps, config.schedule.batch_size
-    evaluation_steps = {math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)}
+    evaluation_steps = {
+        math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)
+    }
     timer = _Timer(step)
     tracker.progress(step, total)
     try:
@@ -130,7 +132,9 @@ def _load_reference(
     their_web = datasets.ensure_web(theirs.data.train, theirs.web_seed, data_cache)
     their_tokenizer = ensure_tokenizer(their_web, theirs.model.text.vocabulary_size)
     if their_tokenizer.digest != tokenizer.digest:
-        raise ValueError("the reference was trained with another tokenizer: train both on the same data.train")
+        raise ValueError(
+            "the reference was trained with another tokenizer: train both on the same data.train"
+        )
     parameters = load_parameters(directory / "checkpoints", theirs.model)
     return Reference(TwoTowerModel(theirs.model), parameters)
 

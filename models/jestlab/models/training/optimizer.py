@@ -21,7 +21,8 @@ def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransf
     """Clip, Adam, decoupled decay of kernels, schedule.
 
     As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its
-    learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`. Only parameters named `kernel` decay.
+    learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`. Only parameters named `kernel`
+    decay.
 
     Args:
         config: The optimiser's fields.
@@ -52,7 +53,9 @@ def _scale_temperature(multiplier: float) -> optax.GradientTransformation:
     def update(
         updates: optax.Updates, state: optax.OptState, params: optax.Params | None = None
     ) -> tuple[optax.Updates, optax.OptState]:
-        scaled = {name: value * multiplier if name in ("t", "b") else value for name, value in updates.items()}
+        scaled = {
+            name: value * multiplier if name in ("t", "b") else value for name, value in updates.items()
+        }
         return scaled, state
 
     return optax.GradientTransformation(lambda _: optax.EmptyState(), update)

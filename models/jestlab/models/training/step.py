@@ -1,8 +1,9 @@
-"""One step: score the super-batch, select, train on the sub-batch (the paper's Algorithm 2, without approximation).
+"""One step: score the super-batch, select, train on the sub-batch (the paper's "Pseudocode for JEST").
 
-Departures from the printed loop: the scoring pass is not reused for the gradient (the print recomputes it too,
-the paper's cost formula F(2 + B/b) assumes reuse), so a step costs F(3 + B/b); and the selection's key is derived
-from the run's seed and the step, so that a resumed run draws what the uninterrupted one would.
+Departures from the print: the model is not approximated; the scoring pass is not reused for the gradient (the
+print recomputes it too, while the paper's cost formula F(2 + B/b) assumes reuse), so a step costs F(3 + B/b);
+and the selection's key is derived from the run's seed and the step, so that a resumed run draws what the
+uninterrupted one would.
 
 Letters: B super-batch, b sub-batch, L tokens.
 """
@@ -19,7 +20,7 @@ import optax
 from ..config import TrainConfig
 from ..losses import sigmoid_loss
 from ..selection import score_matrix, select
-from ..two_towers import Parameters, TwoTowerModel
+from ..two_towers import Parameters, TwoTowerModel, embed
 from .optimizer import build_optimizer
 
 Batch = dict[str, jax.Array]
@@ -41,9 +42,7 @@ class Reference(NamedTuple):
     parameters: Parameters
 
 
-StepFunction = Callable[
-    [TrainState, Batch, Parameters | None], tuple[TrainState, dict[str, jax.Array]]
-]
+StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState, dict[str, jax.Array]]]
 
 
 def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunction:
@@ -67,10 +66,11 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         scoring = selection.criterion
         learner_z = reference_z = None
         if scoring != "easy_reference":
-            learner_z = model.apply({"params": state.parameters}, batch["image"], batch["text"])
+            learner_z = embed(model, state.parameters, batch["image"], batch["text"])
         if scoring != "hard_learner":
-            assert reference is not None
-            reference_z = reference.apply({"params": reference_parameters}, batch["image"], batch["text"])
+            if reference is None or reference_parameters is None:
+                raise ValueError(f"criterion {scoring!r} scores with a reference, and none was given")
+            reference_z = embed(reference, reference_parameters, batch["image"], batch["text"])
         scores = jax.lax.stop_gradient(score_matrix(scoring, learner_z, reference_z))
         key = jax.random.fold_in(jax.random.key(config.seed), state.step)
         chosen = select(
@@ -86,7 +86,7 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         return {name: batch[name][chosen] for name in ("image", "text")}, metrics
 
     def loss_of(parameters: Parameters, batch: Batch) -> jax.Array:
-        return sigmoid_loss(model.apply({"params": parameters}, batch["image"], batch["text"]))
+        return sigmoid_loss(embed(model, parameters, batch["image"], batch["text"]))
 
     def step(
         state: TrainState, batch: Batch, reference_parameters: Parameters | None

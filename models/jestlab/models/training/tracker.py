@@ -21,7 +21,7 @@ class Tracker(Protocol):
         """Say how far the run is."""
 
     def flush(self) -> None:
-        """Make durable all that was recorded. Called before a checkpoint, so that no checkpoint is ahead of it."""
+        """Make all that was recorded durable. Called before a checkpoint, so that none is ahead of it."""
 
     def stop_requested(self) -> bool:
         """Whether to save and end at the next step."""

@@ -1,0 +1,121 @@
+"""Where data lie: made there once if they can be made, checked if they are the user's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from jestlab.models.config import BenchmarkFolder, ShapesBenchmark, ShapesWeb, ShardFolder
+from jestlab.models.data import shapes
+from jestlab.models.data.files import build_once, derived_path, file_sha256, write_whole
+from jestlab.models.data.shards import ShardIndex
+
+
+def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Path:
+    """The folder of shards to train on.
+
+    Args:
+        settings: The synthetic web, made on first use, or the user's folder.
+        seed: Of the synthetic web, where its settings give none.
+        cache: Where made data are kept, in folders named by what is in them.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileNotFoundError: The user's folder is missing or holds no shards.
+        ValueError: The user's folder no longer holds what its recorded digest says.
+    """
+    if isinstance(settings, ShardFolder):
+        folder = Path(settings.path)
+        ShardIndex.load(folder)
+        _check_digest(folder, settings.digest)
+        return folder
+    seed = seed if settings.seed is None else settings.seed
+    name = _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
+
+    def build(partial: Path) -> None:
+        shapes.make_web(partial, settings, seed)
+        ShardIndex.build(partial)
+
+    return build_once(cache / name, build)
+
+
+def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
+    """The folder that holds the benchmark's datasets, one folder each.
+
+    Args:
+        settings: The synthetic benchmark, made on first use, or the user's folder.
+        cache: As of `ensure_web`.
+
+    Returns:
+        The folder.
+
+    Raises:
+        FileNotFoundError: The user's folder is missing.
+        ValueError: The user's folder no longer holds what its recorded digest says.
+    """
+    if isinstance(settings, BenchmarkFolder):
+        folder = Path(settings.path)
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder of benchmark datasets")
+        _check_digest(folder, settings.digest)
+        return folder
+    name = _name("shapes-benchmark", settings.model_dump(mode="json"))
+    return build_once(cache / name, lambda partial: shapes.make_benchmark(partial, settings))
+
+
+def digest(folder: Path) -> str:
+    """What a folder of shards or of benchmark datasets holds, wherever it lies.
+
+    Args:
+        folder: The folder; its tars, parquets and text files count, at any depth. Hashes are kept in it, and
+            taken anew of files whose size or time changed.
+
+    Returns:
+        64 hex digits.
+
+    Raises:
+        FileNotFoundError: The folder is missing or holds no tar.
+    """
+    kept_at = derived_path(folder, "digest.json")
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in _CONTENT]
+    if not any(path.suffix == ".tar" for path in paths):
+        raise FileNotFoundError(f"{folder}: holds no .tar shards")
+    try:
+        kept = json.loads(kept_at.read_text())
+    except (FileNotFoundError, ValueError):
+        kept = {}
+    files: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        name, stat = path.relative_to(folder).as_posix(), path.stat()
+        files[name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        known = dict(kept.get(name, {}))
+        sha256 = known.pop("sha256", None)
+        files[name]["sha256"] = sha256 if sha256 and known == files[name] else file_sha256(path)
+    if files != kept:
+        write_whole(kept_at, json.dumps(files, indent=1).encode())
+    state = hashlib.sha256()
+    for name, file in files.items():
+        state.update(f"{file['sha256']}  {name}\n".encode())
+    return state.hexdigest()
+
+
+_CONTENT = (".tar", ".parquet", ".txt")
+
+
+def _check_digest(folder: Path, recorded: str | None) -> None:
+    """Raise where a folder does not hold what was recorded of it."""
+    if recorded is not None and (found := digest(folder)) != recorded:
+        raise ValueError(
+            f"{folder}: its content changed (digest {found[:12]}, recorded {recorded[:12]}): "
+            "restore it, or drop the digest to use what it holds now"
+        )
+
+
+def _name(kind: str, settings: dict[str, Any]) -> str:
+    """A folder's name, by all that decides its content."""
+    content = json.dumps({"version": shapes.GENERATOR_VERSION, **settings}, sort_keys=True)
+    return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

@@ -1,0 +1,95 @@
+"""Files and folders that appear whole or not at all, whoever is killed and whoever else is writing."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from filelock import FileLock
+
+DERIVED = ".jestlab"
+"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers. Safe to delete."""
+
+_STALE_SECONDS = 3600.0
+
+
+def derived_path(folder: Path, name: str) -> Path:
+    """Where a file computed from a folder's shards lies."""
+    return folder / DERIVED / name
+
+
+def write_whole(path: Path, content: bytes) -> bool:
+    """Write a file in one step: readers see the old file or the new one, never a part.
+
+    Args:
+        path: The file; its folder is created.
+        content: Its bytes.
+
+    Returns:
+        False where the place may not be written to: a shared dataset is often read-only, and what is derived
+        from it is then computed anew by each process.
+    """
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_stale(path.parent)
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return False
+        partial.unlink(missing_ok=True)
+        raise
+    return True
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove what killed writers left in a folder of derived files."""
+    for partial in folder.glob("*.part"):
+        with contextlib.suppress(FileNotFoundError):  # a living writer has just renamed it
+            if time.time() - partial.stat().st_mtime > _STALE_SECONDS:
+                partial.unlink()
+
+
+def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
+    """Make a folder unless it is there; of several processes one makes it and the others wait.
+
+    It is built under another name and renamed when whole, so that a folder that exists is complete; what a
+    killed builder left is removed by the next one.
+
+    Args:
+        folder: The folder.
+        build: Fills the folder that it is given.
+
+    Returns:
+        `folder`.
+    """
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.part")
+    lock = folder.with_name(f".{folder.name}.lock")
+    with FileLock(lock):
+        if not folder.is_dir():
+            if partial.exists():
+                shutil.rmtree(partial)
+            partial.mkdir()
+            build(partial)
+            partial.rename(folder)
+        lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
+    return folder
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

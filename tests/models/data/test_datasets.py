@@ -1,0 +1,161 @@
+"""Made once, whole or not at all; known by content, not by place."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jestlab.models.config import BenchmarkFolder, NoiseRates, ShapesBenchmark, ShapesWeb, ShardFolder
+from jestlab.models.data.datasets import digest, ensure_benchmark, ensure_web
+from jestlab.models.data.files import build_once, write_whole
+from jestlab.models.data.shards import ShardIndex
+
+SETTINGS = ShapesWeb(examples=900, shard_size=300)
+MAKE = (
+    "import sys; from pathlib import Path; from jestlab.models.config import ShapesWeb;"
+    "from jestlab.models.data.datasets import ensure_web;"
+    "from jestlab.models.data.tokenizer import ensure_tokenizer;"
+    "folder = ensure_web(ShapesWeb(examples=int(sys.argv[2]), shard_size=300), 4, Path(sys.argv[1]));"
+    "print(folder, ensure_tokenizer(folder, 128).digest)"
+)
+
+
+def start(cache, examples=900):
+    return subprocess.Popen(
+        [sys.executable, "-c", MAKE, str(cache), str(examples)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def listing(folder):
+    return {path.name: path.stat().st_mtime_ns for path in folder.glob("0*")}
+
+
+def test_processes_at_once_make_it_once_and_agree(tmp_path):
+    running = [start(tmp_path) for _ in range(4)]
+    said = {process.communicate(timeout=120)[0] for process in running}
+    assert [process.returncode for process in running] == [0] * 4
+    assert len(said) == 1
+    (folder,) = tmp_path.iterdir()  # and no temporary folder, no lock
+    assert len(list(folder.glob("*.tar"))) == 3
+    before = listing(folder)
+    assert ensure_web(SETTINGS, 4, tmp_path) == folder
+    assert listing(folder) == before
+
+
+def test_a_killed_maker_leaves_nothing_that_looks_whole(tmp_path):
+    killed = start(tmp_path, examples=60_000)
+    deadline = time.time() + 60
+    while not list(tmp_path.glob(".*.part/00001.tar")):
+        assert time.time() < deadline and killed.poll() is None
+        time.sleep(0.01)
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    (partial,) = tmp_path.glob(".*.part")
+    assert not [path for path in tmp_path.iterdir() if not path.name.startswith(".")]
+
+    folder = tmp_path / partial.name.removeprefix(".").removesuffix(".part")
+    build_once(folder, lambda new: (new / "made").touch())
+    assert [path.name for path in folder.iterdir()] == ["made"]
+    assert not partial.exists()
+
+
+def test_a_failed_maker_can_be_repeated(tmp_path):
+    def fail(folder):
+        (folder / "half").touch()
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        build_once(tmp_path / "data", fail)
+    assert not (tmp_path / "data").exists()
+    build_once(tmp_path / "data", lambda folder: (folder / "whole").touch())
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["whole"]
+
+
+def test_the_name_tells_content_apart(tmp_path):
+    small = ShapesWeb(examples=20, image_size=8)
+    folders = [
+        ensure_web(small, 0, tmp_path),
+        ensure_web(small, 1, tmp_path),
+        ensure_web(small.model_copy(update={"noise": NoiseRates(blank=0)}), 0, tmp_path),
+        ensure_web(small.model_copy(update={"examples": 21}), 0, tmp_path),
+    ]
+    assert len(set(folders)) == 4
+    assert (
+        ensure_web(small.model_copy(update={"seed": 1}), 7, tmp_path) == folders[1]
+    )  # the web's own seed wins
+
+
+def test_benchmark_is_made_once(tmp_path):
+    settings = ShapesBenchmark(classification_examples=48, retrieval_examples=8)
+    folder = ensure_benchmark(settings, tmp_path)
+    assert {path.name for path in folder.iterdir()} == {"shapes_classification", "shapes_retrieval"}
+    before = (folder / "shapes_retrieval").stat().st_mtime_ns
+    assert ensure_benchmark(settings, tmp_path) == folder
+    assert (folder / "shapes_retrieval").stat().st_mtime_ns == before
+
+
+def test_digest_is_of_content_and_not_of_place(web, own_web):
+    assert len(digest(web)) == 64
+    ShardIndex.load(own_web)  # derived files do not count
+    for path in own_web.glob("*.tar"):
+        os.utime(path, (1, 1))
+    assert digest(own_web) == digest(web)
+
+
+@pytest.mark.parametrize("name", ["00001.tar", "00001.parquet"])
+def test_digest_sees_a_change_after_it_was_kept(own_web, name):
+    before = digest(own_web)
+    assert digest(own_web) == before
+    raw = bytearray((own_web / name).read_bytes())
+    raw[len(raw) // 2] ^= 1
+    (own_web / name).write_bytes(raw)
+    assert digest(own_web) != before
+
+
+def test_digest_sees_a_shard_that_is_gone(own_web):
+    before = digest(own_web)
+    (own_web / "00002.tar").unlink()
+    assert digest(own_web) != before
+
+
+def test_a_folder_of_the_user_is_checked_against_its_recorded_digest(web, own_web, tmp_path):
+    recorded = digest(web)
+    assert ensure_web(ShardFolder(path=str(own_web), digest=recorded), 0, tmp_path) == own_web
+    (own_web / "00002.tar").unlink()
+    with pytest.raises(ValueError, match="its content changed"):
+        ensure_web(ShardFolder(path=str(own_web), digest=recorded), 0, tmp_path)
+    assert ensure_web(ShardFolder(path=str(own_web)), 0, tmp_path) == own_web
+
+
+def test_missing_folders(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        ensure_web(ShardFolder(path=str(tmp_path / "nowhere")), 0, tmp_path)
+    with pytest.raises(FileNotFoundError, match="no such folder"):
+        ensure_benchmark(BenchmarkFolder(path=str(tmp_path / "nowhere")), tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no \.tar"):
+        digest(tmp_path)
+
+
+def test_benchmark_folder_of_the_user(benchmark_folder, tmp_path):
+    own = Path(shutil.copytree(benchmark_folder, tmp_path / "own"))
+    settings = BenchmarkFolder(path=str(own), digest=digest(benchmark_folder))
+    assert ensure_benchmark(settings, tmp_path) == own
+    (own / "shapes_classification" / "classnames.txt").write_text("other\n")
+    with pytest.raises(ValueError, match="its content changed"):
+        ensure_benchmark(settings, tmp_path)
+
+
+def test_leftovers_of_killed_writers_go(tmp_path):
+    old, young = tmp_path / "index.npz.1.part", tmp_path / "index.npz.2.part"
+    for path in (old, young):
+        path.touch()
+    os.utime(old, (1, 1))
+    assert write_whole(tmp_path / "index.npz", b"x")
+    assert not old.exists() and young.exists()

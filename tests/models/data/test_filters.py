@@ -1,0 +1,114 @@
+"""Filter expressions: they mean what Python means, and nothing but comparisons gets in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from jestlab.models.data.filters import Filter
+
+ROWS = [
+    {"similarity": s, "aesthetic": a, "noise": n, "good": g}
+    for s in (0.1, 0.25, 0.3)
+    for a in (3, 5)
+    for n in ("clean", "blank")
+    for g in (True, False)
+]
+TABLE = pa.Table.from_pylist([{"row": i, **row} for i, row in enumerate(ROWS)])
+
+numbers = st.sampled_from(["0.25", "-1", "5", "3", "1e-1", "+0.3"])
+words = st.sampled_from(["'clean'", "'blank'", '"other"'])
+orders = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
+comparisons = st.one_of(
+    st.tuples(st.sampled_from(["similarity", "aesthetic"]), orders, numbers).map(" ".join),
+    st.tuples(numbers, orders, st.just("similarity"), orders, numbers).map(" ".join),
+    st.just("similarity < aesthetic"),
+    st.tuples(st.just("noise"), st.sampled_from(["==", "!="]), words).map(" ".join),
+    st.lists(words, min_size=1, max_size=3).map(lambda w: f"noise in [{', '.join(w)}]"),
+    st.lists(words, min_size=1, max_size=3).map(lambda w: f"noise not in ({', '.join(w)},)"),
+    st.just("good"),
+)
+conditions = st.recursive(
+    comparisons,
+    lambda inner: st.one_of(
+        inner.map(lambda c: f"not ({c})"),
+        st.tuples(inner, inner).map(lambda c: f"({c[0]}) and ({c[1]})"),
+        st.tuples(inner, inner, inner).map(lambda c: f"({c[0]}) or {c[1]} or ({c[2]})"),
+    ),
+    max_leaves=6,
+)
+
+
+def kept(expression, table=TABLE):
+    return table.filter(Filter.parse(expression).compile())["row"].to_pylist()
+
+
+@settings(max_examples=300, deadline=None)
+@given(conditions)
+def test_a_filter_means_what_python_means(expression):
+    assert kept(expression) == [i for i, row in enumerate(ROWS) if eval(expression, {}, row)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="ab.()[]'\"<>=!+-*/&|~ \n0915{}:,@\\_λ\0", max_size=30) | st.text(max_size=20))
+@example("(" * 3000)
+@example("not " * 9000 + "a")
+@example("not " * 2400 + "a")
+@example("a > " + "9" * 5000)
+@example("a > 1e400")
+@example("\0")
+@example("")
+def test_any_text_is_a_filter_or_a_clear_error(text):
+    try:
+        Filter.parse(text).compile()
+    except ValueError as error:
+        assert str(error).startswith("filter ")
+        assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "__import__('os').system('true')",
+        "similarity.__class__ == 1",
+        "(lambda: 1)() > 0",
+        "open('/etc/passwd') == ''",
+        "similarity[0] > 1",
+        "[x for x in (1,)] == [1]",
+        "similarity > (y := 3)",
+        "f'{similarity}' == ''",
+        "similarity > 9 ** 9 ** 9",
+        "similarity + 1 > 2",
+        "similarity if good else good",
+        "noise in other",
+        "noise is 'clean'",
+        "noise in [noise]",
+        "similarity > 0.3 and exec('1')",
+        "'clean'",
+        "1",
+        "similarity > None",
+        "similarity > 1j",
+        "similarity > b'x'",
+        "similarity > ...",
+        "-similarity > 1",
+        "*similarity",
+        "similarity > 99999999999999999999",
+        "import os",
+        "similarity = 3",
+    ],
+)
+def test_what_is_not_a_comparison_is_refused(hostile):
+    with pytest.raises(ValueError, match=r"filter .*write one like"):
+        Filter.parse(hostile)
+
+
+def test_columns():
+    assert Filter.parse("b > 1 and (a == 'x' or not c) and 1 < b < 2").columns == ["a", "b", "c"]
+
+
+def test_missing_values_satisfy_no_comparison():
+    table = pa.table({"row": [0, 1], "similarity": [None, 0.5]})
+    assert kept("similarity > 0.3", table) == kept("similarity != 0.3", table) == [1]
+    assert kept("not similarity > 0.6", table) == [1]

@@ -1,0 +1,177 @@
+"""The training loop on real shards: it resumes exactly, selects by a reference, and stops when asked."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from jestlab.models.config import TrainConfig
+from jestlab.models.training import train
+
+
+class Recorder:
+    """A tracker in memory; asks to stop after a given step."""
+
+    def __init__(self, stop_after=None):
+        self.metrics, self.scores, self.stop_after, self.step, self.unflushed = {}, {}, stop_after, 0, 0
+
+    def log(self, step, metrics):
+        self.metrics[step] = dict(metrics)
+        self.unflushed += 1
+
+    def evaluation(self, step, examples_seen, flops_total, scores):
+        self.scores[step] = dict(scores)
+        self.metrics.setdefault(step, {}).update(seen=examples_seen, flops=flops_total)
+        self.unflushed += 1
+
+    def progress(self, step, total_steps):
+        self.step, self.total = step, total_steps
+
+    def flush(self):
+        self.unflushed = 0
+
+    def stop_requested(self):
+        return self.stop_after is not None and self.step >= self.stop_after
+
+
+def config(tiny, **overrides):
+    tree = copy.deepcopy(tiny)
+    for path, value in overrides.items():
+        section, key = path.split("__")
+        tree.setdefault(section, {})[key] = value
+    return TrainConfig.model_validate(tree)
+
+
+class Lab:
+    """Runs in one folder; a run of the same name goes on where it stopped."""
+
+    def __init__(self, root, data_cache):
+        self.root, self.data_cache, self.reference = root, data_cache, None
+
+    def __call__(self, name, cfg, *, tracker=None, reference=None):
+        tracker = tracker or Recorder()
+        done = train(
+            cfg,
+            directory=self.root / name,
+            data_cache=self.data_cache,
+            flops_per_example=10.0,
+            tracker=tracker,
+            reference=reference,
+        )
+        return done, tracker
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory, data_cache, tiny):
+    """A lab with a trained reference."""
+    lab = Lab(tmp_path_factory.mktemp("runs"), data_cache)
+    reference = config(tiny, data__filter="similarity > 0.25", schedule__examples_seen=16 * 4)
+    assert lab("reference", reference)[0]
+    lab.reference = (reference, lab.root / "reference")
+    return lab
+
+
+def joint(tiny):
+    return config(
+        tiny,
+        selection__rule="joint",
+        selection__reference="reference",
+        selection__filtering_ratio=0.5,
+        selection__chunks=4,
+    )
+
+
+def test_a_run_logs_evaluates_and_costs_what_it_says(lab, tiny):
+    done, seen = lab("uniform", config(tiny))
+    assert done
+    assert sorted(seen.scores) == [4, 8, 12]
+    assert set(seen.scores[12]) == {
+        "shapes/zero_shot",
+        "shapes/2_shot",
+        "shapes_retrieval/i2t_r1",
+        "shapes_retrieval/t2i_r1",
+    }
+    assert all(0 <= score <= 1 for score in seen.scores[12].values())
+    assert seen.metrics[12]["examples_seen"] == 12 * 16
+    assert seen.metrics[12]["flops_total"] == 12 * 16 * 10.0
+    assert (seen.step, seen.total, seen.unflushed) == (12, 12, 0)
+    assert sorted(int(p.name) for p in (lab.root / "uniform/checkpoints").glob("[0-9]*")) == [8, 12]
+    assert list((lab.root / "uniform/events").glob("events.out.tfevents.*"))
+
+
+@pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
+def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, stop_after):
+    whole = lab(f"whole-{stop_after}", joint(tiny), reference=lab.reference)[1]
+    name = f"stopped-{stop_after}"
+    done, first = lab(name, joint(tiny), tracker=Recorder(stop_after), reference=lab.reference)
+    assert not done
+    done, second = lab(name, joint(tiny), reference=lab.reference)
+    assert done
+    assert min(second.metrics) > stop_after
+    assert first.metrics | second.metrics == whole.metrics
+    assert first.scores | second.scores == whole.scores
+
+
+def test_a_run_killed_after_its_last_log_repeats_from_the_checkpoint(lab, tiny):
+    """What the tracker saw after the checkpoint is computed again, the same."""
+
+    class Killed(Exception):
+        pass
+
+    class Fragile(Recorder):
+        def log(self, step, metrics):
+            super().log(step, metrics)
+            if step == 6:
+                raise Killed
+
+    cfg, fragile = config(tiny), Fragile()
+    with pytest.raises(Killed):
+        lab("killed", cfg, tracker=fragile)
+    _, again = lab("killed", cfg)
+    assert min(again.metrics) == 6
+    assert again.metrics[6] == fragile.metrics[6]
+
+
+def test_a_finished_run_trains_no_further(lab, tiny):
+    lab("finished", config(tiny))
+    done, again = lab("finished", config(tiny))
+    assert done
+    assert again.metrics == {}
+
+
+def test_seeds_change_order_initialisation_and_web(lab, tiny):
+    one, other = (lab(f"seed-{seed}", config({**tiny, "seed": seed}))[1] for seed in (0, 1))
+    assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
+
+
+def test_selected_pairs_score_above_the_super_batch(lab, tiny):
+    _, seen = lab("joint", joint(tiny), reference=lab.reference)
+    assert np.mean([m["score_selected"] - m["score_super_batch"] for m in seen.metrics.values()]) > 0
+
+
+def test_another_tokenizer_or_image_size_of_the_reference_is_refused(lab, tiny):
+    theirs, directory = lab.reference
+    larger = copy.deepcopy(tiny)
+    larger["model"]["vision"]["image_size"] = 32
+    smaller_vocabulary = copy.deepcopy(tiny)
+    smaller_vocabulary["model"]["text"]["vocabulary_size"] = 80
+    for tree, message in ((larger, "image_size"), (smaller_vocabulary, "tokenizer")):
+        with pytest.raises(ValueError, match=message):
+            lab("refused", joint(tree), reference=(theirs, directory))
+
+
+def test_divergence_ends_the_run_and_names_the_step(lab, tiny):
+    wild = config(tiny, optimizer__learning_rate=1e30, optimizer__warmup_percent=0)
+    with pytest.raises(FloatingPointError, match=r"loss is nan at step \d+"):
+        lab("diverged", wild)
+
+
+def test_events_hold_scalars_and_hyperparameters(lab, tiny):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    lab("events", config(tiny))
+    events = EventAccumulator(str(lab.root / "events/events"))
+    events.Reload()
+    assert [e.step for e in events.Scalars("loss")] == [2, 4, 6, 8, 10, 12]
+    assert [e.step for e in events.Scalars("shapes/zero_shot")] == [4, 8, 12]
+    assert "_hparams_/session_start_info" in events.summary_metadata
