@@ -98,6 +98,10 @@ class NoiseRates(Section):
         return self
 
 
+SHAPES_GENERATOR = 1
+"""Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
+
+
 class ShapesWeb(Section):
     """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
 
@@ -277,6 +281,9 @@ class TrainConfig(Section):
             folder = identity.get("data", {}).get(part)
             if folder and folder.get("digest"):
                 folder.pop("path")
+        data = identity.setdefault("data", {})
         if isinstance(self.data.train, ShapesWeb):
-            identity.setdefault("data", {}).setdefault("train", {})["seed"] = self.web_seed
+            data.setdefault("train", {}).update(seed=self.web_seed, generator=SHAPES_GENERATOR)
+        if isinstance(self.data.benchmark, ShapesBenchmark):
+            data.setdefault("benchmark", {}).update(generator=SHAPES_GENERATOR)
         return identity

@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jestlab.models.config import BenchmarkFolder, ShapesBenchmark, ShapesWeb, ShardFolder
+from jestlab.models.config import (
+    SHAPES_GENERATOR,
+    BenchmarkFolder,
+    ShapesBenchmark,
+    ShapesWeb,
+    ShardFolder,
+)
 from jestlab.models.data import shapes
 from jestlab.models.data.files import build_once, derived_path, file_sha256, write_whole
 from jestlab.models.data.shards import ShardIndex
@@ -117,5 +123,5 @@ def _check_digest(folder: Path, recorded: str | None) -> None:
 
 def _name(kind: str, settings: dict[str, Any]) -> str:
     """A folder's name, by all that decides its content."""
-    content = json.dumps({"version": shapes.GENERATOR_VERSION, **settings}, sort_keys=True)
+    content = json.dumps({"version": SHAPES_GENERATOR, **settings}, sort_keys=True)
     return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

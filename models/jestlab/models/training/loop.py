@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,8 @@ from .checkpoints import Checkpoints, load_parameters
 from .events import EventWriter, flatten
 from .step import Reference, build_step, initial_state
 from .tracker import Tracker
+
+_LOG = logging.getLogger(__name__)
 
 
 def train(
@@ -66,7 +69,8 @@ def train(
     evaluator = Evaluator(config, benchmark, tokenizer)
     step_function = build_step(config, scorer.model if scorer else None)
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints)
-    fresh = initial_state(config, initialize(config.model, jax.random.key(config.seed)))
+    model_key, selection_key = jax.random.split(jax.random.key(config.seed))
+    fresh = initial_state(config, initialize(config.model, model_key))
     state = checkpoints.restore(fresh, batches)
     step = int(state.step)
     events = EventWriter(directory / "events", flatten(config.model_dump(mode="json")), step)
@@ -76,6 +80,7 @@ def train(
         math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)
     }
     timer = _Timer(step)
+    _LOG.info("training from step %d to %d, B %d, b %d", step, total, config.super_batch_size, b)
     tracker.progress(step, total)
     try:
         while step < total:
@@ -85,7 +90,10 @@ def train(
                 return False
             batch = next(batches)
             state, metrics = step_function(
-                state, {"image": batch["image"], "text": batch["text"]}, scorer.parameters if scorer else None
+                state,
+                {"image": batch["image"], "text": batch["text"]},
+                selection_key,
+                scorer.parameters if scorer else None,
             )
             step += 1
             seen, flops = step * b, step * b * flops_per_example
@@ -93,13 +101,16 @@ def train(
             if step % config.runtime.log_every_steps == 0 or step == total:
                 values = _finite(metrics, step) | {"examples_seen": seen, "flops_total": flops}
                 tracker.log(step, values)
-                events.scalars(step, values | {"examples_per_second": timer.rate(step, b)})
+                rate = timer.rate(step, b)
+                events.scalars(step, values | {"examples_per_second": rate})
+                _LOG.info("step %d/%d  loss %.4f  %.0f examples/s", step, total, values["loss"], rate)
                 tracker.progress(step, total)
             if step in evaluation_steps:
                 with timer.paused():
                     scores = evaluator(state.parameters)
                 tracker.evaluation(step, seen, flops, scores)
                 events.scalars(step, scores)
+                _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
             if step % config.runtime.checkpoint_every_steps == 0 or step == total:
                 with timer.paused():
                     tracker.flush()

@@ -42,7 +42,9 @@ class Reference(NamedTuple):
     parameters: Parameters
 
 
-StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState, dict[str, jax.Array]]]
+StepFunction = Callable[
+    [TrainState, Batch, jax.Array, Parameters | None], tuple[TrainState, dict[str, jax.Array]]
+]
 
 
 def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunction:
@@ -53,16 +55,20 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         reference: The reference's architecture, if the selection scores with it.
 
     Returns:
-        `step(state, batch, reference_parameters) → (state, metrics)`, jitted; the old state is donated. The
-        batch holds B pairs. Metrics are float32 scalars: `loss`, `grad_norm`, `temperature`, `bias`, and with
-        selection `score_selected` and `score_super_batch`, the mean of the pairs' own scores.
+        `step(state, batch, key, reference_parameters) → (state, metrics)`, jitted; the old state is donated.
+        The batch holds B pairs; the key is the run's, the same at every step (an argument and no constant,
+        so that runs that differ in their seed share one compiled function). Metrics are float32 scalars:
+        `loss`, `grad_norm`, `temperature`, `bias`, and with selection `score_selected` and
+        `score_super_batch`, the means of the pairs' own scores.
     """
     model = TwoTowerModel(config.model)
     optimizer = build_optimizer(config.optimizer, config.total_steps)
     selection = config.selection
     b = config.schedule.batch_size
 
-    def choose(state: TrainState, batch: Batch, reference_parameters: Parameters | None) -> tuple[Batch, Any]:
+    def choose(
+        state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
+    ) -> tuple[Batch, dict[str, jax.Array]]:
         scoring = selection.criterion
         learner_z = reference_z = None
         if scoring != "easy_reference":
@@ -72,9 +78,8 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
                 raise ValueError(f"criterion {scoring!r} scores with a reference, and none was given")
             reference_z = embed(reference, reference_parameters, batch["image"], batch["text"])
         scores = jax.lax.stop_gradient(score_matrix(scoring, learner_z, reference_z))
-        key = jax.random.fold_in(jax.random.key(config.seed), state.step)
         chosen = select(
-            key,
+            jax.random.fold_in(key, state.step),
             scores,
             rule=selection.rule,
             batch_size=b,
@@ -89,11 +94,11 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         return sigmoid_loss(embed(model, parameters, batch["image"], batch["text"]))
 
     def step(
-        state: TrainState, batch: Batch, reference_parameters: Parameters | None
+        state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         metrics: dict[str, jax.Array] = {}
         if selection.rule != "uniform":
-            batch, metrics = choose(state, batch, reference_parameters)
+            batch, metrics = choose(state, batch, key, reference_parameters)
         loss, gradients = jax.value_and_grad(loss_of)(state.parameters, batch)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
         parameters = optax.apply_updates(state.parameters, updates)

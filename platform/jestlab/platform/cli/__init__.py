@@ -66,7 +66,7 @@ def cli(debug: bool) -> None:
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point of the console script: an error is one line on standard error and exit code 1 (usage: 2)."""
+    """Entry point of the console script: an error is one line on standard error, exit code 1 (usage: 2)."""
     argv = sys.argv[1:] if args is None else args
     try:
         sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False) or 0)

@@ -10,6 +10,6 @@ benchmark.py  clean held-out images to test on
 
 from jestlab.models.data.shapes.benchmark import make_benchmark
 from jestlab.models.data.shapes.noise import NOISE_KINDS, RECOMMENDED_FILTER
-from jestlab.models.data.shapes.web import GENERATOR_VERSION, make_web
+from jestlab.models.data.shapes.web import make_web
 
-__all__ = ["GENERATOR_VERSION", "NOISE_KINDS", "RECOMMENDED_FILTER", "make_benchmark", "make_web"]
+__all__ = ["NOISE_KINDS", "RECOMMENDED_FILTER", "make_benchmark", "make_web"]

@@ -1,8 +1,8 @@
 """What goes wrong on the web: kinds of noise, and the scores that metadata models would give each pair.
 
 The scores are measurements: they follow the truth with an error, so that a filter on them removes most of the
-noise, not all of it, and loses some clean pairs. Near-duplicates are honest pairs and pass every filter: they
-are a matter of diversity, not of quality.
+noise, not all of it, and loses some clean pairs. Near-duplicates are honest pairs and pass every filter on
+quality: they are a matter of diversity, which `uniqueness` measures, as a deduplication pass would.
 """
 
 from __future__ import annotations
@@ -22,15 +22,21 @@ NOISE_KINDS = ("clean", *NoiseRates.model_fields)
 RECOMMENDED_FILTER = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
 """Keeps about 96% of the clean pairs and of the near-duplicates, and about 1.5% of all other noise."""
 
-# Mean and standard deviation over pairs of a kind: CLIP similarity, LAION aesthetic, quality of the text.
-_SCORES: dict[str, tuple[tuple[float, float], tuple[float, float], tuple[float, float]]] = {
-    "clean": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12)),
-    "mismatched": ((0.15, 0.035), (5.6, 0.60), (0.78, 0.12)),  # plus what the caption happens to get right
-    "alt_text": ((0.17, 0.040), (5.4, 0.70), (0.22, 0.12)),
-    "noise_image": ((0.14, 0.040), (3.1, 0.60), (0.78, 0.12)),
-    "blank": ((0.15, 0.040), (3.0, 0.60), (0.78, 0.12)),
-    "vague": ((0.23, 0.040), (5.5, 0.60), (0.35, 0.12)),
-    "near_duplicate": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12)),
+# Mean and standard deviation over pairs of a kind: CLIP similarity, LAION aesthetic, quality of the text,
+# uniqueness (1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1).
+_SCORES: dict[str, tuple[tuple[float, float], ...]] = {
+    "clean": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "mismatched": (
+        (0.15, 0.035),
+        (5.6, 0.60),
+        (0.78, 0.12),
+        (0.80, 0.10),
+    ),  # plus what the caption happens to get right
+    "alt_text": ((0.17, 0.040), (5.4, 0.70), (0.22, 0.12), (0.80, 0.10)),
+    "noise_image": ((0.14, 0.040), (3.1, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "blank": ((0.15, 0.040), (3.0, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "vague": ((0.23, 0.040), (5.5, 0.60), (0.35, 0.12), (0.80, 0.10)),
+    "near_duplicate": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.15, 0.10)),
 }
 _SIMILARITY_OF_AGREEMENT = 0.10  # of a mismatched caption that gets everything right
 
@@ -107,15 +113,17 @@ def measure(kinds: Ints, agreement: Floats, rng: np.random.Generator) -> dict[st
 
     Returns:
         `similarity` (as CLIP's cosine, about 0.1 to 0.4), `aesthetic` (as LAION's predictor, about 2 to 7.5),
-        `text_quality` and `punsafe` (0 to 1): float64[n] each, rounded as a table would hold them.
+        `text_quality`, `uniqueness` and `punsafe` (0 to 1): float64[n] each, rounded as a table would hold
+        them.
     """
-    table = np.array([_SCORES[kind] for kind in NOISE_KINDS])[kinds]  # [n, 3, 2]
-    scores = table[:, :, 0] + table[:, :, 1] * rng.standard_normal((len(kinds), 3))
+    table = np.array([_SCORES[kind] for kind in NOISE_KINDS])[kinds]  # [n, 4, 2]
+    scores = table[:, :, 0] + table[:, :, 1] * rng.standard_normal((len(kinds), 4))
     mismatched = kinds == NOISE_KINDS.index("mismatched")
     similarity = scores[:, 0] + np.where(mismatched, _SIMILARITY_OF_AGREEMENT * agreement, 0.0)
     return {
         "similarity": np.clip(similarity, -1.0, 1.0).round(4),
         "aesthetic": np.clip(scores[:, 1], 1.0, 10.0).round(3),
         "text_quality": np.clip(scores[:, 2], 0.0, 1.0).round(3),
+        "uniqueness": np.clip(scores[:, 3], 0.0, 1.0).round(3),
         "punsafe": (rng.random(len(kinds)) * 0.1).round(4),
     }

@@ -27,9 +27,6 @@ from jestlab.models.data.shapes.render import Jitter, Pixels, render
 from jestlab.models.data.shapes.world import BACKGROUNDS, CLASSES, POSITIONS, SIZES, Scenes
 from jestlab.models.data.tars import TarWriter
 
-GENERATOR_VERSION = 1
-"""Raise it whenever the same settings and seed would give other bytes: it is part of the web's identity."""
-
 Progress = Callable[[int], None]
 _STREAMS = {"templates": 0, "shard": 1}  # independent random streams under one seed
 

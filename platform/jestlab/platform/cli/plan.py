@@ -1,0 +1,239 @@
+"""`jestlab plan`: what a launch would run, and what it costs."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.spec_options import spec_options
+from jestlab.platform.cli.text import table
+
+if TYPE_CHECKING:
+    from jestlab.platform.lab import Lab
+    from jestlab.platform.plan import Plan, PlannedRun
+    from jestlab.platform.programs import Price
+    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.store.store import Store
+    from jestlab.platform.why import FinishedRun, Why
+
+_EPILOG = """\b
+Example:
+  jestlab plan quickstart
+  jestlab plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why
+"""
+_MOST_ROWS = 40  # labels; beyond it, one row for all points of a run
+
+
+@click.command("plan", epilog=_EPILOG)
+@spec_options
+@click.option("--why", is_flag=True, help="Say of every run why it would run.")
+@click.option("--all", "every", is_flag=True, help="A row for every run.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@lab_options
+def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
+    """Show what launching SPEC would run, what it costs in FLOPs, and what is done. Writes nothing."""
+    from jestlab.platform.plan import plan
+
+    planned = plan(study)
+    reasons: Mapping[str, Why] = {}
+    store = _store(lab)
+    if store is not None:
+        planned = planned.with_states(store.states(planned.fingerprints))
+    if why:
+        from jestlab.platform.why import explain
+
+        reasons = explain(planned, _finished(store) if store is not None else [])
+    if as_json:
+        click.echo(json.dumps(_as_data(planned, reasons), ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(planned, reasons, every)))
+
+
+def _store(lab: Lab) -> Store | None:
+    """The lab's store, if there is one; SQLAlchemy is not even imported where there is none."""
+    from pathlib import Path
+
+    prefix = "sqlite:///"
+    if lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists():
+        return None
+    from jestlab.platform.store.store import Store
+
+    return Store.open_readonly(lab.store_url)
+
+
+def _finished(store: Store) -> list[FinishedRun]:
+    from sqlalchemy import select
+    from sqlalchemy.orm import aliased
+
+    from jestlab.platform.store.states import RunState
+    from jestlab.platform.store.tables import Need, Run
+    from jestlab.platform.why import FinishedRun
+
+    needed = aliased(Run)
+    done = Run.state == RunState.COMPLETED
+    with store.reading() as connection:
+        needs: dict[int, dict[str, str]] = {}
+        for run_id, role, fingerprint in connection.execute(
+            select(Need.run_id, Need.role, needed.fingerprint)
+            .join(needed, needed.id == Need.needs_id)
+            .join(Run, Run.id == Need.run_id)
+            .where(done)
+        ):
+            needs.setdefault(run_id, {})[role] = fingerprint
+        runs = connection.execute(
+            select(Run.id, Run.fingerprint, Run.program, Run.config, Run.directory)
+            .where(done)
+            .order_by(Run.id)
+        ).all()
+    return [
+        FinishedRun(
+            run.fingerprint, run.program, json.loads(run.config), run.directory, needs.get(run.id, {})
+        )
+        for run in runs
+    ]
+
+
+def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]:
+    study = plan.study
+    yield (
+        f"{study.name} ({study.scale}): {study.question}"
+        if study.scale
+        else f"{study.name}: {study.question}"
+    )
+    yield ""
+    yield _every_run(plan) if every else _groups(plan)
+    yield ""
+    yield _summary(plan)
+    if reasons:
+        yield ""
+        by_fingerprint = {run.fingerprint: run for run in plan.runs}
+        yield from (f"{_full(by_fingerprint[f])}: {why}" for f, why in reasons.items())
+
+
+def _full(run: PlannedRun) -> str:
+    return f"{run.label} seed {run.seed}"
+
+
+_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "REF. SCORING", "TOTAL")
+
+
+def _groups(plan: Plan) -> str:
+    """A row for each label, or for each name where there are very many labels."""
+    by_label: dict[str, list[PlannedRun]] = {}
+    by_name: dict[str, list[PlannedRun]] = {}
+    for run in plan.runs:
+        by_label.setdefault(run.label, []).append(run)
+        by_name.setdefault(run.name, []).append(run)
+    names = {run.fingerprint: run.name for run in plan.runs}
+    groups = by_label if len(by_label) <= _MOST_ROWS else by_name
+    rows = []
+    for title, runs in groups.items():
+        points = len({run.label for run in runs})
+        title = title if points == 1 else f"{title} × {points} points"
+        also = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
+        needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
+        rows.append(
+            (
+                title + (f" (also {_few(list(also))})" if also else ""),
+                str(len(runs)),
+                _states(runs),
+                ", ".join(needs) or "–",
+                *_costs(runs),
+            )
+        )
+    rows.append(("all", str(len(plan.runs)), "", "", *_costs(plan.runs)))
+    return table(("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS), rows, right=(1, 4, 5, 6, 7, 8))
+
+
+def _few(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
+
+
+def _every_run(plan: Plan) -> str:
+    rows = [(run.label, str(run.seed), run.fingerprint[:8], _state(run), *_costs([run])) for run in plan.runs]
+    return table(("RUN", "SEED", "ID", "TO DO", *_COSTS), rows, right=(1, 4, 5, 6, 7, 8))
+
+
+def _state(run: PlannedRun) -> str:
+    return f"{run.action} ({run.state})" if run.state and run.action != "done" else str(run.action)
+
+
+def _states(runs: Sequence[PlannedRun]) -> str:
+    counts = Counter(_state(run) for run in runs)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+    """Cells of a row, summed over its runs; a dash for nothing, a question mark where no one knows."""
+    from jestlab.analysis import units
+    from jestlab.platform.plan import totals
+
+    if all(run.price is None for run in runs):
+        return ("?",) * len(_COSTS)
+    price = totals(runs)
+    amounts = (price.learner, price.scoring, price.reference_scoring, price.total)
+    return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
+
+
+def _summary(plan: Plan) -> str:
+    from jestlab.platform.plan import Action
+
+    counts = Counter(run.action for run in plan.runs)
+    parts = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
+    shared = sum(len(run.aliases) for run in plan.runs)
+    saved = f" {shared} more point{'s' if shared != 1 else ''} of the study share them." if shared else ""
+    unpriced = sum(run.price is None for run in plan.runs)
+    unknown = f" The cost of {unpriced} is not known." if unpriced else ""
+    count = f"{len(plan.runs)} run{'s' if len(plan.runs) != 1 else ''}"
+    return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring."
+
+
+def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
+    from jestlab.platform.plan import Action, totals
+
+    counts = Counter(run.action for run in plan.runs)
+    return {
+        "study": plan.study.name,
+        "scale": plan.study.scale,
+        "totals": {action.value: counts[action] for action in Action} | _price(totals(plan.runs)),
+        "runs": [
+            {
+                "run": run.name,
+                "label": run.label,
+                "seed": run.seed,
+                "point": run.point,
+                "fingerprint": run.fingerprint,
+                "program": run.program,
+                "needs": run.needs,
+                "price": _price(run.price) if run.price is not None else None,
+                "state": run.state,
+                "action": run.action,
+                "also": [alias.label for alias in run.aliases],
+                "directory": run.directory,
+                "why": _why(reasons.get(run.fingerprint)),
+            }
+            for run in plan.runs
+        ],
+    }
+
+
+def _price(price: Price) -> dict[str, float]:
+    return {
+        "examples": price.examples,
+        "learner_flops": price.learner,
+        "scoring_flops": price.scoring,
+        "reference_scoring_flops": price.reference_scoring,
+        "total_flops": price.total,
+    }
+
+
+def _why(why: Why | None) -> dict[str, Any] | None:
+    if why is None:
+        return None
+    fields = {d.path: {"before": d.before, "now": d.now} for d in why.differences}
+    return {"reason": why.reason, "nearest": why.nearest, "differences": fields}

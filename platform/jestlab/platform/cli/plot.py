@@ -1,0 +1,55 @@
+"""`jestlab plot`: the figures of an experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jestlab.analysis.costs import SCOPES, Scope
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab import Lab
+
+EPILOG = """\b
+Examples:
+  jestlab plot quickstart
+  jestlab plot quickstart --kind pareto --out figures
+"""
+
+
+@click.command(name="plot", epilog=EPILOG)
+@click.argument("experiment")
+@click.option("--kind", type=click.Choice(["curves", "pareto", "all"]), default="all", show_default=True)
+@click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
+@click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
+              help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path),
+              help="Folder to write to [<root>/reports/EXPERIMENT].")  # fmt: skip
+@lab_options
+def command(
+    lab: Lab, experiment: str, kind: str, baseline: str | None, scope: Scope, out: Path | None
+) -> None:
+    """Draw EXPERIMENT from the store as PNG and SVG, and print the paths.
+
+    curves: mean score over examples seen. pareto: final score against training FLOPs, with the front. What
+    would come out as it is already is not drawn again.
+    """
+    from jestlab.analysis import figures
+
+    try:
+        plots = []
+        if kind in ("curves", "all"):
+            plots.append(figures.learning_curves(lab.store_url, experiment, baseline, scope=scope))
+        if kind in ("pareto", "all"):
+            plots.append(figures.pareto(lab.store_url, experiment, baseline, scope))
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(str(error)) from error
+    folder = out or lab.reports / experiment
+    for plot in plots:
+        try:
+            paths = plot.save(folder)
+        except OSError as error:
+            raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+        for path in paths:
+            click.echo(path)

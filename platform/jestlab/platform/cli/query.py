@@ -1,0 +1,123 @@
+"""`jestlab query`: SQL over the results store."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab import Lab
+
+_EPILOG = """\b
+Example:
+  jestlab query
+  jestlab query "SELECT label, seed, state FROM v_runs WHERE experiment = 'quickstart'"
+  jestlab query "SELECT label, name, AVG(value) FROM v_evaluations WHERE final GROUP BY 1, 2" --format csv
+"""
+
+Rows = Sequence[Sequence[Any]]
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("sql", required=False)
+@click.option(
+    "--format", "format_", type=click.Choice(["md", "csv", "json"]), default="md", show_default=True
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@lab_options
+def command(sql: str | None, *, format_: str, as_json: bool, lab: Lab) -> None:
+    """Ask the results store in SQL; without SQL, list its views and their columns.
+
+    The connection is read-only: the database itself refuses to write.
+    """
+    show = WRITERS["json" if as_json else format_]
+    if sql is None:
+        from jestlab.platform.store.views import VIEWS
+
+        rows = [
+            [name, column, meaning]
+            for name, view in VIEWS.items()
+            for column, meaning in view.columns.items()
+        ]
+        click.echo(show(["view", "column", "meaning"], rows), nl=False)
+        return
+    headers, found = ask(lab, sql)
+    click.echo(show(headers, found), nl=False)
+
+
+def ask(lab: Lab, sql: str) -> tuple[list[str], Rows]:
+    """Execute a query.
+
+    Args:
+        lab: Whose store.
+        sql: One SELECT.
+
+    Returns:
+        The columns' names, and the rows.
+
+    Raises:
+        UserError: There is no store, the SQL is wrong, or it would write.
+    """
+    from sqlalchemy.exc import DBAPIError
+
+    from jestlab.platform.store.store import Store
+
+    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+    try:
+        with store.reading() as connection:
+            result = connection.exec_driver_sql(sql)
+            if not result.returns_rows:
+                raise UserError("query: this SQL gives no rows")
+            return list(result.keys()), [tuple(row) for row in result]
+    except (DBAPIError, UserError) as error:
+        cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ else error
+        message = str(getattr(cause, "orig", cause))
+        if "authoriz" in message:  # "not authorized" or "authorization denied": SQLite's authorizer
+            raise UserError(f"query: only reading is allowed: {message}") from None
+        raise UserError(message if message.startswith("query") else f"query: {message}") from None
+
+
+def _markdown(headers: Sequence[str], rows: Rows) -> str:
+    from tabulate import tabulate
+
+    cells = [[_cell(value) for value in row] for row in rows]
+    text: str = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
+    return text + "\n"
+
+
+def _cell(value: Any) -> str:
+    """A value on one line of a Markdown table."""
+    if value is None:
+        return ""
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|")
+
+
+def _csv(headers: Sequence[str], rows: Rows) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(headers)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _json(headers: Sequence[str], rows: Rows) -> str:
+    records = [dict(zip(headers, map(_plain, row), strict=True)) for row in rows]
+    return json.dumps(records, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON has: infinities become text, bytes hexadecimal."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value.hex() if isinstance(value, bytes) else value
+
+
+WRITERS: dict[str, Callable[[Sequence[str], Rows], str]] = {"md": _markdown, "csv": _csv, "json": _json}

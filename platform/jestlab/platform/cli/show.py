@@ -1,0 +1,92 @@
+"""`jestlab show`: one study as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.cli.spec_options import spec_options
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.schema import Study
+
+_EPILOG = """\b
+Example:
+  jestlab show quickstart
+  jestlab show quickstart --set seeds=5 --yaml > five_seeds.yaml
+"""
+
+
+@click.command("show", epilog=_EPILOG)
+@spec_options
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print the resolved spec: launches the same runs.")
+@click.option("--json", "as_json", is_flag=True, help="Print the resolved spec as JSON.")
+def command(study: Study, as_yaml: bool, as_json: bool) -> None:
+    """Show the question, runs, axes and reports of SPEC: a registered name, or a .py or .yaml file."""
+    if as_yaml and as_json:
+        raise click.UsageError("--yaml and --json exclude each other")
+    if as_yaml:
+        click.echo(study.to_yaml(), nl=False)
+    elif as_json:
+        click.echo(json.dumps(study.to_dict(), ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(study)))
+
+
+def _lines(study: Study) -> Iterator[str]:
+    from jestlab.platform.plan import plan
+
+    yield f"{study.name} ({study.scale})" if study.scale else study.name
+    if study.question:
+        yield f"  {study.question}"
+    if study.paper:
+        yield f"  {study.paper} of the paper"
+    yield from _section("base", _settings(study.base).items())
+    width = max(len(name) for name in study.runs)
+    yield "\nruns"
+    for name, run in study.runs.items():
+        said = {} if run.program is None else {"program": run.program}
+        said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
+        changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
+        yield f"  {name.ljust(width)}  {changes}".rstrip()
+    if study.axes:
+        yield "\naxes"
+    for axis in study.axes:
+        points = sum(1 for _ in axis.points())
+        yield f"  {', '.join(axis.runs)}: {axis.kind}, {points} points"
+        values = getattr(axis, axis.kind)
+        if isinstance(values, Mapping):
+            yield from (f"    {key}: {', '.join(map(_text, column))}" for key, column in values.items())
+        else:
+            yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
+    yield f"\nseeds  {', '.join(map(str, study.seeds))}"
+    yield "reports  " + (
+        ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
+    )
+    planned = len(plan(study).runs)
+    yield f"\n{planned} run{'s' if planned != 1 else ''}, {study.resources.parallel} at a time"
+
+
+def _section(title: str, settings: Any) -> Iterator[str]:
+    lines = [f"  {key} = {value}" for key, value in settings]
+    if lines:
+        yield f"\n{title}"
+        yield from lines
+
+
+def _settings(config: dict[str, Any]) -> dict[str, str]:
+    from jestlab.platform.spec.tree import flatten
+
+    return {key: _text(value) for key, value in flatten(config).items()}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _report(options: dict[str, Any]) -> str:
+    kind = options.pop("kind")
+    return f"{kind} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else str(kind)

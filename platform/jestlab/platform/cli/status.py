@@ -1,0 +1,121 @@
+"""`jestlab status`: how experiments and their runs stand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.text import table
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch import lock
+from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.states import RunState
+
+if TYPE_CHECKING:
+    from jestlab.platform.store.records import ExperimentRow, RunRow
+
+_EPILOG = """\b
+Example:
+  jestlab status
+  jestlab status quickstart
+  jestlab status quickstart --json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("experiment", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@lab_options
+def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
+    """Show the runs of an experiment with their states; without a name, all experiments."""
+    from jestlab.platform.store.store import Store
+
+    store = Store.open_readonly(lab.store_url)
+    if experiment is None:
+        experiments = store.experiments() if store else []
+        click.echo(_experiments_json(experiments) if as_json else _experiments_table(experiments))
+        return
+    if store is None:
+        store = Store.open(lab.store_url, create=False)  # says what to do
+    runs = [_honest(run, lab) for run in store.runs(experiment)]
+    click.echo(_runs_json(runs) if as_json else _runs_table(runs))
+
+
+def _honest(run: RunRow, lab: Lab) -> RunRow:
+    """A run whose worker died without a word is still RUNNING in the store: say so."""
+    if run.state != RunState.RUNNING or lock.is_held(lab.root / run.directory):
+        return run
+    return replace(run, reason="its process has vanished: launch again to go on")
+
+
+def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
+    if not experiments:
+        return "no experiments yet: jestlab launch quickstart"
+    states = [state for state in RunState if any(state in row.counts for row in experiments)]
+    headers = ["experiment", "scale", "runs", *states, "launched (UTC)"]
+    rows = [
+        [
+            row.name,
+            row.scale or "",
+            str(sum(row.counts.values())),
+            *(str(row.counts.get(state, 0)) for state in states),
+            f"{row.updated_at:%Y-%m-%d %H:%M}",
+        ]
+        for row in experiments
+    ]
+    return table(headers, rows, right=range(2, 3 + len(states)))
+
+
+def _runs_table(runs: Sequence[RunRow]) -> str:
+    rows = [
+        [
+            one_line(run.label),
+            str(run.seed),
+            run.state,
+            f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
+            str(run.attempts),
+            one_line(run.reason or ""),
+        ]
+        for run in runs
+    ]
+    return table(["run", "seed", "state", "step", "attempts", "reason"], rows, right=(1, 3, 4))
+
+
+def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
+    rows = [
+        {
+            "experiment": row.name,
+            "question": row.question,
+            "scale": row.scale,
+            "launched_at": row.updated_at.isoformat(),
+            "counts": dict(row.counts),
+        }
+        for row in experiments
+    ]
+    return json.dumps(rows, ensure_ascii=False)
+
+
+def _runs_json(runs: Sequence[RunRow]) -> str:
+    rows = [
+        {
+            "run": run.name,
+            "label": run.label,
+            "seed": run.seed,
+            "fingerprint": run.fingerprint,
+            "state": run.state,
+            "reason": run.reason,
+            "step": run.step,
+            "total_steps": run.total_steps,
+            "attempts": run.attempts,
+            "directory": run.directory,
+            "started_at": run.started_at.isoformat() if run.started_at else None,
+            "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+        }
+        for run in runs
+    ]
+    return json.dumps(rows, ensure_ascii=False)

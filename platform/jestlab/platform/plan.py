@@ -1,0 +1,200 @@
+"""From a study to the runs that a launch makes: ordered, fingerprinted, priced, diffed with the store."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs import Config, Price
+from jestlab.platform.spec.expand import Member
+from jestlab.platform.spec.fields import run_names
+from jestlab.platform.spec.fingerprint import fingerprint
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import depth_of, without
+from jestlab.platform.store.states import RunState
+
+
+class Action(StrEnum):
+    """What a launch does with a run."""
+
+    DONE = "done"  # completed: nothing
+    RESUME = "resume"  # started before: goes on from its last checkpoint
+    RUN = "run"  # from the start
+
+
+_STARTED = frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED})
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another place in the study where the same run stands."""
+
+    name: str
+    label: str
+    point: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """One run of a plan.
+
+    Attributes:
+        fingerprint: Its identity.
+        name: In the study.
+        label: Name and values on the axes.
+        point: Values on the axes, by dotted key.
+        seed: Replicate.
+        program: What it executes.
+        config: The whole resolved config, plain.
+        needs: Role → fingerprint of each run that it needs; those stand before it in the plan.
+        price: Cost of the whole run; None where the program does not say.
+        state: In the store; None where the store does not know it.
+        aliases: Where else in the study it stands: configs with equal fingerprints are one run.
+    """
+
+    fingerprint: str
+    name: str
+    label: str
+    point: Mapping[str, Any]
+    seed: int
+    program: str
+    config: dict[str, Any] = field(repr=False)
+    needs: Mapping[str, str]
+    price: Price | None
+    state: RunState | None = None
+    aliases: tuple[Alias, ...] = ()
+
+    @property
+    def directory(self) -> str:
+        """Its folder, relative to the lab's root."""
+        return f"runs/{self.name}-{self.fingerprint[:8]}"
+
+    @property
+    def action(self) -> Action:
+        """What a launch does with it."""
+        if self.state is RunState.COMPLETED:
+            return Action.DONE
+        return Action.RESUME if self.state in _STARTED else Action.RUN
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study and its runs.
+
+    Attributes:
+        study: The study.
+        runs: Each once, needed runs first, else in the order of the spec.
+    """
+
+    study: Study
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def fingerprints(self) -> list[str]:
+        """Of its runs."""
+        return [run.fingerprint for run in self.runs]
+
+    def with_states(self, states: Mapping[str, RunState]) -> Plan:
+        """The same plan, compared with a store.
+
+        Args:
+            states: Fingerprint → state, of the runs that the store knows.
+        """
+        return Plan(self.study, tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs))
+
+
+def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
+    """Plan a study. Takes time linear in its runs.
+
+    Args:
+        study: The study.
+        states: Fingerprint → state, of the runs that the store knows.
+
+    Raises:
+        UserError: The spec is wrong, or a data folder is missing; the place is named.
+    """
+    digest = functools.cache(_digest)  # for this plan only: folders change
+    runs: dict[str, PlannedRun] = {}
+    labels: dict[str, dict[str, Alias]] = {}
+    configs: list[Config] = []
+    fingerprints: list[str] = []
+    for member in study.members:
+        config = _complete(member, digest)
+        needs = {role: fingerprints[index] for role, index in member.needs.items()}
+        identity = _fingerprint(member, config, needs)
+        price = member.variant.program.price(config, {role: configs[i] for role, i in member.needs.items()})
+        configs.append(config)
+        fingerprints.append(identity)
+        if identity not in runs:
+            runs[identity] = _planned(member, config, identity, needs, price)
+        variant = member.variant
+        labels.setdefault(identity, {})[variant.label] = Alias(variant.name, variant.label, variant.point)
+    states = states or {}
+    return Plan(
+        study,
+        tuple(
+            replace(run, state=states.get(identity), aliases=tuple(labels[identity].values())[1:])
+            for identity, run in runs.items()
+        ),
+    )
+
+
+def _complete(member: Member, digest: Any) -> Config:
+    program = member.variant.program
+    if program.complete is None:
+        return member.config
+    try:
+        return program.complete(member.config, digest)
+    except (UserError, OSError, ValueError) as error:
+        raise UserError(f"runs.{member.variant.name}: {error}") from None
+
+
+def _digest(folder: Path) -> str:
+    from jestlab.models.data import datasets
+
+    return datasets.digest(folder)
+
+
+def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:
+    """The names of other runs give way to their fingerprints."""
+    program = member.variant.program
+    identity = program.identity(config)
+    for path in run_names(program.schema) if program.schema is not None else ():
+        if depth_of(identity, path) == len(path):
+            identity = without(identity, path)
+    return fingerprint(program.name, program.version, identity, needs)
+
+
+def _planned(
+    member: Member, config: Config, identity: str, needs: Mapping[str, str], price: Price | None
+) -> PlannedRun:
+    variant = member.variant
+    return PlannedRun(
+        fingerprint=identity,
+        name=variant.name,
+        label=variant.label,
+        point=variant.point,
+        seed=member.seed,
+        program=variant.program.name,
+        config=config.model_dump(mode="json") if isinstance(config, BaseModel) else config,
+        needs=needs,
+        price=price,
+    )
+
+
+def totals(runs: Sequence[PlannedRun]) -> Price:
+    """The sum of what runs cost, as far as it is known."""
+    prices = [run.price for run in runs if run.price is not None]
+    return Price(
+        learner=sum(price.learner for price in prices),
+        scoring=sum(price.scoring for price in prices),
+        reference_scoring=sum(price.reference_scoring for price in prices),
+        examples=sum(price.examples for price in prices),
+    )

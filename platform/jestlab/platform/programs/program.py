@@ -1,0 +1,99 @@
+"""The border between what runs and what plans, launches and stores it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from jestlab.platform.context import RunContext
+
+Config = BaseModel | dict[str, Any]
+"""A config: validated by the program's schema, or a plain mapping where it has none."""
+
+Digest = Callable[[Path], str]
+"""The content digest of a data folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a whole run costs.
+
+    Attributes:
+        learner: FLOPs of training on the examples seen.
+        scoring: FLOPs of the learner's scoring of candidates.
+        reference_scoring: FLOPs of the reference's scoring of candidates: what caching its embeddings saves.
+        examples: Examples seen by the learner.
+    """
+
+    learner: float
+    scoring: float
+    reference_scoring: float
+    examples: int
+
+    @property
+    def total(self) -> float:
+        """Learner and scoring, the reference's scores cached: the cost that tables show by default."""
+        return self.learner + self.scoring
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a run executes.
+
+    Attributes:
+        name: As specs say it.
+        entry_point: `module:callable`, imported only where the run runs.
+        version: Raised when the same config comes to mean something else.
+        schema: Model of its config; None for a free-form mapping.
+        identity_of: What in a config decides the result; None for all of it.
+        price_of: Cost of a config, given the configs of the runs it needs by role; None where nobody knows.
+        complete: Fills in what only the data can say, such as their digests; None where there is nothing.
+    """
+
+    name: str
+    entry_point: str
+    version: int = 1
+    schema: type[BaseModel] | None = None
+    identity_of: Callable[[Any], dict[str, Any]] | None = None
+    price_of: Callable[[Any, Mapping[str, Config]], Price] | None = None
+    complete: Callable[[Any, Digest], Config] | None = None
+
+    def identity(self, config: Config) -> dict[str, Any]:
+        """What in a config decides the result, as plain data that the caller may change."""
+        return dict(config) if self.identity_of is None else self.identity_of(config)
+
+    def price(self, config: Config, needs: Mapping[str, Config]) -> Price | None:
+        """Cost of a run, or None where nobody knows."""
+        return None if self.price_of is None else self.price_of(config, needs)
+
+    def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
+        """Execute a run.
+
+        Args:
+            config: As planned and stored, plain.
+            context: Where to work and report.
+
+        Raises:
+            Exception: Whatever ends the program.
+        """
+        module, _, attribute = self.entry_point.partition(":")
+        working_directory_importable()
+        function = importlib.import_module(module)
+        for part in attribute.split("."):
+            function = getattr(function, part)
+        call: Any = function
+        call(dict(config) if self.schema is None else self.schema.model_validate(config), context)
+
+
+def working_directory_importable() -> None:
+    """Let programs of the user's own be imported from where they work, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)

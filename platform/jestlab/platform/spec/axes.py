@@ -1,0 +1,231 @@
+"""Axes: which values the runs of a study take, and the points that several axes span."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, model_serializer
+
+from jestlab.platform.errors import nearest
+from jestlab.platform.spec.errors import Path, SpecError, kind_of, shown
+from jestlab.platform.spec.tree import flatten, is_mapping, plain
+
+Point = dict[str, Any]
+"""A run's values on its axes: dotted key → value."""
+
+KINDS = ("grid", "zip", "cases")
+
+
+class Axis(BaseModel):
+    """Values for one or several runs. Exactly one of grid, zip and cases is given.
+
+    Attributes:
+        runs: Names of the runs that it holds for.
+        grid: Dotted key → values; every combination.
+        zip: Dotted key → values; the first of each, the second of each, …
+        cases: Overrides, one mapping a point.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    runs: tuple[str, ...]
+    grid: dict[str, tuple[Any, ...]] | None = None
+    zip: dict[str, tuple[Any, ...]] | None = None
+    cases: tuple[Point, ...] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which of the three it is."""
+        return next(kind for kind in KINDS if getattr(self, kind) is not None)
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """Dotted keys that it sets, in any of its points."""
+        by_key = self.grid if self.grid is not None else self.zip
+        return frozenset(by_key if by_key is not None else (key for case in self.cases or () for key in case))
+
+    def points(self) -> Iterator[Point]:
+        """Its points, the last key turning fastest."""
+        if self.grid is not None:
+            for values in itertools.product(*self.grid.values()):
+                yield dict(zip(self.grid, values, strict=True))
+        elif self.zip is not None:
+            for values in zip(*self.zip.values(), strict=True):
+                yield dict(zip(self.zip, values, strict=True))
+        else:
+            yield from self.cases or ()
+
+    def values(self) -> Iterator[tuple[str, Any, int]]:
+        """Every key with each of its values, and the number of the case that it is from (0 without cases)."""
+        if self.cases is None:
+            columns = self.grid if self.grid is not None else self.zip or {}
+            yield from ((key, value, 0) for key, column in columns.items() for value in column)
+        else:
+            yield from ((key, value, n) for n, case in enumerate(self.cases) for key, value in case.items())
+
+    def place(self, key: str, number: int) -> Path:
+        """Where the value of a key at the point of that number is written, from the axis on."""
+        case = () if self.cases is None else (str(number),)
+        return (self.kind, *case, *key.split("."))
+
+    @model_serializer
+    def _written(self) -> dict[str, Any]:
+        values = getattr(self, self.kind)
+        as_lists = {k: list(v) for k, v in values.items()} if isinstance(values, dict) else list(values)
+        return {"runs": list(self.runs), self.kind: as_lists}
+
+
+def parse_axes(given: Any) -> list[dict[str, Any]]:
+    """Axes in any of their written forms, as arguments of `Axis`.
+
+    Args:
+        given: A list of `{runs: […], grid: {…}}`, or a mapping from names of runs (a tuple in Python, joined
+            by commas in YAML) to one or a list of `{grid: {…}}`.
+
+    Raises:
+        SpecError: Another shape; no values; values of different number under `zip`.
+    """
+    root = ("axes",)
+    if is_mapping(given):
+        written = [
+            {"runs": runs, **_mapping(axis, (*root, str(runs)))}
+            for runs, axes in given.items()
+            for axis in (axes if isinstance(axes, list | tuple) else [axes])
+        ]
+    elif isinstance(given, list | tuple):
+        written = [_mapping(axis, (*root, str(i))) for i, axis in enumerate(given)]
+    else:
+        raise SpecError(root, f"must be a list, or a mapping by names of runs, not {shown(given)}")
+    return [_parse(axis, i) for i, axis in enumerate(written)]
+
+
+def _mapping(value: Any, path: Path) -> dict[str, Any]:
+    if not is_mapping(value):
+        raise SpecError(path, f"must be a mapping with one of {', '.join(KINDS)}, not {shown(value)}")
+    return dict(value.items())
+
+
+def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
+    path = ("axes", str(index))
+    for key in axis:
+        if key not in ("runs", *KINDS):
+            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), ('runs', *KINDS))}")
+    kinds = [kind for kind in KINDS if axis.get(kind) is not None]
+    if len(kinds) != 1:
+        raise SpecError(
+            path, f"must have exactly one of {', '.join(KINDS)}, not {' and '.join(kinds) or 'none'}"
+        )
+    kind = kinds[0]
+    given = axis[kind]
+    if kind == "cases":
+        values: Any = _cases(given, (*path, kind))
+    else:
+        values = _columns(given, (*path, kind))
+        lengths = {key: len(column) for key, column in values.items()}
+        if kind == "zip" and len(set(lengths.values())) > 1:
+            counts = ", ".join(f"{key} has {n}" for key, n in lengths.items())
+            raise SpecError((*path, kind), f"needs as many values for each key: {counts}")
+    return {"runs": _names(axis.get("runs"), (*path, "runs")), kind: values}
+
+
+def _names(given: Any, path: Path) -> tuple[str, ...]:
+    if isinstance(given, str):
+        given = [name.strip() for name in given.split(",")]
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(name, str) for name in given):
+        raise SpecError(path, f"must be names of runs, not {shown(given)}")
+    return tuple(given)
+
+
+def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
+    if not is_mapping(given) or not given:
+        raise SpecError(path, f"must be a mapping from keys to lists of values, not {shown(given)}")
+    columns = {}
+    for key, values in flatten(plain(given, path)).items():
+        here = (*path, *key.split("."))
+        if not isinstance(values, list):
+            raise SpecError(here, f"must be a list of values, not {shown(values)} ({kind_of(values)})")
+        if not values:
+            raise SpecError(here, "has no values: give at least one, or drop the key")
+        columns[key] = tuple(values)
+    return columns
+
+
+def _cases(given: Any, path: Path) -> tuple[Point, ...]:
+    if not isinstance(given, list | tuple) or not given:
+        raise SpecError(path, f"must be a list of overrides, one a point, not {shown(given)}")
+    points = []
+    for i, case in enumerate(given):
+        if not is_mapping(case):
+            raise SpecError((*path, str(i)), f"must be a mapping of overrides, not {shown(case)}")
+        points.append(flatten(plain(case, (*path, str(i)))))
+    return tuple(points)
+
+
+class Step(NamedTuple):
+    """One axis's share in a point."""
+
+    axis: int  # among the study's axes
+    number: int  # of the point on that axis
+
+
+class Spanned(NamedTuple):
+    """A point of a run and how its axes make it up."""
+
+    point: Point
+    steps: tuple[Step, ...]
+
+
+def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
+    """The points of a run: every combination of its axes' points, the last axis turning fastest.
+
+    Args:
+        axes: Of the study.
+        run: The run's name.
+
+    Returns:
+        The points; one empty point without axes.
+
+    Raises:
+        SpecError: Two axes set the same key, or a key and one below it.
+    """
+    own = [index for index, axis in enumerate(axes) if run in axis.runs]
+    owners: dict[str, int] = {}
+    for index in own:
+        for key in axes[index].keys:
+            for other, first in owners.items():
+                if first != index and _overlap(key, other):
+                    raise SpecError(("axes", str(index)), f"{run!r} has {other!r} from axes.{first} already")
+        owners |= dict.fromkeys(axes[index].keys, index)
+    columns = [[(Step(index, n), point) for n, point in enumerate(axes[index].points())] for index in own]
+    return [
+        Spanned(
+            {key: value for _, point in parts for key, value in point.items()},
+            tuple(step for step, _ in parts),
+        )
+        for parts in itertools.product(*columns)
+    ]
+
+
+def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | None:
+    """Where the value at a path of a config is written, if an axis gives it.
+
+    Args:
+        axes: Of the study.
+        steps: That make up the run's point.
+        path: In the config; also one that lies above or below an axis's key.
+    """
+    for step in steps:
+        axis = axes[step.axis]
+        for key in axis.keys if path else ():
+            keys = tuple(key.split("."))
+            if path[: len(keys)] == keys or keys[: len(path)] == path:
+                return ("axes", str(step.axis), *axis.place(key, step.number), *path[len(keys) :])
+    return None
+
+
+def _overlap(key: str, other: str) -> bool:
+    """Whether two dotted keys are the same place, or one lies within the other."""
+    return (key + ".").startswith(other + ".") or (other + ".").startswith(key + ".")

@@ -1,0 +1,51 @@
+"""Data folders named in a spec: relative paths made absolute, so that a resolved spec works from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.fields import folder_paths
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import Tree, depth_of, lookup, merge, nested
+
+
+def anchor(study: Study, folder: Path) -> Study:
+    """A study whose data folders are absolute.
+
+    Args:
+        study: The study.
+        folder: What its relative paths count from.
+    """
+    written = study.to_dict()
+    for name in study.runs:
+        schema = program_of(study, name).schema
+        for path in folder_paths(schema) if schema is not None else ():
+            if program_of(study, name).name == study.program:
+                _anchor_in(written, ("base",), path, folder)
+            _anchor_in(written["runs"], (name,), path, folder)
+            for axis in written.get("axes", ()):
+                if name in axis["runs"]:
+                    _anchor_on(axis, ".".join(path), folder)
+    return Study.parse(written)
+
+
+def _anchor_in(tree: Tree, prefix: tuple[str, ...], path: tuple[str, ...], folder: Path) -> None:
+    where = (*prefix, *path)
+    if depth_of(tree, where) == len(where):
+        tree[prefix[0]] = merge(tree, nested(where, _absolute(lookup(tree, where), folder)))[prefix[0]]
+
+
+def _anchor_on(axis: dict[str, Any], key: str, folder: Path) -> None:
+    for columns in (axis.get("grid"), axis.get("zip")):
+        if columns and key in columns:
+            columns[key] = [_absolute(value, folder) for value in columns[key]]
+    for case in axis.get("cases", ()):
+        if key in case:
+            case[key] = _absolute(case[key], folder)
+
+
+def _absolute(value: Any, folder: Path) -> Any:
+    """The path, absolute; what is no text is left for validation to refuse."""
+    return str(folder / Path(value).expanduser()) if isinstance(value, str) else value

@@ -1,0 +1,153 @@
+"""`--set path=value`: changes to a spec from the command line, in the spec's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jestlab.platform.errors import nearest
+from jestlab.platform.spec import yaml_io
+from jestlab.platform.spec.errors import Path, SpecError, shown
+from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.fields import Field, fields_of
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.tree import Tree, merge, nested, plain
+
+
+def parse(text: str) -> tuple[Path, Any]:
+    """A path and a value from `base.schedule.examples_seen=9600`; the value is read as YAML.
+
+    Raises:
+        SpecError: No `=`, no path, no value, or no YAML.
+    """
+    where, equals, value = text.partition("=")
+    path = tuple(where.strip().split("."))
+    if not equals or not all(path):
+        raise SpecError((), f"{shown(text)} sets nothing: write --set path=value, as in --set seeds=5")
+    if not value.strip():
+        raise SpecError(path, "has no value: write null for none, '' for an empty text")
+    try:
+        return path, yaml_io.Document(value).value
+    except SpecError as error:
+        raise SpecError(
+            path, f"{shown(value)}: {error.message}; put a text with signs in it in quotes"
+        ) from None
+
+
+def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
+    """Lay overrides over a study.
+
+    Args:
+        study: The study.
+        overrides: Paths from the spec's root (`base.a.b`, `runs.<name>.a.b`, `runs.<name>.needs`, `seeds`,
+            `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning.
+
+    Returns:
+        Another study, validated; its configs are validated where `members` is read.
+
+    Raises:
+        SpecError: An unknown path, a value of a wrong type, or a run's key that an axis sets anyway.
+    """
+    for path, value in overrides:
+        written = study.to_dict()
+        _set(study, written, path, value)
+        study = Study.parse(written)
+    return study
+
+
+def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
+    """Enter one override into the written form of a study."""
+    head, *rest = path
+    if head not in Study.model_fields:
+        raise SpecError(path, f"unknown key {head!r}: {nearest(head, Study.model_fields)}")
+    if head == "scale":
+        raise SpecError(path, "is chosen by --scale")
+    if not rest and head not in ("base", "runs"):
+        written[head] = value
+    elif head == "base":
+        written["base"] = _lay(written.get("base", {}), rest, value, _fields(study, None), path)
+    elif head == "runs":
+        _set_run(study, written, path, value)
+    elif head == "resources":
+        written["resources"] = merge(written.get("resources", {}), nested(rest, value))
+    elif head == "axes":
+        _set_axis(written, path, value)
+    elif head == "reports":
+        _set_item(written, path, ".".join(rest[1:]), value)
+    else:
+        raise SpecError(path, f"{head} has no parts: write --set {head}=…")
+
+
+def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
+    above = plain(nested(keys, value), path[: len(path) - len(keys)])
+    if not isinstance(above, dict):
+        raise SpecError(path, f"must be a mapping, not {shown(value)}")
+    return merge(beneath, above, fields)
+
+
+def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
+    name, keys = _run_of(study, path)
+    if keys and keys[0] in ("needs", "program"):
+        if len(keys) > 1:
+            raise SpecError(path, f"{keys[0]} has no parts: write --set runs.{name}.{keys[0]}=…")
+        written["runs"][name][keys[0]] = value
+        return
+    for index, axis in enumerate(study.axes):
+        key = ".".join(keys)
+        if name in axis.runs and any((key + ".").startswith(own + ".") for own in axis.keys):
+            place = ".".join(("axes", str(index), *axis.place(key, 0)))
+            raise SpecError(path, f"has no effect, an axis sets it: see --set {place}")
+    own = written["runs"][name]
+    beside = {key: own[key] for key in ("needs", "program") if key in own}
+    config = {key: below for key, below in own.items() if key not in beside}
+    written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
+
+
+def _run_of(study: Study, path: Path) -> tuple[str, Path]:
+    """The run that a path is about and the rest of the path. Names may hold dots: the longest that fits."""
+    for end in range(len(path), 1, -1):
+        name = ".".join(path[1:end])
+        if name in study.runs:
+            return name, path[end:]
+    if len(path) == 1:
+        raise SpecError(path, f"name a run: runs.<name>, one of {', '.join(study.runs)}")
+    name = path[1]
+    raise SpecError(path, f"no run {name!r}: {nearest(name, study.runs)}")
+
+
+def _set_axis(written: Tree, path: Path, value: Any) -> None:
+    kind, *keys = path[2:] or ("",)
+    item = _item(written, path)
+    if kind in ("grid", "zip") and keys:
+        columns = item.get(kind, {})
+        key = ".".join(keys)
+        if key not in columns:
+            raise SpecError(path, f"no such key on the axis: {nearest(key, columns)}")
+        columns[key] = value
+    elif kind in ("runs", "grid", "zip", "cases") and not keys:
+        item[kind] = value
+    else:
+        raise SpecError(path, "unknown place: axes.<n>.runs, .grid.<key>, .zip.<key> or .cases can be set")
+
+
+def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
+    if not key:
+        raise SpecError(
+            path, f"unknown place: reports.<n>.<option> can be set, or all of them by {path[0]}=…"
+        )
+    _item(written, path)[key] = value
+
+
+def _item(written: Tree, path: Path) -> Tree:
+    """The mapping at `axes.<n>` or `reports.<n>`."""
+    head, number = path[0], path[1]
+    items = written.get(head, [])
+    if not number.isdigit() or int(number) >= len(items):
+        raise SpecError(path, f"no {head}.{number}: there are {len(items)}, counted from 0")
+    item: Tree = items[int(number)]
+    return item
+
+
+def _fields(study: Study, run: str | None) -> Field | None:
+    schema = program_of(study, run).schema
+    return fields_of(schema) if schema is not None else None

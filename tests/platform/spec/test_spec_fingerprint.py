@@ -1,0 +1,182 @@
+import json
+import math
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from jestlab.models.config import Runtime, Selection, TrainConfig
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study
+from jestlab.platform.spec.fields import fields_of, walk
+from jestlab.platform.spec.fingerprint import canonical_json, fingerprint
+from jestlab.platform.spec.tree import Tree, flatten, merge, nested
+
+JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
+
+
+def fingerprints(runs, **written):
+    planned = plan(Study.parse({"name": "s", "runs": runs, **written})).runs
+    return {name: run.fingerprint for run in planned for name in (run.label, *(a.label for a in run.aliases))}
+
+
+GOLDEN = {
+    "default": "17c24f6cef9f53a8df2c03dc53abc97ea1cd1e5dd6781209186e7627df17c7af",
+    "reference": "44b00d128df81acbf54bde6e9944ddd1900c55439e4d22e0ad5c29f634ac86ed",
+    "joint": "fdcb3e2aea399ea2a13e2d24eb621869206b9894d4d89be546e9c89c3a3392e3",
+    "hard": "25f07f5d7e4599579da478635622a8d5cb899b12cec140b2b58d051c54fef4d9",
+    "folder": "ef99228268fa8d924eb71b4253c6f555cdf050f547972a609972edf4bf99228a",
+    "own": "566e6a8b5cd90457b0fdeee3fd489cb5b3b9e63016562e21b0b2d0c6e7e99734",
+}
+
+
+def test_golden_fingerprints():
+    """Known identities. If this fails, results of unchanged runs are no longer found: was that meant?"""
+    found = fingerprints(
+        {
+            "default": {},
+            "reference": {"data.filter": "similarity > 0.25", "schedule.examples_seen": 4_800},
+            "joint": JOINT,
+            "hard": {
+                "selection": {"rule": "independent", "criterion": "hard_learner", "filtering_ratio": 0.9}
+            },
+            "folder": {"data.train": {"kind": "folder", "path": "/anywhere", "digest": "0" * 64}},
+            "own": {"program": "json:dumps", "rate": 0.1, "layers": [1, 2], "needs": {"teacher": "default"}},
+        },
+        seeds=[3],
+    )
+    assert found == GOLDEN
+
+
+def test_defaults_are_those_of_the_version():
+    """Identities leave defaults out, so a default that changes must raise `TrainConfig.version`.
+
+    If this fails: add a new field to the file; for a changed default, raise the version and write a new file.
+    """
+    recorded = Path(__file__).with_name(f"train_defaults_v{TrainConfig.version}.json")
+    defaults = flatten(TrainConfig().model_dump(mode="json", exclude={"runtime"}))
+    assert defaults == json.loads(recorded.read_text())
+
+
+def test_canonical_json():
+    value = {"b": [1, 1.0, 1e-07, 0.1, None, True], "a": {"é": "ü"}}
+    assert canonical_json(value) == '{"a":{"é":"ü"},"b":[1,1.0,1e-07,0.1,null,true]}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical_json({"a": float("nan")})
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
+def test_the_order_of_keys_does_not_matter(identity):
+    shuffled = list(identity.items())
+    random.Random(0).shuffle(shuffled)
+    needs = {"a": "1", "b": "2"}
+    assert fingerprint("p", 1, identity, needs) == fingerprint("p", 1, dict(shuffled), {"b": "2", "a": "1"})
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_are_exact(value):
+    assert json.loads(canonical_json([value])) == [value]
+    neighbour = math.nextafter(value, 1.0)
+    assert (fingerprint("p", 1, {"x": value}, {}) == fingerprint("p", 1, {"x": neighbour}, {})) == (
+        value == 1.0
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [("q", 1, {"x": 1}, {}), ("p", 2, {"x": 1}, {}), ("p", 1, {"x": 2}, {}), ("p", 1, {"x": 1}, {"a": "1"})],
+    ids=["program", "version", "identity", "needs"],
+)
+def test_each_part_matters(other):
+    assert fingerprint(*other) != fingerprint("p", 1, {"x": 1}, {})
+
+
+# Fields that hold a plain value at their default, so that saying the default out loud can be tried on each.
+DEFAULTS = {
+    key: value
+    for key, value in flatten(TrainConfig().model_dump(mode="json")).items()
+    if key != "seed" and not key.startswith("data.")
+}
+EFFECTIVE = [
+    ".".join(path)
+    for path, part in walk(fields_of(TrainConfig))
+    if float in part.types and path[0] in ("optimizer", "evaluation", "schedule")
+]
+
+
+@given(st.sets(st.sampled_from(sorted(DEFAULTS)), max_size=6), st.booleans())
+def test_saying_a_default_out_loud_changes_nothing(keys, dotted):
+    spoken = {key: DEFAULTS[key] for key in keys}
+    if not dotted:
+        spoken = {"model": {}} | _merged(spoken)
+    assert fingerprints({"a": spoken}) == fingerprints({"a": {}})
+
+
+def _merged(flat):
+    tree: Tree = {}
+    for key, value in flat.items():
+        tree = merge(tree, nested(key.split("."), value))
+    return tree
+
+
+@given(st.sampled_from(sorted(set(EFFECTIVE))), st.sampled_from([0.25, 0.5]))
+def test_any_other_value_changes_it_wherever_it_is_written(key, share):
+    base = fingerprints({"a": {}})["a"]
+    value = DEFAULTS[key] + 1 if isinstance(DEFAULTS[key], int) else DEFAULTS[key] * share
+    in_run = fingerprints({"a": {key: value}})["a"]
+    in_base = fingerprints({"a": {}}, base=nested(key.split("."), value))["a"]
+    on_axis = fingerprints({"a": {}}, axes=[{"runs": ["a"], "grid": {key: [value]}}])
+    assert in_run == in_base == next(iter(on_axis.values())) != base
+
+
+def test_a_new_field_with_a_default_changes_no_fingerprint():
+    """Sections and configs may grow: what was trained before is still found."""
+
+    class WiderSelection(Selection):
+        smoothing: float = 0.5
+
+    class Schedulers(BaseModel):
+        kind: str = "cosine"
+
+    class Wider(TrainConfig):
+        selection: Selection = WiderSelection()
+        schedulers: Schedulers = Schedulers()
+        note: str | None = None
+
+    config = {"selection": {"rule": "joint", "reference": "r", "filtering_ratio": 0.9}, "seed": 3}
+    assert Wider.model_validate(config).identity() == TrainConfig.model_validate(config).identity()
+    config["note"] = "x"
+    assert Wider.model_validate(config).identity() != TrainConfig.model_validate({"seed": 3}).identity()
+
+
+def test_names_notes_runtime_and_resources_are_not_in_it():
+    one = fingerprints({"reference": {}, "joint": JOINT})
+    two = fingerprints(
+        {"ref": {}, "jest++": {"selection": {"rule": "joint", "reference": "ref"}}},
+        question="Another?",
+        paper="Figure 9",
+        resources={"parallel": 7, "threads": 3},
+        base={"runtime": dict.fromkeys(Runtime.model_fields, 3)},
+        reports=["curves"],
+    )
+    assert (one["reference"], one["joint"]) == (two["ref"], two["jest++"])
+
+
+def test_what_a_needed_run_is_counts():
+    one = fingerprints({"reference": {}, "joint": JOINT})
+    two = fingerprints({"reference": {"optimizer.beta2": 0.9}, "joint": JOINT})
+    assert one["joint"] != two["joint"]
+
+
+def test_a_folder_counts_by_content_and_not_by_place():
+    folder = {"kind": "folder", "path": "/one", "digest": "1" * 64}
+    runs = {
+        "a": {"data.train": folder},
+        "b": {"data.train": {**folder, "path": "/two"}},
+        "c": {"data.train": {**folder, "digest": "2" * 64}},
+    }
+    found = fingerprints(runs)
+    assert found["a"] == found["b"] != found["c"]

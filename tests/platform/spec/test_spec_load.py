@@ -1,0 +1,261 @@
+import json
+import os
+import textwrap
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study, load, registry
+from jestlab.platform.spec.expand import Member
+
+PYTHON = """
+    from jestlab.platform.spec import at_scale, cases, curves, grid, pareto, study, table, zip_
+
+    SCALES = ("smoke", "mini")
+
+    def get_config(scale="smoke"):
+        s = study(question="Who wins?", paper="Figure 3")
+        examples_seen = at_scale(scale, smoke=640, mini=6_400)
+        s.base = {"schedule.examples_seen": examples_seen, "model": {"vision.width": 32}}
+        s.runs.reference = {"data.filter": "similarity > 0.25"}
+        s.runs.uniform = {"selection.rule": "uniform"}
+        s.runs.joint = {"selection": {"rule": "joint", "reference": "reference"}}
+        s.runs["joint-hard"] = {"selection.rule": "joint", "selection.criterion": "hard_learner"}
+        s.axes = {
+            ("joint", "joint-hard"): grid({"selection.filtering_ratio": (0.5, 0.8)}),
+            ("uniform",): [zip_({"optimizer.beta1": (0.9, 0.8), "optimizer.beta2": (0.95, 0.99)})],
+            "reference": cases({"optimizer.clip_norm": 2.0}),
+        }
+        s.seeds = 2
+        s.resources = {"threads": 3}
+        s.reports = [table(baseline="uniform"), curves(effort="flops"), pareto()]
+        return s
+"""
+YAML = """
+    question: Who wins?
+    paper: Figure 3
+    scale: smoke
+    base:
+      schedule: {examples_seen: 640}
+      model.vision.width: 32
+    runs:
+      reference: {data.filter: similarity > 0.25}
+      uniform: {selection.rule: uniform}
+      joint: {selection: {rule: joint, reference: reference}}
+      joint-hard: {selection.rule: joint, selection.criterion: hard_learner}
+    axes:
+      joint, joint-hard: {grid: {selection.filtering_ratio: [0.5, 0.8]}}
+      uniform: {zip: {optimizer: {beta1: [0.9, 0.8], beta2: [0.95, 0.99]}}}
+      reference: {cases: [{optimizer.clip_norm: 2.0}]}
+    seeds: 2
+    resources: {threads: 3}
+    reports:
+    - {kind: table, baseline: uniform}
+    - {kind: curves, effort: flops}
+    - pareto
+"""
+
+
+def write(folder, name, text):
+    file = folder / name
+    file.write_text(textwrap.dedent(text))
+    return str(file)
+
+
+def config_of(member: Member) -> Any:
+    return member.config
+
+
+def fingerprints(study):
+    return {(run.label, run.seed): run.fingerprint for run in plan(study).runs}
+
+
+def test_python_and_yaml_say_the_same(tmp_path):
+    in_python, in_yaml = load(write(tmp_path, "who.py", PYTHON)), load(write(tmp_path, "who.yaml", YAML))
+    assert in_python == in_yaml
+    assert fingerprints(in_python) == fingerprints(in_yaml)
+    assert in_python.name == "who"
+    assert list(in_python.runs) == ["reference", "uniform", "joint", "joint-hard"]
+
+
+def test_scales(tmp_path):
+    file = write(tmp_path, "who.py", PYTHON)
+    mini = load(file, "mini")
+    assert mini.scale == "mini"
+    assert config_of(mini.members[0]).schedule.examples_seen == 6_400
+    assert load(file) == load(file, "smoke")
+    with pytest.raises(UserError, match=r"has no scale 'mni': did you mean 'mini'\? \(valid: smoke, mini\)"):
+        load(file, "mni")
+    yaml = write(tmp_path, "who.yaml", YAML)
+    assert load(yaml, "smoke") == load(yaml)
+    with pytest.raises(UserError, match=r"has no scale 'mini': its scale is smoke"):
+        load(yaml, "mini")
+
+
+def test_a_resolved_spec_printed_as_yaml_launches_the_same_runs(tmp_path):
+    study = load(
+        write(tmp_path, "who.py", PYTHON), "mini", ["seeds=[3, 5]", "runs.joint.needs=[uniform]", "axes=[]"]
+    )
+    again = load(write(tmp_path, "again.yaml", study.to_yaml()))
+    assert again == study
+    assert fingerprints(again) == fingerprints(study)
+
+
+NAMES = st.sampled_from(["a", "joint", "b.2", "c++"])
+CONFIGS = st.dictionaries(
+    st.sampled_from(["optimizer.beta2", "model.vision.width", "schedule.examples_seen", "data.filter"]),
+    st.none(),
+).map(
+    lambda keys: {
+        key: {"optimizer.beta2": 0.5, "data.filter": "x: 'y' > 1e-3 #"}.get(key, 128) for key in keys
+    }
+)
+AXES = st.sampled_from(
+    [
+        {"grid": {"optimizer.beta1": [0.1, 1e-07, 0.3]}},
+        {"zip": {"optimizer.beta1": [0.1, 0.2], "data": {"filter": ["a > 1", None]}}},
+        {"cases": [{"evaluation.points": 1}, {"evaluation": {"points": 2, "shots": 3}}]},
+    ]
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@st.composite
+def studies(draw):
+    runs = draw(st.dictionaries(NAMES, CONFIGS, min_size=1, max_size=3))
+    first = next(iter(runs))
+    for name in list(runs)[1:]:
+        runs[name] |= draw(st.sampled_from([{}, {"needs": [first]}, {"needs": {"teacher": first}}]))
+    return {
+        "name": draw(NAMES),
+        "question": draw(TEXTS),
+        "paper": draw(st.none() | TEXTS),
+        "base": draw(CONFIGS),
+        "runs": runs,
+        "axes": [{"runs": list(runs), **axis} for axis in draw(st.lists(AXES, max_size=1))],
+        "seeds": draw(st.integers(1, 3) | st.lists(st.integers(0, 9), min_size=1, max_size=3, unique=True)),
+        "reports": draw(
+            st.lists(st.sampled_from(["curves", {"kind": "table", "baseline": first}]), max_size=2)
+        ),
+    }
+
+
+@given(studies())
+def test_studies_survive_yaml_and_json(tmp_path_factory, written):
+    study = Study.parse(written)
+    file = tmp_path_factory.getbasetemp() / "study.yaml"
+    file.write_text(study.to_yaml(), encoding="utf-8")
+    again = load(str(file))
+    assert again == study
+    assert fingerprints(again) == fingerprints(study)
+    assert Study.parse(json.loads(json.dumps(study.to_dict()))) == study
+    assert Study.model_validate_json(study.model_dump_json()) == study
+
+
+def test_the_registry_knows_its_studies_and_not_what_they_share():
+    assert "quickstart" in registry.names()
+    assert "base" not in registry.names()
+    with pytest.raises(UserError, match=r"no study 'quikstart': did you mean 'quickstart'\?"):
+        load("quikstart")
+
+
+def test_relative_folders_count_from_the_yaml_file(tmp_path, monkeypatch):
+    for name in ("specs", "elsewhere"):
+        (tmp_path / name).mkdir()
+    text = """
+        runs:
+          a: {data.train: {kind: folder, path: web}}
+          b: {data: {train: {kind: folder, path: ../web}}}
+          c: {data.benchmark: {kind: folder, path: /abs}}
+        axes:
+        - {runs: [b], grid: {data.train.path: [one, /two]}}
+    """
+    file = write(tmp_path / "specs", "s.yaml", text)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    study = load(file)
+    data = {member.variant.name: config_of(member).data for member in study.members}
+    assert data["a"].train.path == str(tmp_path / "specs" / "web")
+    assert data["c"].benchmark.path == "/abs"
+    assert [config_of(member).data.train.path for member in study.members if member.variant.name == "b"] == [
+        str(tmp_path / "specs" / "one"),
+        "/two",
+    ]
+    study = load(file, None, ["runs.a.data.train.path=other"])
+    assert config_of(study.members[0]).data.train.path == str(tmp_path / "elsewhere" / "other")
+
+
+def test_relative_folders_in_python_count_from_the_working_directory(tmp_path, monkeypatch):
+    text = """
+        SCALES = ("smoke",)
+        def get_config(scale):
+            return {"runs": {"a": {"data.train": {"kind": "folder", "path": "web"}}}}
+    """
+    (tmp_path / "specs").mkdir()
+    file = write(tmp_path / "specs", "s.py", text)
+    monkeypatch.chdir(tmp_path)
+    assert config_of(load(os.path.relpath(file)).members[0]).data.train.path == str(tmp_path / "web")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = 1", 'a Python spec has SCALES = ("smoke",) and get_config(scale)'),
+        ("def get_config(scale):\n    return {}", "a Python spec has SCALES"),
+        ("SCALES = ('a',)\ndef get_config(scale):\n    return undefined", ":3: NameError: name 'undefined'"),
+        ("SCALES = ('a',)\ndef get_config(scale)\n", ":2: SyntaxError: expected ':'"),
+        ("import no_such_module", ":1: ModuleNotFoundError: No module named 'no_such_module'"),
+        ("SCALES = ('a',)\ndef get_config(scale):\n    return 3", "a spec is a mapping of"),
+        (
+            "SCALES = ('a',)\ndef get_config(scale):\n    return {'runs': {'a': {'x': {1}}}}",
+            "must be plain data",
+        ),
+    ],
+)
+def test_python_that_is_no_spec_is_one_line(tmp_path, text, message):
+    with pytest.raises(UserError) as caught:
+        load(write(tmp_path, "spec.py", text))
+    assert "spec.py:" in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.yaml", "missing.yaml: no such file"),
+        ("./missing", "./missing: no such file"),
+        ("spec.yml/", "spec.yml/: no such file"),
+    ],
+)
+def test_missing_files(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        load(name)
+
+
+def test_other_files_are_no_specs(tmp_path):
+    with pytest.raises(UserError, match=r"a spec is a \.py, \.yaml or \.yml file"):
+        load(write(tmp_path, "spec.json", "{}"))
+    binary = tmp_path / "spec.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match=r"is no UTF-8 text"):
+        load(str(binary))
+
+
+def test_loading_executes_nothing_in_yaml(tmp_path):
+    mark = tmp_path / "executed"
+    path = f"!!python/object/apply:pathlib.Path ['{mark}']"
+    text = f"runs:\n  a: !!python/object/apply:pathlib.Path.touch [{path}]\n"
+    with pytest.raises(UserError, match="is not allowed"):
+        load(write(tmp_path, "s.yaml", text))
+    assert not mark.exists()
+
+
+def test_a_study_is_frozen():
+    study = load("quickstart")
+    with pytest.raises(ValueError, match="frozen"):
+        setattr(study, "question", "Another?")  # noqa: B010 — not for the type checker to find

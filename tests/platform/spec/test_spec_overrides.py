@@ -1,0 +1,163 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.models.config import TrainConfig
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.fields import fields_of, walk
+from jestlab.platform.spec.overrides import apply, parse
+
+STUDY = Study.parse(
+    {
+        "name": "s",
+        "base": {"optimizer.beta2": 0.9},
+        "runs": {
+            "reference": {},
+            "joint": {"selection": {"rule": "joint", "reference": "reference"}},
+            "vit.b": {},
+            "vit": {},
+        },
+        "axes": [{"runs": ["joint"], "grid": {"selection.filtering_ratio": [0.5, 0.8]}}],
+        "reports": ["curves", {"kind": "table", "baseline": "joint"}],
+    }
+)
+
+
+def changed(*texts, study=STUDY):
+    return apply(study, [parse(text) for text in texts])
+
+
+def configs(study):
+    return {member.variant.label: member.config for member in study.members}
+
+
+def test_base_and_runs_are_laid_over():
+    study = changed(
+        "base.optimizer.beta2=0.5", "runs.reference.optimizer.beta2=0.25", "base.schedule={batch_size: 32}"
+    )
+    beta2 = {label: config.optimizer.beta2 for label, config in configs(study).items()}
+    assert (beta2["reference"], beta2["vit"]) == (0.25, 0.5)
+    assert {config.schedule.batch_size for config in configs(study).values()} == {32}
+
+
+def test_the_last_override_wins():
+    assert (
+        configs(changed("base.optimizer.beta2=0.5", "base.optimizer.beta2=0.6"))["vit"].optimizer.beta2 == 0.6
+    )
+
+
+def test_a_run_whose_name_has_dots_is_found():
+    study = changed("runs.vit.b.optimizer.beta2=0.1", "runs.vit.optimizer.beta2=0.2")
+    assert configs(study)["vit.b"].optimizer.beta2 == 0.1
+    assert configs(study)["vit"].optimizer.beta2 == 0.2
+
+
+def test_a_kind_is_replaced_whole():
+    study = changed("base.data.train.examples=7", "base.data.train.kind=folder", "base.data.train.path=/d")
+    assert study.base["data"] == {"train": {"kind": "folder", "path": "/d"}}
+
+
+def test_needs_programs_seeds_resources_axes_and_reports_can_be_set():
+    study = changed(
+        "runs.vit.needs=[reference]",
+        "seeds=[4, 9]",
+        "resources.parallel=7",
+        "axes.0.grid.selection.filtering_ratio=[0.25]",
+        "reports.1.baseline=vit",
+        "question=Why?",
+        "paper=null",
+    )
+    assert study.runs["vit"].needs == {"reference": "reference"}
+    assert study.seeds == (4, 9)
+    assert study.resources.parallel == 7
+    assert [label for label in configs(study) if label.startswith("joint")] == ["joint filtering_ratio=0.25"]
+    assert study.reports[1].baseline == "vit"
+    assert study.question == "Why?"
+
+
+def test_axes_can_be_dropped_or_given_anew():
+    assert "joint" in configs(changed("axes=[]"))
+    study = changed("axes=[{runs: [vit], zip: {optimizer.beta1: [0.1, 0.2]}}]")
+    assert {"joint", "vit beta1=0.1", "vit beta1=0.2"} <= set(configs(study))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "runs.joint.selection.filtering_ratio=0.9",
+            "has no effect, an axis sets it: see --set axes.0.grid.",
+        ),
+        ("runs.joint.selection.rul=joint", "runs.joint.selection.rul: unknown key: did you mean 'rule'?"),
+        ("runs.jint.selection.rule=joint", "no run 'jint': did you mean 'joint'?"),
+        ("runs=3", "runs: name a run: runs.<name>, one of reference, joint, vit.b, vit"),
+        ("bsae.optimizer.beta2=1", "unknown key 'bsae': did you mean 'base'?"),
+        ("base=3", "base: must be a mapping, not 3"),
+        ("base.optimizer.beta2=2", "base.optimizer.beta2: must be less than or equal to 1, not 2"),
+        ("base.optimizer.beta2=x", "base.optimizer.beta2: must be a number, not 'x' (a text)"),
+        ("runs.joint.needs.a=b", "needs has no parts: write --set runs.joint.needs=…"),
+        ("seeds.0=1", "seeds has no parts: write --set seeds=…"),
+        ("scale=paper", "scale: is chosen by --scale"),
+        ("axes.1.grid.x=[1]", "no axes.1: there are 1, counted from 0"),
+        ("axes.x.grid.x=[1]", "no axes.x"),
+        (
+            "axes.0.grid.selection.chunks=[1]",
+            "no such key on the axis: did you mean 'selection.filtering_ratio'?",
+        ),
+        ("axes.0=1", "axes.0: unknown place: axes.<n>.runs, .grid.<key>, .zip.<key> or .cases can be set"),
+        ("reports.0=1", "reports.0: unknown place: reports.<n>.<option> can be set"),
+        ("reports.0.efort=flops", "curves has no such option: did you mean 'effort'?"),
+        ("resources.x=1", "resources.x: unknown key"),
+        ("base.optimizer.beta2", "sets nothing: write --set path=value"),
+        ("=3", "sets nothing"),
+        ("base..x=3", "sets nothing"),
+        ("seeds=", "seeds: has no value: write null for none, '' for an empty text"),
+        ("base.data.filter=similarity > 0.3 and [", None),
+        ("base.data.filter=[a", "no valid YAML"),
+        ("base.data.filter=!!python/name:os.system x", "the tag !!python/name:os.system is not allowed"),
+    ],
+)
+def test_what_cannot_be_set_is_one_line(tmp_path, text, message):
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.to_yaml())
+    if message is None:  # a text with signs in it is a text
+        assert load(str(file), None, [text]).base["data"]["filter"] == text.partition("=")[2]
+        return
+    with pytest.raises(UserError) as caught:
+        load(str(file), None, [text])
+    assert str(caught.value).startswith("--set ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_of_the_file_stays_the_files_when_something_else_is_set(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("runs:\n  a: {optimizer.beta2: 2}\n")
+    with pytest.raises(UserError) as caught:
+        load(str(file), None, ["seeds=3"])
+    assert str(caught.value).startswith(f"{file}:2: runs.a.optimizer.beta2: ")
+
+
+KEYS = sorted(
+    ".".join(path) for path, part in walk(fields_of(TrainConfig)) if part.types and path != ("seed",)
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), st.integers(), max_size=5), st.randoms(use_true_random=False))
+def test_setting_one_by_one_in_any_order_is_writing_all_in_the_file(values, random):
+    bare = Study.parse({"name": "s", "runs": {"a": {}}})
+    written = Study.parse({"name": "s", "base": values, "runs": {"a": {}}})
+    texts = [f"base.{key}={value}" for key, value in values.items()]
+    random.shuffle(texts)
+    assert changed(*texts, study=bare) == written
+    assert changed(*texts, *texts, study=bare) == written
+
+
+def test_an_override_changes_the_runs_it_is_about_and_no_other():
+    study = load("quickstart")
+    before = {(run.label, run.seed): run.fingerprint for run in plan(study).runs}
+    other = load("quickstart", None, ["runs.joint.selection.filtering_ratio=0.9"])
+    after = {(run.label, run.seed): run.fingerprint for run in plan(other).runs}
+    assert {key for key in before if before[key] != after[key]} == {("joint", seed) for seed in (0, 1, 2)}

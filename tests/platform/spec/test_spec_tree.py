@@ -1,0 +1,138 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.models.config import TrainConfig
+from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.spec.fields import fields_of
+from jestlab.platform.spec.tree import flatten, merge, nested, plain
+
+NAMES = st.sampled_from(["a", "b", "c", "kind_of", "x1"])
+VALUES = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=4),
+)
+TREES = st.recursive(
+    st.dictionaries(NAMES, VALUES, min_size=1, max_size=3),
+    lambda below: st.dictionaries(NAMES, below | VALUES, min_size=1, max_size=3),
+    max_leaves=8,
+)
+
+
+@st.composite
+def written(draw, trees=TREES):
+    """A tree, and another way to write it: some of its nesting as dotted keys."""
+    tree = draw(trees)
+
+    def write(section):
+        out = {}
+        for key, value in section.items():
+            if not isinstance(value, dict):
+                out[key] = value
+            elif draw(st.booleans()):
+                out |= {f"{key}.{below}": item for below, item in write(value).items()}
+            else:
+                out[key] = write(value)
+        return dict(draw(st.permutations(list(out.items()))))
+
+    return tree, write(tree)
+
+
+@given(written())
+def test_dotted_and_nested_keys_say_the_same(pair):
+    tree, other = pair
+    assert plain(other) == tree
+    assert plain(plain(other)) == tree
+
+
+@given(TREES)
+def test_flat_trees_can_be_built_again(tree):
+    assert plain(flatten(tree)) == tree
+
+
+@given(TREES, TREES)
+def test_all_that_is_laid_above_is_there_and_the_rest_stays(beneath, above):
+    before = json.dumps([beneath, above])
+    merged = merge(beneath, above)
+    assert flatten(merged).items() >= {k: v for k, v in flatten(above).items() if v != {}}.items()
+    kept = {
+        key: value
+        for key, value in flatten(beneath).items()
+        if not any((key + ".").startswith(k + ".") or (k + ".").startswith(key + ".") for k in flatten(above))
+    }
+    assert flatten(merged).items() >= kept.items()
+    assert set(flatten(merged)) == set(kept) | set(flatten(above))
+    assert json.dumps([beneath, above]) == before
+
+
+@given(TREES, TREES, TREES)
+def test_layers_may_be_merged_in_any_grouping(one, two, three):
+    assert merge(merge(one, two), three) == merge(one, merge(two, three)) or _a_value_became_a_mapping(
+        one, two, three
+    )
+
+
+def _a_value_became_a_mapping(*layers):
+    """Where one layer has a value and another a mapping, the upper one wins whole, and grouping shows."""
+    mappings = {path for layer in layers for path in _mappings(layer)}
+    return any(path in mappings for layer in layers for path in flatten(layer))
+
+
+def _mappings(tree, prefix=""):
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield prefix + key
+            yield from _mappings(value, prefix + key + ".")
+
+
+@given(TREES)
+def test_merging_a_tree_with_itself_or_nothing_changes_nothing(tree):
+    assert merge(tree, tree) == merge(tree, {}) == merge({}, tree) == tree
+
+
+def test_a_mapping_of_another_kind_replaces_the_one_beneath():
+    beneath = {"data": {"train": {"kind": "shapes", "examples": 10}, "filter": "x > 1"}}
+    merged = merge(beneath, plain({"data.train": {"kind": "folder", "path": "/d"}}))
+    assert merged == {"data": {"train": {"kind": "folder", "path": "/d"}, "filter": "x > 1"}}
+
+
+def test_a_mapping_of_the_same_kind_merges():
+    merged = merge({"o": {"kind": "adam", "rate": 1}}, {"o": {"kind": "adam", "beta": 2}})
+    assert merged == {"o": {"kind": "adam", "rate": 1, "beta": 2}}
+
+
+def test_an_unsaid_kind_is_the_schemas_default():
+    beneath = nested(("data", "train", "examples"), 10)
+    schema = fields_of(TrainConfig)
+    folder = nested(("data", "train"), {"kind": "folder", "path": "/d"})
+    assert merge(beneath, folder, schema) == folder
+    shapes = nested(("data", "train"), {"kind": "shapes", "shard_size": 5})
+    assert merge(beneath, shapes, schema)["data"]["train"] == {
+        "examples": 10,
+        "kind": "shapes",
+        "shard_size": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": 1, "a.b": 2}, "a: is given both a value and values below it"),
+        ({"a.b": 1, "a": {"b": 2}}, "a.b: is given twice in one mapping, nested and dotted"),
+        ({"a": {"x": 1}, "a.b.c": {"d": 1}, "a.b": {"c.d": 2}}, "a.b.c.d: is given twice"),
+        ({"a..b": 1}, "'a..b' is no key"),
+        ({"": 1}, "'' is no key"),
+        ({3: 1}, "the key 3 is a whole number: put it in quotes"),
+        ({"a": [1, {2}]}, "a.1: must be plain data (text, number, list, mapping), not a set"),
+        ({"a": {"b": float("nan")}}, "a.b: nan is no finite number"),
+    ],
+)
+def test_what_is_no_plain_mapping_is_refused_with_its_place(value, message):
+    with pytest.raises(SpecError) as caught:
+        plain(value)
+    assert message in str(caught.value)

@@ -1,0 +1,150 @@
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.spec import yaml_io
+from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.spec.yaml_io import Document
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(
+    [
+        "1e-3",
+        "1e6",
+        "no",
+        "on",
+        "1:30",
+        "010",
+        "0o7",
+        "null",
+        "~",
+        "",
+        " ",
+        "2024-01-01",
+        "<<",
+        "=",
+        "- a",
+        ".5",
+        "&a",
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(TEXTS, below, max_size=3),
+    max_leaves=10,
+)
+
+
+def value_of(text):
+    return Document(text).value
+
+
+@given(VALUES)
+def test_what_is_written_is_read_again(value):
+    again = value_of(yaml_io.dump(value))
+    assert again == value
+    assert repr(again) == repr(value)  # 1 is not 1.0, and True is not 1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("2.5E-4", 2.5e-4),
+        ("1e6", 1_000_000),
+        ("-3e2", -300),
+        ("3.", 3.0),
+        (".5", 0.5),
+        ("0x1f", 31),
+        ("0o17", 15),
+        ("010", 10),
+        ("1:30", "1:30"),
+        ("no", "no"),
+        ("2024-01-01", "2024-01-01"),
+        ("True", True),
+        ("~", None),
+        ("1_000", "1_000"),
+    ],
+)
+def test_scalars_mean_what_a_reader_expects(text, value):
+    assert value_of(text) == value
+    assert type(value_of(text)) is type(value)
+
+
+def test_anchors_and_merge_keys_work():
+    text = "shared: &s {a: 1, b: 2}\nuse: {<<: *s, b: 3}\nagain: *s\n"
+    assert value_of(text) == {"shared": {"a": 1, "b": 2}, "use": {"a": 1, "b": 3}, "again": {"a": 1, "b": 2}}
+
+
+def laughs(levels):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, levels)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: 1\nb: {c: 2,\n  c: 3}", "line 3: the key 'c' is there twice"),
+        (
+            "a: !!python/object/apply:os.system [echo]",
+            "line 1: the tag !!python/object/apply:os.system is not allowed",
+        ),
+        ("a: !!binary aGk=", "the tag !!binary is not allowed"),
+        ("a: !mine x", "the tag !mine is not allowed"),
+        ("a: !!timestamp 2024-01-01", "is not allowed"),
+        ("a: &a [1, *a]", "line 1: holds itself by an alias"),
+        ("? [a, b]\n: 1", "line 1: a key must be a text"),
+        ("a: [1\nb: 2", "line 2: no valid YAML"),
+        ("a: 1\n---\nb: 2", "no valid YAML: "),
+        ("a: \x07", "no valid YAML: "),
+        (laughs(9), "holds more than 1,000,000 values: too many for a spec"),
+        ("[" * 5_000, "is nested too deeply to be a spec"),
+        ("a: " + "9" * 10_000, "no valid YAML: "),
+        ("a: 1e999999999", "1e999999999 is too large"),
+    ],
+)
+def test_hostile_and_broken_texts_are_refused_in_one_line(text, message):
+    with pytest.raises(SpecError) as caught:
+        Document(text)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_alias_hides_the_same_key_twice():
+    with pytest.raises(SpecError, match="'b' is there twice"):
+        Document("a: &x {b: 1, b: 2}\nc: *x")
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        (("base", "schedule", "examples_seen"), 3),
+        (("base", "model", "vision", "width"), 4),
+        (("base", "model", "vision", "missing"), 4),
+        (("runs", "a"), 6),
+        (("axes", "1", "grid", "x"), 10),
+        (("seeds",), None),
+        ((), None),
+    ],
+)
+def test_places_have_lines(path, line):
+    text = """\
+base:
+  schedule:
+    examples_seen: 3
+  model.vision: {width: 4}
+runs:
+  a: {}
+axes:
+  - {runs: [a], grid: {y: [1]}}
+  - runs: [a]
+    grid: {x: [1]}
+"""
+    assert Document(text).line(path) == line
+
+
+def test_the_dump_is_block_style_with_short_lists_in_line():
+    text = yaml_io.dump({"runs": {"a": {"selection": {"rule": "joint"}}}, "seeds": [0, 1]})
+    assert text == "runs:\n  a:\n    selection: {rule: joint}\nseeds: [0, 1]\n"
+    assert yaml.safe_load(text)["seeds"] == [0, 1]
