@@ -1,0 +1,270 @@
+"""Results of one experiment as pandas frames, read from the store's views and never written.
+
+Only the views are known here, so a database URL is all that is needed, on any machine.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy import Connection
+
+_RUNS = """
+    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, config, scale
+    FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
+
+_EVALUATIONS = """
+    SELECT label, seed, dataset, metric, name, step, value, examples_seen, flops_total, final
+    FROM v_evaluations WHERE experiment = :experiment"""
+
+_COSTS = """
+    SELECT label, seed, learner_flops, scoring_flops, reference_scoring_flops
+    FROM v_costs WHERE experiment = :experiment"""
+
+_METRICS = """
+    SELECT label, seed, name, step, value
+    FROM v_metrics WHERE experiment = :experiment AND name IN :names ORDER BY label, seed, name, step"""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """What the store holds about one experiment, at one moment.
+
+    Attributes:
+        experiment: Its name.
+        question: What it asks; empty if it does not say.
+        runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps, config
+            (JSON text), scale; in the order of the study.
+        evaluations: One row a run, step and metric: label, seed, dataset, metric, name (dataset/metric),
+            step, value, examples_seen, flops_total (learner and scoring until then), final (0 or 1).
+        costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
+            reference_scoring_flops.
+    """
+
+    experiment: str
+    question: str
+    runs: pd.DataFrame
+    evaluations: pd.DataFrame
+    costs: pd.DataFrame
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """Labels in the order of the study."""
+        return list(dict.fromkeys(self.runs["label"]))
+
+    @cached_property
+    def reference_labels(self) -> list[str]:
+        """Labels of the runs that another run names as its reference: they stand apart from competitors."""
+        named = {name for config in self.runs["config"] for name in _references(json.loads(config or "{}"))}
+        is_named = self.runs["run"].isin(named) | self.runs["fingerprint"].isin(named)
+        return list(dict.fromkeys(self.runs.loc[is_named, "label"]))
+
+    @cached_property
+    def competitors(self) -> list[str]:
+        """Labels of all other runs, in the order of the study."""
+        apart = set(self.reference_labels)
+        return [label for label in self.labels if label not in apart]
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Names (dataset/metric) of the evaluations, in alphabetical order."""
+        return sorted(self.evaluations["name"].unique())
+
+    @cached_property
+    def scores_are_shares(self) -> bool:
+        """Whether all evaluations lie in 0…1, so that they are shown in percent."""
+        return bool(self.evaluations["value"].dropna().between(0, 1).all())
+
+    def label_of(self, name: str) -> str:
+        """The label that a user means by `name`: a label itself, or a run that has only one.
+
+        Raises:
+            ValueError: If there is no such label or run, or the run has several labels.
+        """
+        if name in self.labels:
+            return name
+        of_run = list(dict.fromkeys(self.runs.loc[self.runs["run"] == name, "label"]))
+        if len(of_run) == 1:
+            return str(of_run[0])
+        if of_run:
+            raise ValueError(
+                f"run {name!r} of {self.experiment!r} has several points: name one of {_some(of_run)}"
+            )
+        known = [*self.labels, *self.runs["run"]]
+        raise ValueError(f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}")
+
+    def baseline(self, name: str | None = None) -> str:
+        """The label to compare with: that of `name`, or else the first competitor of the study."""
+        return self.label_of(name) if name is not None else (self.competitors or self.labels)[0]
+
+    def progress(self) -> str:
+        """How many runs are in which state: "3 RUNNING, 9 PENDING"."""
+        return ", ".join(f"{count} {state}" for state, count in self.runs["state"].value_counts().items())
+
+
+def experiments(url: str) -> list[str]:
+    """Names of the experiments in a store, in alphabetical order.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store.
+    """
+    with _connect(url) as connection:
+        return _experiments(connection)
+
+
+def read(url: str, experiment: str) -> Frames:
+    """Everything about one experiment, in one snapshot: workers may go on writing meanwhile.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+
+    Returns:
+        Its runs, evaluations and costs.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store, it is empty, it does not know the experiment, or
+            nothing of it has been evaluated yet.
+    """
+    with _connect(url) as connection:
+        runs = _frame(connection, _RUNS, experiment=experiment)
+        if runs.empty:
+            raise ValueError(_unknown(experiment, _experiments(connection)))
+        evaluations = _frame(connection, _EVALUATIONS, experiment=experiment)
+        costs = _frame(connection, _COSTS, experiment=experiment)
+    # A column of NULLs alone says nothing of its type.
+    runs = runs.astype({"step": float, "total_steps": float})
+    evaluations = evaluations.astype({"value": float, "examples_seen": float, "flops_total": float})
+    costs = costs.astype({name: float for name in costs.columns if str(name).endswith("_flops")})
+    question = runs.pop("question").iloc[0] or ""
+    frames = Frames(experiment, str(question), runs, evaluations, costs)
+    if evaluations.empty:
+        raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
+    return frames
+
+
+def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
+    """Training metrics over steps, such as the loss.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        names: Metrics to read, such as "loss".
+
+    Returns:
+        One row a run, metric and step: label, seed, name, step, value.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: As `read`, or if the experiment has logged none of the metrics.
+    """
+    with _connect(url) as connection:
+        known = _experiments(connection)
+        if experiment not in known:
+            raise ValueError(_unknown(experiment, known))
+        frame = _frame(connection, _METRICS, experiment=experiment, names=list(names))
+    if frame.empty:
+        raise ValueError(f"experiment {experiment!r} has logged none of {_some(names)}")
+    return frame
+
+
+@contextmanager
+def _connect(url: str) -> Iterator[Connection]:
+    """A transaction that only reads; a SQLite file that is not there is not created."""
+    from sqlalchemy import create_engine, make_url
+    from sqlalchemy.exc import ArgumentError, DatabaseError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        address = make_url(url)
+    except ArgumentError:
+        raise ValueError(f"store {url!r} is no database URL: write sqlite:///path/to/results.db") from None
+    if address.get_backend_name() == "sqlite":
+        path = Path(address.database or "")
+        if not path.is_file():
+            raise FileNotFoundError(
+                f"no results store at {path}: launch an experiment first, or name its lab"
+            )
+        engine = create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
+    else:
+        engine = create_engine(address, poolclass=NullPool)
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == "sqlite":
+                # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
+                connection.exec_driver_sql("BEGIN")
+            yield connection
+    except DatabaseError as error:
+        shown = address.render_as_string(hide_password=True)
+        raise ValueError(f"cannot read results from {shown}: {error.orig}") from error
+    finally:
+        engine.dispose()
+
+
+def _open_sqlite(path: Path) -> sqlite3.Connection:
+    """Open for reading alone.
+
+    NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
+    connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
+    """
+    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
+    import pandas as pd
+    from sqlalchemy import bindparam, text
+
+    statement = text(sql)
+    if "names" in parameters:
+        statement = statement.bindparams(bindparam("names", expanding=True))
+    result = connection.execute(statement, parameters)
+    return pd.DataFrame.from_records(result.fetchall(), columns=list(result.keys()))
+
+
+def _experiments(connection: Connection) -> list[str]:
+    names = _frame(connection, "SELECT DISTINCT experiment FROM v_runs ORDER BY experiment")["experiment"]
+    return [str(name) for name in names]
+
+
+def _unknown(experiment: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"the results store is empty: jestlab launch {experiment}"
+    return f"no experiment {experiment!r} in the results store: {_nearest(experiment, known)}"
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    names = list(dict.fromkeys(known))
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {matches[0]!r}?" if matches else f"it has {_some(names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+
+
+def _references(config: Any) -> Iterator[str]:
+    """Values of every key `reference` in a nested config: by convention the name of the run it needs."""
+    if isinstance(config, dict):
+        for key, value in config.items():
+            if key == "reference" and isinstance(value, str):
+                yield value
+            else:
+                yield from _references(value)

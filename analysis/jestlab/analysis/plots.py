@@ -1,0 +1,104 @@
+"""A figure that is drawn only when it would look different from the one on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SUFFIXES = (".png", ".svg")
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The words on a figure.
+
+    Attributes:
+        title: Above it.
+        caption: Below it: what is shown, by what convention.
+        x: Of the horizontal axis.
+        y: Of the vertical axis.
+    """
+
+    title: str
+    caption: str
+    x: str
+    y: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What is to be drawn, before anything is.
+
+    Attributes:
+        name: Of its files.
+        data: All that it shows, numbers and looks.
+        texts: The words on it.
+        draw: Makes the figure from data and texts, and from nothing else. matplotlib is imported here first.
+    """
+
+    name: str
+    data: pd.DataFrame
+    texts: Texts
+    draw: Callable[[pd.DataFrame, Texts], Figure]
+
+    def figure(self) -> Figure:
+        """Draw it."""
+        from . import style
+
+        with style.applied():
+            return self.draw(self.data, self.texts)
+
+    def digest(self) -> str:
+        """Hexadecimal SHA-256 of all that decides its looks: data, words, drawing code, matplotlib."""
+        content = hashlib.sha256(f"{self.name}\n{self.texts}\nmatplotlib {version('matplotlib')}\n".encode())
+        content.update(self.data.to_csv().encode())
+        for module in sorted(Path(__file__).parent.glob("*.py")):
+            content.update(module.read_bytes())
+        return content.hexdigest()
+
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write it as PNG and SVG, each whole or not at all; files that show the same already are left alone.
+
+        A file carries the digest it was drawn from in its metadata. The same data gives the same bytes.
+
+        Args:
+            folder: Where to; made if it is not there.
+
+        Returns:
+            The paths of the two files.
+        """
+        folder = Path(folder)
+        paths = [folder / f"{self.name}{suffix}" for suffix in SUFFIXES]
+        digest = f"jestlab:{self.digest()}"
+        if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths):
+            return paths
+        from . import style
+
+        contents = []
+        with style.applied():
+            figure = self.draw(self.data, self.texts)
+            for path in paths:
+                # A date would make two drawings of the same data differ.
+                metadata = {"Description": digest} | ({"Date": None} if path.suffix == ".svg" else {})
+                content = io.BytesIO()
+                figure.savefig(content, format=path.suffix[1:], metadata=metadata)
+                contents.append(content.getvalue())
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, drawn in zip(paths, contents, strict=True):
+            unfinished = path.with_name(f".{path.name}-{os.getpid()}")
+            try:
+                unfinished.write_bytes(drawn)
+                unfinished.replace(path)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        return paths

@@ -1,0 +1,57 @@
+"""Numbers as people read them: counts of examples, amounts of FLOPs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+_STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def count(n: float) -> str:
+    """A count in a few characters: "9,600", "40.0k", "1.50M", "3.00B" (billions, as the field has it)."""
+    if n < 10_000:
+        return f"{n:,.0f}"
+    scale, letter = _step(n)
+    return f"{significant(n / scale)}{'B' if letter == 'G' else letter}"
+
+
+def tick(n: float) -> str:
+    """A count beside an axis: as `count`, without trailing zeros: "25,000", "1.5M"."""
+    if n < 100_000:
+        return f"{n:,g}"
+    scale, letter = _step(n)
+    return f"{n / scale:g}{'B' if letter == 'G' else letter}"
+
+
+def flops(n: float) -> str:
+    """An amount of FLOPs with its unit: "81.3 TFLOP"."""
+    scale, letter = _step(n)
+    return f"{significant(n / scale)} {letter}FLOP"
+
+
+def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
+    """One unit for a whole column or axis of FLOPs.
+
+    Args:
+        amounts: FLOPs; NaN is passed over.
+
+    Returns:
+        What to divide by, and the unit's name: (1e12, "TFLOP") where the least of the amounts is 1.3e12.
+    """
+    known = [amount for amount in amounts if amount > 0]
+    scale, letter = _step(min(known)) if known else (1.0, "")
+    return scale, f"{letter}FLOP"
+
+
+def significant(x: float, digits: int = 3) -> str:
+    """A number to some significant digits, without exponent and with its trailing zeros: 2.3 → "2.30"."""
+    if x == 0 or not math.isfinite(x):
+        return f"{x:g}"
+    rounded = float(f"{x:.{digits - 1}e}")  # 99.96 becomes 100.0, which has one digit more before the point
+    return f"{rounded:,.{max(0, digits - 1 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def _step(n: float) -> tuple[float, str]:
+    # Half a unit in the third digit below the step already rounds up to it: 999,600 is 1.00M.
+    return next(((scale, letter) for scale, letter in _STEPS if abs(n) >= 0.9995 * scale), (1.0, ""))

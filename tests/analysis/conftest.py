@@ -1,0 +1,126 @@
+"""A store as analysis sees it: a SQLite file with tables of the views' names and columns."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+VIEWS = {
+    "v_runs": "experiment question run label seed position fingerprint program state reason step "
+    "total_steps point config directory attempts started_at ended_at scale",
+    "v_metrics": "experiment run label seed fingerprint name step value",
+    "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
+    "flops_total final",
+    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops reference_scoring_flops "
+    "total_flops reference_training_flops",
+}
+BATCH = 64
+METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
+
+
+@dataclass
+class StoredRun:
+    """One run of the fixture: an evaluation every step, at each the same value for every metric."""
+
+    run: str
+    scores: Sequence[float]  # one an evaluation, at steps 1, 2, …
+    label: str = ""
+    seed: int = 0
+    state: str = "COMPLETED"
+    reason: str = ""
+    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)  # learner, scoring, reference scoring
+    config: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Sequence[str] = METRICS
+    total_steps: int | None = None  # as many as scores
+
+
+@dataclass
+class Store:
+    """A store file, and what reads it needs."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def add(self, *runs: StoredRun, experiment: str = "study", question: str = "Is it faster?") -> Store:
+        with sqlite3.connect(self.path) as connection:
+            for position, run in enumerate(runs):
+                _insert(connection, experiment, question, position, run)
+        connection.close()
+        return self
+
+
+def _insert(
+    connection: sqlite3.Connection, experiment: str, question: str, position: int, run: StoredRun
+) -> None:
+    label = run.label or run.run
+    whose = (experiment, run.run, label, run.seed, f"{label}-{run.seed}")
+    total = run.total_steps or len(run.scores)
+
+    def insert(view: str, *values: Any) -> None:
+        connection.execute(f"INSERT INTO {view} VALUES ({', '.join('?' * len(values))})", values)
+
+    insert(
+        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], "train", run.state,
+        run.reason, len(run.scores), total, "{}", json.dumps(run.config), f"runs/{label}", 1, None, None,
+        "smoke",
+    )  # fmt: skip
+    learner, scoring, reference = (total * flops for flops in run.flops_per_step)
+    insert("v_costs", *whose, learner, scoring, reference, learner + scoring, 0.0)
+    for step, score in enumerate(run.scores, start=1):
+        final = int(run.state == "COMPLETED" and step == len(run.scores))
+        spent = step * (run.flops_per_step[0] + run.flops_per_step[1])
+        for name in run.metrics:
+            insert("v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, spent, final)
+        insert("v_metrics", *whose, "loss", step, 1.0 / step)
+
+
+@pytest.fixture
+def new_store(tmp_path: Path) -> Callable[[], Store]:
+    """Makes empty stores: each call another file."""
+
+    def make() -> Store:
+        path = tmp_path / f"results-{len(list(tmp_path.iterdir()))}.db"
+        with sqlite3.connect(path) as connection:
+            for view, columns in VIEWS.items():
+                connection.execute(f"CREATE TABLE {view} ({columns.replace(' ', ', ')})")
+        connection.close()
+        return Store(path)
+
+    return make
+
+
+@pytest.fixture
+def stored_run() -> type[StoredRun]:
+    return StoredRun
+
+
+REFERENCE = {"selection": {"rule": "joint", "reference": "reference"}}
+
+
+@pytest.fixture
+def study(new_store: Callable[[], Store]) -> Store:
+    """A reference, uniform, independent and joint, two seeds each; seed 1 of independent never gets there.
+
+    Uniform ends at .4 (seed 0) and .5 (seed 1) after four steps. Joint is at .4 after 1.5 steps and at .5
+    after 2 steps; each of its steps costs 8/3 of uniform's.
+    """
+    scoring = (3e9, 5e9, 5e9)
+    return new_store().add(
+        StoredRun("reference", [0.5, 0.7], seed=0),
+        StoredRun("reference", [0.5, 0.8], seed=1),
+        StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
+        StoredRun("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
+        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring, config=REFERENCE),
+        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, flops_per_step=scoring, config=REFERENCE),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, flops_per_step=scoring, config=REFERENCE),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, flops_per_step=scoring, config=REFERENCE),
+    )

@@ -1,0 +1,89 @@
+"""FLOPs: published towers, the paper's factors, and what the counted convention adds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from jestlab.analysis import costs
+
+BASE: dict[str, Any] = {"width": 768, "depth": 12, "mlp_dim": 3072}
+
+
+@pytest.mark.parametrize(("patch", "gflop"), [(16, 46.82), (32, 11.49)])
+def test_siglip_image_tower(patch, gflop):
+    flops = costs.vision_forward(image_size=256, patch_size=patch, pooling="map", embedding_dim=None, **BASE)
+    assert flops / 1e9 == pytest.approx(gflop, abs=0.005)
+
+
+def test_siglip_text_tower():
+    assert costs.text_forward(length=64, embedding_dim=768, **BASE) / 1e9 == pytest.approx(11.02, abs=0.005)
+
+
+def test_the_paper_s_image_tower_is_224_pixels_with_a_class_token():
+    without_pooling = costs.vision_forward(
+        image_size=224, patch_size=16, pooling="mean", embedding_dim=None, **BASE
+    )
+    class_token = costs.encoder_forward(length=197, **BASE) - costs.encoder_forward(length=196, **BASE)
+    assert (without_pooling + class_token) / 1e9 == pytest.approx(35.1, abs=0.05)
+
+
+def test_a_small_tower_by_hand():
+    # 4 patches of 2×2×3, D = 4, M = 8, one block.
+    patches = 4 * 12 * 4
+    block = 4 * (4 * 4 * 4) + 2 * (4 * 4 * 4) + 2 * (4 * 4 * 8)
+    head = 4 * 5
+    small: dict[str, Any] = {"image_size": 4, "patch_size": 2, "width": 4, "depth": 1, "mlp_dim": 8}
+    mean = costs.vision_forward(**small, pooling="mean", embedding_dim=5)
+    assert mean == 2 * (patches + block + head)
+    probe = (2 * 4 * 4 * 4) + (2 * 4 * 4) + (2 * 4 * 4) + (2 * 4 * 8)
+    assert costs.vision_forward(**small, pooling="map", embedding_dim=5) == mean + 2 * probe
+    assert costs.vision_forward(**small, pooling="mean", embedding_dim=None) == mean - 2 * head
+
+
+def test_the_paper_s_factors():
+    iid = costs.paper_iid(1.0)
+    assert costs.paper_jest(1.0, 5) / iid == pytest.approx(7 / 3)
+    assert costs.paper_jest(1.0, 5, cached=False) / iid == pytest.approx(4)
+    assert costs.paper_flexi(1.0, 5, A=0.25) / iid == pytest.approx(1.0417, abs=5e-5)
+    assert costs.paper_flexi(1.0, 5, A=0.28) / iid == pytest.approx(1.1067, abs=5e-5)
+    assert (
+        costs.paper_flexi(1.0, 1, A=1.0, approximate_share=0.0) == 4
+    )  # a pass that is not reused costs F more
+
+
+def test_counted_cost_adds_the_pass_that_the_paper_reuses():
+    cost = costs.training_cost(F=10, examples=100, super_batch_ratio=5, scores_learner=True, F_reference=4)
+    assert cost == costs.Cost(learner=3000, scoring=5000, reference_scoring=2000)
+    assert cost.total("learner") == 3000
+    assert cost.total() == cost.total("scoring") == 8000
+    assert cost.total("reference_scoring") == 10_000
+    assert cost.total() == 100 * (costs.paper_jest(10, 5) + 10)
+
+
+def test_no_scoring_no_cost():
+    assert costs.training_cost(F=10, examples=100) == costs.Cost(3000, 0, 0)
+    by_reference_alone = costs.training_cost(F=10, examples=100, super_batch_ratio=5, F_reference=10)
+    assert by_reference_alone == costs.Cost(3000, 0, 5000)
+
+
+def test_bad_arguments_are_named():
+    with pytest.raises(
+        ValueError, match="'total' is unknown: choose one of learner, scoring, reference_scoring"
+    ):
+        costs.Cost(1).total("total")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="patch_size 5 does not divide image_size 16"):
+        costs.vision_forward(image_size=16, patch_size=5, pooling="mean", embedding_dim=None, **BASE)
+    with pytest.raises(ValueError, match=r"B/b is 0\.5"):
+        costs.training_cost(F=1, examples=1, super_batch_ratio=0.5)
+
+
+def test_nothing_heavy_is_imported():
+    code = "import sys, jestlab.analysis.costs; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "pandas", "matplotlib", "sqlalchemy", "jax"} & set(modules)

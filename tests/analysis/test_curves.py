@@ -1,0 +1,160 @@
+"""Scores, crossings and speed-ups, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.analysis import curves, frames
+
+
+def test_score_is_the_mean_over_all_metrics(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.2, 0.4]), stored_run("joint", [0.5], metrics=["shapes/zero_shot"])
+    )
+    table: Any = curves.score_curves(frames.read(store.url, "study")).set_index(["label", "step"])
+    assert table.loc[("uniform", 2), "score"] == pytest.approx(0.4)
+    assert math.isnan(table.loc[("joint", 1), "score"])  # it lacks a metric that another run has
+    assert list(table.loc["uniform", "examples_seen"]) == [64, 128]
+    assert list(table["final"]) == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("scope", "flops"), [("learner", 12e9), ("scoring", 32e9), ("reference_scoring", 52e9)]
+)
+def test_flops_follow_the_scope(study, scope, flops):
+    table = curves.score_curves(frames.read(study.url, "study"), scope)
+    joint = table[(table["label"] == "joint") & (table["seed"] == 0)]
+    assert list(joint["flops"]) == pytest.approx([flops * step / 4 for step in (1, 2, 3, 4)])
+
+
+def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
+    store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
+    assert curves.score_curves(frames.read(store.url, "study"))["flops"].isna().all()
+
+
+def test_unknown_scope(study):
+    with pytest.raises(ValueError, match="cost scope 'all' is unknown"):
+        curves.score_curves(frames.read(study.url, "study"), "all")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("y", "target", "x"),
+    [
+        ([0.1, 0.3, 0.5], 0.4, 25.0),  # between two points
+        ([0.1, 0.3, 0.5], 0.3, 20.0),  # at a point
+        ([0.1, 0.5, 0.2], 0.3, 15.0),  # the first crossing, though it falls back
+        ([0.4, 0.5, 0.6], 0.3, 10.0),  # there already at the first point
+        ([0.1, 0.3, 0.5], 0.6, None),  # never: not extrapolated
+        ([0.1, math.nan, 0.5], 0.3, 20.0),  # across a hole
+        ([math.nan, math.nan, 0.5], 0.3, 30.0),
+        ([0.1, 0.2, 0.3], math.nan, None),
+    ],
+)
+def test_crossing(y, target, x):
+    found = curves.crossing([10, 20, 30], y, target)
+    assert found is None if x is None else found == pytest.approx(x)
+
+
+@given(
+    st.lists(st.tuples(st.floats(1, 10), st.floats(-1, 1)), min_size=1, max_size=20),
+    st.floats(-1, 1),
+)
+def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(steps, target):
+    x, y = np.cumsum([dx for dx, _ in steps]), np.array([value for _, value in steps])
+    found = curves.crossing(x, y, target)
+    if found is None:
+        assert (y < target).all()
+    else:
+        assert (y[x < found] < target + 1e-9).all()
+        assert np.interp(found, x, y) == pytest.approx(max(target, y[0]), abs=1e-6)
+
+
+def test_speedup():
+    curve: dict[str, Any] = {"x": [10, 20, 30], "y": [0.1, 0.3, 0.5]}
+    assert curves.speedup(**curve, baseline_effort=100, baseline_score=0.4) == pytest.approx(4)
+    assert curves.speedup(**curve, baseline_effort=100, baseline_score=0.6) is None
+    assert curves.speedup([0, 10], [0.5, 0.6], baseline_effort=100, baseline_score=0.4) == math.inf
+    assert curves.speedup([math.nan], [0.5], baseline_effort=100, baseline_score=0.4) is None
+
+
+def test_speedups_are_paired_by_seed(study):
+    of_study = curves.speedups(curves.score_curves(frames.read(study.url, "study")), "uniform")
+    table: Any = of_study.set_index(["label", "seed"])
+    # seed 0: .4 between steps 1 (.3) and 2 (.5): 4 / 1.5; seed 1: .5 at step 2: 4 / 2. A step costs 8/3.
+    assert table.loc[("joint", 0), "examples_seen"] == pytest.approx(4 / 1.5)
+    assert table.loc[("joint", 1), "examples_seen"] == pytest.approx(2)
+    assert table.loc[("joint", 0), "flops"] == pytest.approx(4 / 1.5 * 3 / 8)
+    assert not table.loc[("independent", 1), "reached"]
+    assert math.isnan(table.loc[("independent", 1), "examples_seen"])
+    assert list(table.loc["uniform", "examples_seen"]) == [1, 1]
+
+
+def test_unfinished_runs_have_no_speedup(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2], seed=0),
+        stored_run("uniform", [0.1], seed=1, state="RUNNING", total_steps=2),
+        stored_run("joint", [0.3, 0.4], seed=0, state="FAILED"),
+        stored_run("joint", [0.3, 0.4], seed=1),
+    )
+    table = curves.speedups(curves.score_curves(frames.read(store.url, "study")), "uniform")
+    assert list(table["label"]) == [
+        "uniform"
+    ]  # joint's seed 1 has nothing to compare with, its seed 0 failed
+
+
+@pytest.mark.parametrize(
+    ("factors", "median"),
+    [
+        ([2.0, 3.0, 5.0], 3.0),
+        ([2.0, 4.0], 3.0),
+        ([math.nan, 2.0, 3.0], 2.0),
+        ([math.nan, math.nan, 3.0], math.nan),
+        ([math.nan, 3.0], math.nan),
+        ([math.inf, 3.0, 2.0], 3.0),
+        ([], math.nan),
+    ],
+)
+def test_censored_median(factors, median):
+    assert curves.censored_median(factors) == pytest.approx(median, nan_ok=True)
+
+
+def test_mean_curves(study):
+    table = curves.score_curves(frames.read(study.url, "study"))
+    uniform = curves.mean_curves(table, "examples_seen").query("label == 'uniform'")
+    assert list(uniform["examples_seen"]) == [64, 128, 192, 256]
+    assert list(uniform["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.45])
+    assert (uniform["low"].iloc[-1], uniform["high"].iloc[-1]) == pytest.approx((0.4, 0.5))
+    assert list(uniform["final"]) == [False, False, False, True]
+    std = curves.mean_curves(table, "examples_seen", "std").query("label == 'uniform'")
+    assert std["high"].iloc[-1] - std["mean"].iloc[-1] == pytest.approx(np.std([0.4, 0.5], ddof=1))
+
+
+def test_mean_curves_leave_runs_out_that_died_early(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2, 0.3], seed=0),
+        stored_run("uniform", [0.9], seed=1, state="FAILED", total_steps=3),
+        stored_run("joint", [0.2, 0.4], seed=0, state="RUNNING", total_steps=3),
+        stored_run("joint", [0.4], seed=1, state="RUNNING", total_steps=3),
+    )
+    means = curves.mean_curves(curves.score_curves(frames.read(store.url, "study")), "examples_seen")
+    table: Any = means.set_index("label")
+    assert list(table.loc["uniform", "mean"]) == pytest.approx([0.1, 0.2, 0.3])
+    assert set(table.loc["uniform", "seeds"]) == {1}
+    assert table.loc["joint", "mean"] == pytest.approx(0.3)  # one point: where both are known
+    assert not table.loc["joint", "final"]
+
+
+def test_mean_curves_interpolate_where_seeds_were_evaluated_elsewhere(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.0, 0.2, 0.4], seed=0),
+        stored_run("uniform", [0.0, 0.2, 0.4], seed=1, flops_per_step=(2e9, 0.0, 0.0)),
+    )
+    table = curves.mean_curves(curves.score_curves(frames.read(store.url, "study")), "flops")
+    assert list(table["flops"]) == [3e9, 4e9, 6e9]  # of 3, 6, 9 and 2, 4, 6, within what both cover
+    assert list(table["mean"]) == pytest.approx([(0 + 0.1) / 2, (0.2 / 3 + 0.2) / 2, (0.2 + 0.4) / 2])

@@ -1,0 +1,159 @@
+"""Reading: what comes back, what is said when there is nothing to read, and that nothing is written."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from jestlab.analysis import frames
+
+
+def test_read_gives_runs_in_the_order_of_the_study(study):
+    read = frames.read(study.url, "study")
+    assert (read.experiment, read.question) == ("study", "Is it faster?")
+    assert read.labels == ["reference", "uniform", "independent", "joint"]
+    assert len(read.runs) == len(read.costs) == 8
+    assert len(read.evaluations) == 2 * (2 * 2 + 6 * 4)
+    assert read.metrics == ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
+    assert read.evaluations["final"].sum() == 8 * 2
+    assert read.progress() == "8 COMPLETED"
+
+
+def test_references_stand_apart(study, stored_run):
+    read = frames.read(study.url, "study")
+    assert read.reference_labels == ["reference"]
+    assert read.competitors == ["uniform", "independent", "joint"]
+    # A rule that is named as a run is no reference to it; a fingerprint is.
+    by_fingerprint = {"selection": {"rule": "uniform", "reference": "teacher-0"}}
+    study.add(
+        stored_run("uniform", [0.1]),
+        stored_run("teacher", [0.1]),
+        stored_run("joint", [0.1], config=by_fingerprint),
+        experiment="other",
+    )
+    assert frames.read(study.url, "other").reference_labels == ["teacher"]
+
+
+def test_other_experiments_stay_out(study, stored_run):
+    study.add(stored_run("uniform", [0.9]), experiment="other")
+    assert frames.read(study.url, "other").labels == ["uniform"]
+    assert len(frames.read(study.url, "study").runs) == 8
+    assert frames.experiments(study.url) == ["other", "study"]
+
+
+def test_names_a_user_may_give(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1]),
+        stored_run("joint", [0.1], label="joint f=0.5"),
+        stored_run("joint", [0.1], label="joint f=0.8"),
+        stored_run("easy", [0.1], label="easy f=0.8"),
+    )
+    read = frames.read(store.url, "study")
+    assert read.label_of("joint f=0.8") == "joint f=0.8"
+    assert read.label_of("easy") == "easy f=0.8"
+    assert read.baseline() == "uniform"
+    with pytest.raises(
+        ValueError, match=r"run 'joint' of 'study' has several points: name one of joint f=0\.5, joint f=0\.8"
+    ):
+        read.label_of("joint")
+    with pytest.raises(ValueError, match="has no run 'unifrom': did you mean 'uniform'"):
+        read.baseline("unifrom")
+
+
+def test_metrics_over_steps(study):
+    loss = frames.metrics(study.url, "study", ["loss", "bias"])
+    assert len(loss) == 2 * 2 + 6 * 4
+    uniform = loss[(loss["label"] == "uniform") & (loss["seed"] == 0)]
+    assert list(uniform["value"]) == [1, 1 / 2, 1 / 3, 1 / 4]
+    with pytest.raises(ValueError, match="'study' has logged none of bias, temperature"):
+        frames.metrics(study.url, "study", ["bias", "temperature"])
+    with pytest.raises(ValueError, match="did you mean 'study'"):
+        frames.metrics(study.url, "studi", ["loss"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("stody", "no experiment 'stody' in the results store: did you mean 'study'"),
+        ("xyz", "no experiment 'xyz' in the results store: it has study"),
+        ("study' OR '1'='1", "no experiment \"study' OR '1'='1\""),
+    ],
+)
+def test_unknown_experiment_names_the_nearest(study, name, message):
+    with pytest.raises(ValueError, match=message):
+        frames.read(study.url, name)
+
+
+def test_empty_store(new_store):
+    with pytest.raises(ValueError, match="the results store is empty: jestlab launch study"):
+        frames.read(new_store().url, "study")
+
+
+def test_no_evaluation_yet(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [], state="RUNNING"), stored_run("joint", [], state="PENDING")
+    )
+    with pytest.raises(ValueError, match="'study' has no evaluation yet: 1 RUNNING, 1 PENDING"):
+        frames.read(store.url, "study")
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path):
+    path = tmp_path / "none" / "results.db"
+    with pytest.raises(FileNotFoundError, match=f"no results store at {path}"):
+        frames.read(f"sqlite:///{path}", "study")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_store(tmp_path):
+    (tmp_path / "text.db").write_text("a diary, not a database, and long enough to be mistaken for one" * 20)
+    with pytest.raises(ValueError, match=r"cannot read results from .*text\.db: file is not a database"):
+        frames.read(f"sqlite:///{tmp_path / 'text.db'}", "study")
+    sqlite3.connect(tmp_path / "other.db").close()
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE cats (name)")
+    with pytest.raises(ValueError, match="no such table: v_runs"):
+        frames.read(f"sqlite:///{tmp_path / 'other.db'}", "study")
+    with pytest.raises(ValueError, match=r"'results\.db' is no database URL"):
+        frames.read("results.db", "study")
+
+
+def test_reading_writes_nothing_beside_a_store_in_wal_mode(study):
+    with sqlite3.connect(study.path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.close()
+    before = {path: path.read_bytes() for path in study.path.parent.iterdir()}
+    frames.read(study.url, "study")
+    assert {path: path.read_bytes() for path in study.path.parent.iterdir()} == before
+
+
+def test_a_store_cannot_be_written_through_here(study):
+    with (
+        pytest.raises(ValueError, match="attempt to write a readonly database"),
+        frames._connect(study.url) as connection,
+    ):
+        connection.exec_driver_sql("DELETE FROM v_runs")
+
+
+def test_all_is_read_at_one_moment(study, monkeypatch):
+    with sqlite3.connect(study.path) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    before = frames.read(study.url, "study")
+    read_one = frames._frame
+
+    def read_one_while_a_worker_writes(*args, **kwargs):
+        frame = read_one(*args, **kwargs)
+        with connection:
+            connection.execute("DELETE FROM v_evaluations WHERE seed = 1")
+        return frame
+
+    monkeypatch.setattr(frames, "_frame", read_one_while_a_worker_writes)
+    assert len(frames.read(study.url, "study").evaluations) == len(before.evaluations)
+    assert len(frames.read(study.url, "study").evaluations) < len(before.evaluations)
+    connection.close()
+
+
+def test_a_path_with_odd_characters(study):
+    odd = study.path.with_name("100% of #1.db")
+    study.path.rename(odd)
+    assert frames.experiments(f"sqlite:///{odd}") == ["study"]

@@ -1,0 +1,130 @@
+"""One table in five formats: each is read back by what reads that format."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import pandas as pd
+import pytest
+
+from jestlab.analysis.rendering import FORMATS, Column, Table
+
+NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
+
+
+@pytest.fixture
+def table():
+    frame = pd.DataFrame(
+        {
+            "label": ["ref", NASTY, "plain"],
+            "apart": [True, False, False],
+            "score": [0.5011, 0.501, 0.5009],
+            "gap": [math.nan, math.inf, 1.0],
+        }
+    )
+    columns = (
+        Column("run", lambda row: row["label"], align="left"),
+        Column("± %", lambda row: f"{100 * row['score']:.1f}", lambda row: round(100 * row["score"], 1)),
+        Column("gap", lambda row: "—" if math.isnan(row["gap"]) else "∞"),
+    )
+    return Table("a study", "Scores in % <of> all.", frame, columns, ("x_y: 1 & 2",))
+
+
+def test_markdown(table):
+    lines = table.markdown().splitlines()
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines[:5]]
+    assert {len(row) for row in rows} == {3}
+    assert len({len(line) for line in lines[:5]}) == 1  # columns line up
+    assert [row[1].strip() for row in rows] == [
+        "± %",
+        "-----:".rjust(len(rows[1][1]), "-"),
+        "50.1",
+        "**50.1**",
+        "**50.1**",
+    ]
+    assert rows[2][0].strip() == "*ref*"
+    assert lines[-1] == "- x_y: 1 & 2"
+
+
+def test_csv(table):
+    back = pd.read_csv(io.StringIO(table.csv()))
+    pd.testing.assert_frame_equal(back, table.frame, check_dtype=False)
+
+
+def test_json(table):
+    content = json.loads(table.json(), parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert content["name"] == "a study"
+    assert content["notes"] == ["x_y: 1 & 2"]
+    assert content["rows"][1] == {"label": NASTY, "apart": False, "score": 0.501, "gap": None}
+
+
+class Reader(HTMLParser):
+    """Cells by row, the caption, and that every tag is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.texts: dict[str, str] = {}
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "br":
+            return
+        self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "td" in self.open or "th" in self.open:
+            self.rows[-1][-1] += data
+        elif self.open:
+            self.texts[self.open[-1]] = self.texts.get(self.open[-1], "") + data
+
+
+def test_html(table):
+    text = table.html()
+    assert text.isascii()
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert reader.rows == [
+        ["run", "± %", "gap"],
+        ["ref", "50.1", "—"],
+        [NASTY, "50.1", "∞"],
+        ["plain", "50.1", "∞"],
+    ]
+    assert reader.texts["caption"] == "Scores in % <of> all.x_y: 1 & 2"
+    assert text.count("<b>50.1</b>") == 2
+    assert not re.search(r"https?:|<script|<link|@import", text)
+
+
+def test_latex(table):
+    text = table.latex()
+    assert text.isascii()
+    body = text.split("\\toprule")[1].split("\\bottomrule")[0]
+    rows = [line.strip() for line in body.splitlines() if line.strip().endswith("\\\\")]
+    assert [len(re.findall(r"(?<!\\)&", row)) for row in rows] == [2, 2, 2, 2]
+    assert rows[1] == "ref & 50.1 & --- \\\\"
+    escaped = r"a\_b \& 50\% \$x\$ \#1 \{y\} \textless{}b\textgreater{}"
+    escaped += r"\textbar{}''\textasciitilde{}\textasciicircum{}\textbackslash{}"
+    assert rows[2] == rf"{escaped} & \textbf{{50.1}} & $\infty$ \\"
+    assert text.count("\\midrule") == 2  # below the headings, below the rows that stand apart
+    assert "\\caption{Scores in \\% \\textless{}of\\textgreater{} all. x\\_y: 1 \\& 2.}" in text
+    assert "\\label{tab:a-study}" in text
+    assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_format_ends_with_one_newline(table, format):
+    text = table.render(format)
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")

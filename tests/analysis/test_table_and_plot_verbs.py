@@ -1,0 +1,85 @@
+"""`jestlab table` and `jestlab plot`: output, files, errors in one line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from jestlab.platform.cli import main
+
+
+@pytest.fixture
+def jestlab(capsys, study):
+    """Runs a verb on the study's store: exit code, standard output, standard error."""
+
+    def run(*args, store=study.url):
+        with pytest.raises(SystemExit) as stop:
+            main([*args, "--store", store])
+        streams = capsys.readouterr()
+        return stop.value.code, streams.out, streams.err
+
+    return run
+
+
+def test_table(jestlab):
+    code, out, err = jestlab("table", "study", "--baseline", "uniform")
+    assert (code, err) == (0, "")
+    assert out.startswith("| run ")
+    assert "Δ uniform" in out
+
+
+def test_table_to_a_file(jestlab, tmp_path):
+    path = tmp_path / "new" / "table.json"
+    assert jestlab("table", "study", "--format", "json", "--scope", "learner", "--out", str(path))[:2] == (
+        0,
+        f"{path}\n",
+    )
+    rows = {row["label"]: row for row in json.loads(path.read_text())["rows"]}
+    assert rows["joint"]["flops"] == pytest.approx(12e9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto"])]
+)
+def test_plot(jestlab, tmp_path, kind, names):
+    code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
+    assert code == 0
+    expected = [tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
+    assert out.split() == [str(path) for path in expected]
+    assert all(path.stat().st_size > 1000 for path in expected)
+
+
+def test_plot_goes_to_the_lab_s_reports(jestlab, tmp_path):
+    code, out, _ = jestlab("plot", "study", "--kind", "curves", "--root", str(tmp_path / "lab"))
+    assert code == 0
+    assert out.split()[0] == str(tmp_path / "lab" / "reports" / "study" / "curves.png")
+
+
+@pytest.mark.parametrize("verb", ["table", "plot"])
+def test_errors_are_one_line(jestlab, tmp_path, verb):
+    code, out, err = jestlab(verb, "stody")
+    assert (code, out, err) == (
+        1,
+        "",
+        "jestlab: no experiment 'stody' in the results store: did you mean 'study'?\n",
+    )
+    code, out, err = jestlab(verb, "study", "--baseline", "unifrm")
+    assert (code, err) == (1, "jestlab: experiment 'study' has no run 'unifrm': did you mean 'uniform'?\n")
+    code, _, err = jestlab(verb, "study", store=f"sqlite:///{tmp_path}/none.db")
+    assert (code, err.count("\n")) == (1, 1)
+    assert not (tmp_path / "none.db").exists()
+    (tmp_path / "file").write_text("")
+    code, _, err = jestlab(verb, "study", "--out", str(tmp_path / "file" / "below"))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "cannot write" in err
+
+
+def test_verbs_import_nothing_heavy_before_they_run():
+    code = "import sys, jestlab.platform.cli.table, jestlab.platform.cli.plot; print(*sys.modules)"
+    modules = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"numpy", "pandas", "matplotlib", "sqlalchemy", "jax"} & set(modules)

@@ -1,0 +1,185 @@
+"""The summary: every figure against one worked out by hand, and what it says of runs that are missing."""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jestlab.analysis import tables
+
+
+def shown(table):
+    """Label → heading → text, of the table as people read it."""
+    lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return {row[0].strip("*"): dict(zip(cells[0], row, strict=True)) for row in cells[2:]}
+
+
+def test_rows_and_figures(study):
+    table = tables.summary(study.url, "study", "uniform")
+    rows = shown(table)
+    assert list(rows) == ["reference", "uniform", "independent", "joint"]
+    std = 100 * np.std([0.6, 0.7], ddof=1)
+    assert rows["joint"] == {
+        "run": "joint",
+        "seeds": "2",
+        "zero-shot": f"**65.0 ± {std:.1f}**",
+        "I2T R@1": f"**65.0 ± {std:.1f}**",
+        "score": f"**65.0 ± {std:.1f}**",
+        "Δ uniform": "+20.0 ± 0.0",  # .6 − .4 and .7 − .5: paired by seed
+        "examples": "256",
+        "GFLOP": "32.0",
+        "fewer examples": "**2.3×**",  # 4/1.5 and 4/2
+        "fewer FLOPs": "0.9×",
+    }
+    assert rows["independent"]["Δ uniform"] == f"+0.0 ± {100 * np.std([0.1, -0.1], ddof=1):.1f}"
+    assert rows["independent"]["fewer examples"] == "not reached (1/2)"
+    assert (rows["uniform"]["Δ uniform"], rows["uniform"]["fewer FLOPs"]) == ("—", "**1.0×**")
+    assert (rows["uniform"]["GFLOP"], rows["reference"]["GFLOP"]) == ("12.0", "6.00")
+
+
+def test_a_reference_is_apart_and_never_the_best(study):
+    table = tables.summary(study.url, "study", "uniform")
+    assert list(table.frame["apart"]) == [True, False, False, False]
+    reference = shown(table)["reference"]
+    assert reference["score"].startswith("75.0")  # higher than all, and not bold
+    assert {reference[key] for key in ("Δ uniform", "fewer examples", "fewer FLOPs")} == {"—"}
+    assert "reference: a reference, needed by other runs; no competitor" in table.notes
+
+
+def test_frame_holds_raw_numbers(study):
+    frame: Any = tables.summary(study.url, "study", "uniform").frame.set_index("label")
+    joint = frame.loc["joint"]
+    assert joint["score_mean"] == pytest.approx(0.65)
+    assert joint["score_std"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
+    assert (joint["delta_mean"], joint["delta_seeds"]) == (pytest.approx(0.2), 2)
+    assert joint["fewer_examples"] == pytest.approx((4 / 1.5 + 4 / 2) / 2)
+    assert joint["fewer_flops"] == pytest.approx((4 / 1.5 + 4 / 2) / 2 * 3 / 8)
+    independent = frame.loc["independent"]
+    assert (independent["seeds_reached"], independent["seeds_compared"]) == (1, 2)
+    assert math.isnan(independent["fewer_examples"])
+
+
+@pytest.mark.parametrize(
+    ("scope", "gflop"), [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0")]
+)
+def test_scope(study, scope, gflop):
+    table = tables.summary(study.url, "study", "uniform", scope)
+    assert shown(table)["joint"]["GFLOP"] == gflop
+    assert sum(note.startswith("FLOPs: ") for note in table.notes) == 1
+
+
+def test_the_baseline_defaults_to_the_first_competitor(study):
+    assert "Δ uniform" in shown(tables.summary(study.url, "study"))["joint"]
+    assert "Δ joint" in shown(tables.summary(study.url, "study", "joint"))["uniform"]
+    with pytest.raises(ValueError, match="has no run 'unform': did you mean 'uniform'"):
+        tables.summary(study.url, "study", "unform")
+
+
+def test_nothing_to_compare_no_such_columns(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.25]))
+    table = tables.summary(store.url, "study")
+    assert shown(table) == {
+        "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "**25.0**", "I2T R@1": "**25.0**",
+                    "score": "**25.0**", "examples": "64", "GFLOP": "3.00"}
+    }  # fmt: skip
+    assert "one seed each" in table.caption
+
+
+def test_half_finished(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2], seed=0),
+        stored_run("uniform", [0.1, 0.4], seed=1),
+        stored_run("joint", [0.3, 0.5], seed=0),
+        stored_run("joint", [0.9], seed=1, state="FAILED", reason="exit code 1: boom\nmore", total_steps=2),
+        stored_run("easy", [], seed=0, state="PENDING", total_steps=2),
+    )
+    table = tables.summary(store.url, "study")
+    rows = shown(table)
+    assert (rows["joint"]["seeds"], rows["joint"]["score"]) == ("1 of 2", "**50.0**")
+    assert rows["joint"]["Δ uniform"] == "+30.0"  # of seed 0 alone
+    assert (rows["easy"]["seeds"], rows["easy"]["score"]) == ("0 of 1", "—")
+    assert "joint: seed 1 FAILED at step 1 of 2 (exit code 1: boom)" in table.notes
+    assert "easy: seed 0 PENDING" in table.notes
+
+
+def test_steps_to_go_may_be_unknown(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.2]), stored_run("own", [0.1], state="RUNNING"))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE v_runs SET total_steps = NULL")
+    connection.close()
+    assert "own: seed 0 RUNNING at step 1" in tables.summary(store.url, "study").notes
+
+
+def test_none_finished(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1], state="RUNNING"), stored_run("joint", [0.1], state="FAILED")
+    )
+    with pytest.raises(
+        ValueError, match="no run of experiment 'study' has completed yet: 1 RUNNING, 1 FAILED"
+    ):
+        tables.summary(store.url, "study")
+
+
+def test_a_missing_metric_is_said(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
+    )
+    table = tables.summary(store.url, "study")
+    assert shown(table)["joint"]["score"] == "—"
+    assert "joint: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
+
+
+def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/own"]))
+    assert list(shown(tables.summary(store.url, "study"))["uniform"])[2:5] == [
+        "a zero-shot",
+        "own",
+        "b zero-shot",
+    ]
+
+
+def test_scores_beyond_one_are_no_percentages(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [31.4159]), stored_run("joint", [30.0]))
+    table = tables.summary(store.url, "study")
+    assert shown(table)["uniform"]["score"] == "**31.42**"
+    assert shown(table)["joint"]["Δ uniform"] == "−1.416"
+    assert "%" not in table.caption
+
+
+def test_a_run_without_a_price(new_store, stored_run):
+    unpriced = (0.0, 0.0, 0.0)
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2], flops_per_step=unpriced),
+        stored_run("own", [0.2], flops_per_step=unpriced),
+    )
+    row = shown(tables.summary(store.url, "study"))["own"]
+    assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**2.0×**", "—")
+
+
+def test_snapshot(study):
+    lines = tables.summary(study.url, "study", "uniform").markdown().splitlines()
+    assert [re.sub(" +", " ", re.sub("-+", "-", line)) for line in lines[:6]] == [
+        "| run | seeds | zero-shot | I2T R@1 | score | Δ uniform | examples | GFLOP | "
+        "fewer examples | fewer FLOPs |",
+        "|:-|-:|-:|-:|-:|-:|-:|-:|-:|-:|",
+        "| *reference* | 2 | 75.0 ± 7.1 | 75.0 ± 7.1 | 75.0 ± 7.1 | — | 128 | 6.00 | — | — |",
+        "| uniform | 2 | 45.0 ± 7.1 | 45.0 ± 7.1 | 45.0 ± 7.1 | — | 256 | 12.0 | 1.0× | **1.0×** |",
+        "| independent | 2 | 45.0 ± 7.1 | 45.0 ± 7.1 | 45.0 ± 7.1 | +0.0 ± 14.1 | 256 | 32.0 | "
+        "not reached (1/2) | not reached (1/2) |",
+        "| joint | 2 | **65.0 ± 7.1** | **65.0 ± 7.1** | **65.0 ± 7.1** | +20.0 ± 0.0 | 256 | 32.0 | "
+        "**2.3×** | 0.9× |",
+    ]
+    assert " ".join(lines[7:]) == (
+        "study: Is it faster? Scores in %, mean ± standard deviation over seeds; score is the mean of the "
+        "metrics.  - FLOPs: training and the learner's scoring of super-batches, no pass reused; reference "
+        "scores   cached - Δ: score minus that of uniform with the same seed - fewer examples, FLOPs: factor "
+        "by which a run reaches the final score of uniform sooner; same seed,   first crossing of the "
+        "interpolated curve, median over seeds (seeds that reach it) - reference: a reference, needed by "
+        "other runs; no competitor"
+    )

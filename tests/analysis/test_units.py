@@ -1,0 +1,48 @@
+"""Numbers for people: three digits, the right unit at each border."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jestlab.analysis import units
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [
+        (0, "0"),
+        (9_600, "9,600"),
+        (10_000, "10.0k"),
+        (999_400, "999k"),
+        (999_600, "1.00M"),
+        (3e9, "3.00B"),
+        (40e9, "40.0B"),
+    ],
+)
+def test_count(n, text):
+    assert units.count(n) == text
+
+
+@pytest.mark.parametrize(("n", "text"), [(0, "0"), (25_000, "25,000"), (1_500_000, "1.5M"), (3e9, "3B")])
+def test_tick(n, text):
+    assert units.tick(n) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(81.3e12, "81.3 TFLOP"), (999.6e9, "1.00 TFLOP"), (1234e18, "1,230 EFLOP"), (12, "12.0 FLOP")],
+)
+def test_flops(n, text):
+    assert units.flops(n) == text
+
+
+def test_one_unit_for_a_column_of_flops():
+    assert units.flops_unit([math.nan, 3e12, 1.3e12, 9e15]) == (1e12, "TFLOP")
+    assert units.flops_unit([math.nan]) == (1.0, "FLOP")
+
+
+@pytest.mark.parametrize(("x", "text"), [(99.96, "100"), (2.3, "2.30"), (0.04567, "0.0457"), (-1.5, "-1.50")])
+def test_significant(x, text):
+    assert units.significant(x) == text
