@@ -96,6 +96,8 @@ def _show(plan: Plan, outcome: Outcome, written: list[Path]) -> None:
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(plan.runs):
         click.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    if outcome.interrupted:
+        click.echo("stopped: the same command goes on from the last checkpoints")
     failed = next((run for run in plan.runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         click.echo(f"see: jestlab logs {plan.study.name} {failed.name} --seed {failed.seed}")

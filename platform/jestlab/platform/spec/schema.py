@@ -242,6 +242,8 @@ def _report(given: Any, index: int) -> BaseModel:
     if not is_mapping(given):
         raise SpecError(path, f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
     options: dict[str, Any] = plain(given, path)
+    if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
+        options = {"kind": next(iter(options)), **body}  # `table: {baseline: uniform}`
     kind = options.get("kind")
     if not isinstance(kind, str) or kind not in REPORTS:
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")

@@ -1,0 +1,167 @@
+"""What a launch shows: bars that move on a terminal, one line a change elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING
+
+from jestlab.platform.launch.listener import Listener
+from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.states import RunState
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.store.records import Progress
+
+_RATE_SAMPLES = 15  # about as many seconds
+
+
+def display(stream: IO[str] | None = None) -> Listener:
+    """The display that suits a stream, by default standard output."""
+    stream = stream or sys.stdout
+    return Moving(stream) if stream.isatty() else Lines(stream)
+
+
+class Lines(Listener):
+    """One plain line a change of state."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        """Write to a stream."""
+        self._stream = stream
+        self._total = 0
+        self._ended = 0
+        self._started: dict[str, float] = {}
+
+    def begin(self, runs: Sequence[PlannedRun]) -> None:
+        """Say how many there are."""
+        self._total = len(runs)
+        self._print(f"{len(runs)} to run")
+
+    def state(self, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
+        """Say which run is in what state."""
+        self._ended += state.is_terminal
+        self._print(self._line(run, state, reason))
+
+    def note(self, message: str) -> None:
+        """Say it."""
+        self._print(message)
+
+    def _line(self, run: PlannedRun, state: RunState, reason: str | None) -> str:
+        line = f"{state:<9}  {one_line(run.label)} (seed {run.seed})"
+        if state == RunState.RUNNING:
+            self._started[run.fingerprint] = time.monotonic()
+        elif run.fingerprint in self._started:
+            line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
+        if state.is_terminal:
+            line = f"[{self._ended}/{self._total}] {line}"
+        return f"{line}: {reason}" if reason else line
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+
+class Moving(Lines):
+    """Lines for what has ended, and below them a bar for each running run and one for all."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        """Write to a terminal."""
+        super().__init__(stream)
+        self._bars: Bars | None = None
+        self._all: TaskID | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._rates: dict[str, Rate] = {}
+
+    def begin(self, runs: Sequence[PlannedRun]) -> None:
+        """Draw the bar of all."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._total = len(runs)
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[done]}", markup=False),
+            TextColumn("{task.fields[loss]}", markup=False),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TimeRemainingColumn(),
+            console=Console(file=self._stream),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._all = self._bars.add_task(
+            "all runs", total=self._total, done=f"0/{self._total} runs", loss="", rate=""
+        )
+        self._bars.start()
+
+    def state(self, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
+        """Add or take away the run's bar."""
+        if self._bars is None or self._all is None:
+            return
+        if state == RunState.RUNNING:
+            self._line(run, state, reason)  # starts its clock
+            title = f"{one_line(run.label)} (seed {run.seed})"
+            self._tasks[run.fingerprint] = self._bars.add_task(
+                title, total=None, done="starting", loss="", rate=""
+            )
+            return
+        if run.fingerprint in self._tasks:
+            self._bars.remove_task(self._tasks.pop(run.fingerprint))
+        super().state(run, state, reason)
+        self._bars.update(self._all, completed=self._ended, done=f"{self._ended}/{self._total} runs")
+
+    def progress(self, found: Mapping[str, Progress]) -> None:
+        """Move the bars."""
+        for fingerprint, progress in found.items():
+            if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
+                continue
+            latest = progress.latest
+            rate = self._rates.setdefault(fingerprint, Rate()).add(latest.get("examples_seen"))
+            self._bars.update(
+                self._tasks[fingerprint],
+                completed=progress.step,
+                total=progress.total_steps,
+                done=f"{progress.step}/{progress.total_steps} steps",
+                loss=f"loss {latest['loss']:.4g}" if "loss" in latest else "",
+                rate=f"{rate:,.0f} examples/s" if rate else "",
+                refresh=True,
+            )
+
+    def end(self) -> None:
+        """Take the bars away."""
+        if self._bars is not None:
+            self._bars.stop()
+
+    def _print(self, line: str) -> None:
+        if self._bars is None:
+            super()._print(line)
+        else:
+            self._bars.console.print(line, markup=False, highlight=False)
+
+
+class Rate:
+    """How fast a number grows, over the last seconds."""
+
+    def __init__(self) -> None:
+        """Nothing seen yet."""
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_RATE_SAMPLES)
+
+    def add(self, value: float | None, at: float | None = None) -> float | None:
+        """Take a value and give the rate per second; None before there are two.
+
+        Args:
+            value: The number now, if it is known.
+            at: When, in seconds; now by default.
+        """
+        if value is None:
+            return None
+        at = time.monotonic() if at is None else at
+        self._seen.append((at, value))
+        (began, first), (ended, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (ended - began) if ended > began and last > first else None

@@ -1,0 +1,20 @@
+"""How a worker's process ends: the codes it uses, and their meaning in words."""
+
+from __future__ import annotations
+
+import signal
+
+COMPLETED = 0
+FAILED = 1
+BUSY = 75  # EX_TEMPFAIL: another worker has the run and keeps it
+STOPPED = 128 + signal.SIGTERM
+
+
+def describe(code: int) -> str:
+    """An exit code in words; negative ones are signals, as `subprocess` has them."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

@@ -1,0 +1,54 @@
+"""Logs of runs: one file a run, appended by each attempt, read from its end however long it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+NAME = "log.txt"
+
+_BLOCK = 1 << 16
+
+
+def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
+    """The last lines of a file, as they stand.
+
+    Args:
+        path: The file; without one there are none.
+        count: How many lines.
+        limit: Bytes to return at most: a log may be one endless line.
+    """
+    if not path.exists():
+        return b""
+    with path.open("rb") as stream:
+        size = stream.seek(0, os.SEEK_END)
+        start, tail = size, b""
+        while start > 0 and tail.count(b"\n") <= count and len(tail) < limit:
+            step = min(_BLOCK, start)
+            start -= step
+            stream.seek(start)
+            tail = stream.read(step) + tail
+    lines = tail.splitlines(keepends=True)[-count:] if count else []
+    return b"".join(lines)[-limit:]
+
+
+def summary(path: Path, count: int = 3) -> str:
+    """The last lines that say something, as one line fit for a table.
+
+    Args:
+        path: The log.
+        count: How many lines.
+    """
+    text = last_lines(path, 4 * count, limit=4_096).decode(errors="replace")
+    lines = [
+        line for line in (one_line(line) for line in text.splitlines()) if line and not line.startswith("---")
+    ]
+    return one_line(" | ".join(lines[-count:]))
+
+
+def one_line(text: str, length: int = 500) -> str:
+    """Text as one printable line: no control characters, white space single, its middle left out if long."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    line = " ".join(printable.split())
+    half = length // 2
+    return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

@@ -1,0 +1,122 @@
+"""Entering a plan into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.tables import Cost, Experiment, Member, Need, Run
+
+if TYPE_CHECKING:
+    from jestlab.platform.plan import Plan, PlannedRun
+
+
+def record(connection: Connection, plan: Plan) -> int:
+    """`Store.record` inside a write transaction."""
+    experiment_id = _record_experiment(connection, plan)
+    ids = _record_runs(connection, plan.runs)
+    members = [
+        {
+            "experiment_id": experiment_id,
+            "run_id": ids[run.fingerprint],
+            "name": run.name,
+            "label": run.label,
+            "point": to_json(run.point),
+            "position": position,
+        }
+        for position, run in enumerate(plan.runs)
+    ]
+    needs = [
+        {"run_id": ids[run.fingerprint], "role": role, "needs_id": ids[needed]}
+        for run in plan.runs
+        for role, needed in run.needs.items()
+    ]
+    connection.execute(delete(Member).where(Member.experiment_id == experiment_id))
+    execute_many(connection, insert(connection, Member), members)
+    execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
+    _record_costs(connection, plan.runs, ids)
+    return experiment_id
+
+
+def _record_experiment(connection: Connection, plan: Plan) -> int:
+    study = plan.study
+    values = {
+        "question": study.question,
+        "paper": study.paper,
+        "scale": study.scale,
+        "spec": to_json(study.to_dict()),
+        "updated_at": now(),
+    }
+    statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
+    connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+    return int(connection.execute(select(Experiment.id).where(Experiment.name == study.name)).scalar_one())
+
+
+def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str, int]:
+    """Insert or reopen runs; fingerprint → id."""
+    fingerprints = [run.fingerprint for run in runs]
+    known = {
+        row.fingerprint: row
+        for chunk in chunks(fingerprints)
+        for row in connection.execute(
+            select(Run.fingerprint, Run.id, Run.state, Run.config).where(Run.fingerprint.in_(chunk))
+        )
+    }
+    time, fresh, reopened = now(), [], []
+    for run in runs:
+        before = known.get(run.fingerprint)
+        if before is not None and before.state in (RunState.COMPLETED, RunState.RUNNING):
+            continue
+        needed = (known.get(fingerprint) for fingerprint in run.needs.values())
+        ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)
+        values = {
+            # What is not part of the identity may differ from the last launch's.
+            "config": to_json(run.config),
+            "state": str(RunState.PENDING if ready else RunState.BLOCKED),
+            "reason": None,
+            "updated_at": time,
+        }
+        if before is not None:
+            reopened.append({"its_id": before.id, **values})
+            continue
+        fresh.append(
+            values
+            | {
+                "fingerprint": run.fingerprint,
+                "program": run.program,
+                "seed": run.seed,
+                "directory": run.directory,
+                "step": 0,
+                "created_at": time,
+            }
+        )
+    execute_many(connection, insert(connection, Run), fresh)
+    changed: dict[str, Any] = {name: bindparam(name) for name in ("config", "state", "reason", "updated_at")}
+    table: Any = Run.__table__
+    statement = update(table).where(table.c.id == bindparam("its_id")).values(**changed)
+    execute_many(connection, statement, reopened)
+    return {
+        fingerprint: run_id
+        for chunk in chunks(fingerprints)
+        for fingerprint, run_id in connection.execute(
+            select(Run.fingerprint, Run.id).where(Run.fingerprint.in_(chunk))
+        )
+    }
+
+
+def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
+    statement = insert(connection, Cost)
+    statement = statement.on_conflict_do_update(
+        index_elements=["run_id", "component"], set_={"flops": statement.excluded.flops}
+    )
+    rows = [
+        {"run_id": ids[run.fingerprint], "component": component, "flops": getattr(run.price, component)}
+        for run in runs
+        if run.price is not None
+        for component in ("learner", "scoring", "reference_scoring")
+    ]
+    execute_many(connection, statement, rows)

@@ -1,0 +1,305 @@
+"""The results store: what is planned, what happened to it, and in what state it is."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, Engine, func, select, update
+
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.store import recording, schema
+from jestlab.platform.store.engine import read_only, reading, sqlite_path, writable, writing
+from jestlab.platform.store.records import ExperimentRow, Progress, RunRecord, RunRow
+from jestlab.platform.store.sql import chunks, now
+from jestlab.platform.store.states import RunState, check_move
+from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
+
+if TYPE_CHECKING:
+    from jestlab.platform.plan import Plan
+
+
+class Store:
+    """One lab's results. Any number of processes may have it open; each method is one transaction."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Use `open` or `open_readonly`."""
+        self.engine = engine
+
+    @classmethod
+    def open(cls, url: str, create: bool = True) -> Store:
+        """Open a store for reading and writing.
+
+        Args:
+            url: SQLAlchemy URL.
+            create: Make it if it is not there.
+
+        Raises:
+            UserError: No such store, another schema, or not a database.
+        """
+        path = sqlite_path(url)
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
+        store = cls(writable(url))
+        schema.ensure(store.engine, create)
+        return store
+
+    @classmethod
+    def open_readonly(cls, url: str) -> Store | None:
+        """Open a store that cannot be written through this object; None when there is none."""
+        if not sqlite_path(url).exists():
+            return None
+        store = cls(read_only(url))
+        schema.ensure(store.engine, create=False)
+        return store
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.engine.dispose()
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A write transaction."""
+        with writing(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A read transaction."""
+        with reading(self.engine) as connection:
+            yield connection
+
+    # ---- what is planned
+
+    def record(self, plan: Plan) -> int:
+        """Enter a plan: experiment, runs, needs, members and planned costs, all or nothing.
+
+        A completed run stays as it is. A run that ended early may run again: it becomes PENDING, or BLOCKED
+        while a run it needs has not completed. A run that some worker has, or had, stays RUNNING.
+
+        Args:
+            plan: The runs in an order in which needed runs come first.
+
+        Returns:
+            The experiment's id.
+        """
+        with self.writing() as connection:
+            return recording.record(connection, plan)
+
+    # ---- what is
+
+    def states(self, fingerprints: Iterable[str]) -> dict[str, RunState]:
+        """States of those of the runs that the store knows."""
+        with self.reading() as connection:
+            return {
+                fingerprint: RunState(state)
+                for chunk in chunks(fingerprints)
+                for fingerprint, state in connection.execute(
+                    select(Run.fingerprint, Run.state).where(Run.fingerprint.in_(chunk))
+                )
+            }
+
+    def run(self, fingerprint: str) -> RunRecord:
+        """One run with the runs it needs.
+
+        Raises:
+            UserError: The store does not know it.
+        """
+        with self.reading() as connection:
+            row = connection.execute(
+                select(Run.__table__).where(Run.fingerprint == fingerprint)
+            ).one_or_none()
+            if row is None:
+                raise UserError(f"no run {fingerprint} in {self.engine.url.database}: launch its study")
+            needs = connection.execute(
+                select(Need.role, Run.__table__)
+                .join(Run, Run.id == Need.needs_id)
+                .where(Need.run_id == row.id)
+            ).all()
+        return _run_record(row, {need.role: _run_record(need, {}) for need in needs})
+
+    def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
+        """Reasons of those of the runs that have one."""
+        with self.reading() as connection:
+            return {
+                fingerprint: reason
+                for chunk in chunks(fingerprints)
+                for fingerprint, reason in connection.execute(
+                    select(Run.fingerprint, Run.reason).where(Run.fingerprint.in_(chunk))
+                )
+                if reason is not None
+            }
+
+    def experiments(self) -> list[ExperimentRow]:
+        """All experiments, the last launched first."""
+        with self.reading() as connection:
+            counts: dict[int, dict[RunState, int]] = defaultdict(dict)
+            for experiment_id, state, count in connection.execute(
+                select(Member.experiment_id, Run.state, func.count())
+                .join(Run, Run.id == Member.run_id)
+                .group_by(Member.experiment_id, Run.state)
+            ):
+                counts[experiment_id][RunState(state)] = count
+            rows = connection.execute(
+                select(Experiment.__table__).order_by(Experiment.updated_at.desc())
+            ).all()
+        return [ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id]) for r in rows]
+
+    def runs(self, experiment: str) -> list[RunRow]:
+        """The runs of an experiment, in the study's order.
+
+        Raises:
+            UserError: No such experiment; the message names the nearest.
+        """
+        latest = (
+            select(Attempt.run_id, func.max(Attempt.number).label("number"))
+            .group_by(Attempt.run_id)
+            .subquery()
+        )
+        with self.reading() as connection:
+            names = list(connection.scalars(select(Experiment.name)))
+            if experiment not in names:
+                raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, names)}")
+            rows = connection.execute(
+                select(
+                    Run.fingerprint,
+                    Member.name,
+                    Member.label,
+                    Run.seed,
+                    Run.state,
+                    Run.reason,
+                    Run.step,
+                    Run.total_steps,
+                    func.coalesce(latest.c.number, 0).label("attempts"),
+                    Run.directory,
+                    Attempt.started_at,
+                    Attempt.ended_at,
+                )
+                .join(Member, Member.run_id == Run.id)
+                .join(Experiment, Experiment.id == Member.experiment_id)
+                .outerjoin(latest, latest.c.run_id == Run.id)
+                .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == latest.c.number))
+                .where(Experiment.name == experiment)
+                .order_by(Member.position)
+            ).all()
+        return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
+
+    def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:
+        """How far runs are, with the newest value of some metrics.
+
+        Args:
+            fingerprints: The runs.
+            metrics: Names of metrics.
+        """
+        with self.reading() as connection:
+            names = dict(
+                connection.execute(select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics)))
+                .tuples()
+                .all()
+            )
+            runs = connection.execute(
+                select(Run.id, Run.fingerprint, Run.step, Run.total_steps).where(
+                    Run.fingerprint.in_(list(fingerprints))
+                )
+            ).all()
+            found = {}
+            for run in runs:
+                latest = {}
+                for name_id, name in names.items():
+                    value = connection.scalar(
+                        select(Metric.value)
+                        .where(Metric.run_id == run.id, Metric.name_id == name_id)
+                        .order_by(Metric.step.desc())
+                        .limit(1)
+                    )
+                    if value is not None:
+                        latest[name] = value
+                found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
+        return found
+
+    # ---- what happens
+
+    def move(self, fingerprint: str, state: RunState, reason: str | None = None) -> None:
+        """Change a run's state.
+
+        Args:
+            fingerprint: The run.
+            state: Its new state.
+            reason: Why.
+
+        Raises:
+            IllegalMove: The state cannot follow the run's present one.
+        """
+        with self.writing() as connection:
+            move(connection, fingerprint, state, reason)
+
+    def end_attempt(
+        self, fingerprint: str, *, host: str, pid: int, state: RunState, reason: str, exit_code: int
+    ) -> bool:
+        """Enter the end of a worker's process as its launcher saw it, whatever the worker still wrote itself.
+
+        Args:
+            fingerprint: The run.
+            host: Where the worker ran.
+            pid: Its process.
+            state: What the run becomes.
+            reason: Why.
+            exit_code: Of the process; minus the signal's number when a signal ended it.
+
+        Returns:
+            Whether the run's state is now the given one; False when another worker has taken it over, or it
+            is COMPLETED.
+        """
+        with self.writing() as connection:
+            run = connection.execute(select(Run.id, Run.state).where(Run.fingerprint == fingerprint)).one()
+            last = connection.execute(
+                select(Attempt.id, Attempt.host, Attempt.pid)
+                .where(Attempt.run_id == run.id)
+                .order_by(Attempt.number.desc())
+                .limit(1)
+            ).one_or_none()
+            its_own = last is not None and (last.host, last.pid) == (host, pid)
+            if run.state == RunState.COMPLETED or (run.state == RunState.RUNNING and not its_own):
+                return False
+            if last is not None and its_own:
+                connection.execute(
+                    update(Attempt)
+                    .where(Attempt.id == last.id)
+                    .values(
+                        state=state,
+                        reason=reason,
+                        exit_code=exit_code,
+                        ended_at=func.coalesce(Attempt.ended_at, now()),
+                    )
+                )
+            move(connection, fingerprint, state, reason)
+            return True
+
+
+def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None) -> None:
+    """`Store.move` inside a transaction."""
+    current = connection.execute(
+        select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
+    ).scalar_one()
+    check_move(fingerprint, RunState(current), state)
+    connection.execute(
+        update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason, updated_at=now())
+    )
+
+
+def _run_record(row: Any, needs: Mapping[str, RunRecord]) -> RunRecord:
+    return RunRecord(
+        fingerprint=row.fingerprint,
+        program=row.program,
+        config=json.loads(row.config),
+        seed=row.seed,
+        directory=row.directory,
+        state=RunState(row.state),
+        reason=row.reason,
+        needs=needs,
+    )

@@ -1,0 +1,143 @@
+"""The store's views: the one contract with whoever reads results, in SQL that every database understands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: what it is for, its columns with their meaning, and its definition.
+
+    Attributes:
+        purpose: One line for people.
+        columns: Column → meaning, in order.
+        select: The SELECT that defines it.
+    """
+
+    purpose: str
+    columns: dict[str, str]
+    select: str
+
+
+_WHOSE = {
+    "experiment": "name of the study",
+    "run": "the run's name in the study",
+    "label": "name and values on the axes",
+    "seed": "replicate",
+    "fingerprint": "identity of the run",
+}
+
+_JOINS = """
+    JOIN member ON member.run_id = run.id
+    JOIN experiment ON experiment.id = member.experiment_id"""
+
+_IDENTITY = (
+    "experiment.name AS experiment, member.name AS run, member.label AS label, run.seed AS seed, "
+    "run.fingerprint AS fingerprint"
+)
+
+VIEWS: dict[str, View] = {
+    "v_runs": View(
+        "one row for each run of each study",
+        {
+            "experiment": "name of the study",
+            "question": "what the study asks",
+            "run": "the run's name in the study",
+            "label": "name and values on the axes",
+            "seed": "replicate",
+            "position": "order in the study",
+            "fingerprint": "identity of the run",
+            "program": "what it executes",
+            "state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
+            "reason": "why it is in that state, if it did not complete",
+            "step": "steps done",
+            "total_steps": "steps in all",
+            "point": "values on the axes, JSON",
+            "config": "resolved config, JSON",
+            "directory": "its folder, relative to the lab's root",
+            "attempts": "how often a worker took it up",
+            "started_at": "begin of the last attempt, UTC",
+            "ended_at": "end of the last attempt, UTC",
+            "scale": "scale the study was last launched at",
+        },
+        f"""
+    SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
+        member.label AS label, run.seed AS seed, member.position AS position, run.fingerprint AS fingerprint,
+        run.program AS program, run.state AS state, run.reason AS reason, run.step AS step,
+        run.total_steps AS total_steps, member.point AS point, run.config AS config,
+        run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
+        latest.ended_at AS ended_at, experiment.scale AS scale
+    FROM run{_JOINS}
+    LEFT JOIN attempt AS latest ON latest.run_id = run.id
+        AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",
+    ),
+    "v_metrics": View(
+        "every metric of every run at every step",
+        {
+            **_WHOSE,
+            "name": "metric",
+            "step": "step",
+            "value": "value; NULL where it was not a number",
+        },
+        f"""
+    SELECT {_IDENTITY}, metric_name.name AS name, metric.step AS step,
+        metric.value AS value
+    FROM run{_JOINS}
+    JOIN metric ON metric.run_id = run.id
+    JOIN metric_name ON metric_name.id = metric.name_id""",
+    ),
+    "v_evaluations": View(
+        "every score of every run, during and after training",
+        {
+            **_WHOSE,
+            "dataset": "dataset",
+            "metric": "metric",
+            "name": "dataset/metric",
+            "step": "step",
+            "value": "score; NULL where it was not a number",
+            "examples_seen": "by the learner, until then",
+            "flops_total": "learner and scoring, until then",
+            "final": "1 at the last step of a completed run, else 0",
+        },
+        f"""
+    SELECT {_IDENTITY}, evaluation.dataset AS dataset, evaluation.metric AS metric,
+        evaluation.dataset || '/' || evaluation.metric AS name, evaluation.step AS step,
+        evaluation.value AS value, evaluation.examples_seen AS examples_seen,
+        evaluation.flops_total AS flops_total,
+        CASE WHEN run.state = 'COMPLETED'
+            AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
+            THEN 1 ELSE 0 END AS final
+    FROM run{_JOINS}
+    JOIN evaluation ON evaluation.run_id = run.id""",
+    ),
+    "v_costs": View(
+        "planned FLOPs of every run",
+        {
+            **_WHOSE,
+            "learner_flops": "training the learner",
+            "scoring_flops": "the learner's scoring of super-batches",
+            "reference_scoring_flops": "the reference's scoring, were it not cached",
+            "total_flops": "learner and scoring",
+            "reference_training_flops": "total_flops of the runs it needs",
+        },
+        f"""
+    SELECT {_IDENTITY},
+        COALESCE(planned.learner, 0) AS learner_flops, COALESCE(planned.scoring, 0) AS scoring_flops,
+        COALESCE(planned.reference_scoring, 0) AS reference_scoring_flops,
+        COALESCE(planned.learner, 0) + COALESCE(planned.scoring, 0) AS total_flops,
+        COALESCE((
+            SELECT SUM(flops) FROM cost
+            WHERE component IN ('learner', 'scoring')
+                AND cost.run_id IN (SELECT need.needs_id FROM need WHERE need.run_id = run.id)
+        ), 0) AS reference_training_flops
+    FROM run{_JOINS}
+    LEFT JOIN (
+        SELECT run_id,
+            SUM(CASE WHEN component = 'learner' THEN flops END) AS learner,
+            SUM(CASE WHEN component = 'scoring' THEN flops END) AS scoring,
+            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring
+        FROM cost GROUP BY run_id
+    ) AS planned ON planned.run_id = run.id""",
+    ),
+}

@@ -1,0 +1,106 @@
+"""What a launch shows, on a terminal and elsewhere."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import subprocess
+
+import labs_support as labs
+import plans_support as plans
+import pytest
+
+from jestlab.platform.launch import logs
+from jestlab.platform.launch.display import Lines, Moving, Rate, display
+from jestlab.platform.store.records import Progress
+from jestlab.platform.store.states import RunState
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_stream_decides():
+    assert type(display(io.StringIO())) is Lines
+    assert type(display(Terminal())) is Moving
+
+
+def test_one_plain_line_a_change():
+    stream = io.StringIO()
+    lines = Lines(stream)
+    run = plans.run("joint", seed=2, point={"filter": "a\x1b[31m\nb"})
+    lines.begin([run])
+    lines.state(run, RunState.RUNNING)
+    lines.progress({run.fingerprint: Progress(5, 10, {"loss": 0.5})})
+    lines.state(run, RunState.FAILED, "exit code 1: ValueError: no")
+    lines.end()
+    assert stream.getvalue().splitlines() == [
+        "1 to run",
+        "RUNNING    joint filter=a [31m b (seed 2)",
+        "[1/1] FAILED     joint filter=a [31m b (seed 2), 0 s: exit code 1: ValueError: no",
+    ]
+
+
+def test_bars_on_a_terminal():
+    stream = Terminal()
+    moving = Moving(stream)
+    runs = [plans.run("joint"), plans.run("uniform", seed=1)]
+    moving.begin(runs)
+    for run in runs:
+        moving.state(run, RunState.RUNNING)
+    first = runs[0].fingerprint
+    moving.progress({first: Progress(0, 10, {})})
+    moving.progress({first: Progress(5, 10, {"loss": 0.12345, "examples_seen": 320.0})})
+    moving.state(runs[0], RunState.COMPLETED)
+    moving.end()
+    said = stream.getvalue()
+    for expected in ("5/10 steps", "loss 0.1235", "[1/2] COMPLETED  joint (seed 0)", "1/2 runs"):
+        assert expected in said
+
+
+def test_a_rate_is_over_the_last_seconds():
+    rate = Rate()
+    assert rate.add(None) is None
+    assert rate.add(100.0, at=0.0) is None
+    assert rate.add(300.0, at=2.0) == pytest.approx(100.0)
+    for second in range(3, 40):
+        latest = rate.add(300.0 + 10.0 * second, at=float(second))
+    assert latest == pytest.approx(10.0)
+
+
+def test_a_launch_on_a_real_terminal(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 100, "pause": 0.02}})
+    ours, theirs = pty.openpty()
+    command = [*labs.JESTLAB, "launch", str(spec), "--root", str(root), "--no-reports"]
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:  # how a terminal says that the other side is gone
+            break
+        said += block
+    assert process.wait() == 0
+    text = said.decode()
+    assert "/100 steps" in text
+    assert "COMPLETED  uniform (seed 0)" in text
+    assert "Waiting for local jobs" not in text
+
+
+def test_last_lines_of_a_log(tmp_path):
+    path = tmp_path / "log.txt"
+    assert logs.last_lines(path, 3) == b""
+    path.write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)) + b"unended")
+    assert logs.last_lines(path, 2) == b"line 49999\nunended"
+    assert logs.last_lines(path, 0) == b""
+    assert len(logs.last_lines(path, 100_000).splitlines()) == 50_001
+
+
+def test_a_reason_is_one_printable_line(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("--- attempt 1\nfirst\n\n\x1b[31mTraceback\x1b[0m\n  at\tline\rtwo\n")
+    assert logs.summary(path) == "[31mTraceback [0m | at line | two"
+    assert len(logs.one_line("x" * 10_000)) < 600

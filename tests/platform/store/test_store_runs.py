@@ -1,0 +1,199 @@
+"""Plans, states and views of the store."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import plans_support as plans
+import pytest
+from sqlalchemy import text
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import PlannedRun
+from jestlab.platform.store import provenance
+from jestlab.platform.store.states import IllegalMove, RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.writer import Attempt
+
+HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(f"sqlite:///{tmp_path / 'results.db'}")
+
+
+def begun(store: Store, run: PlannedRun) -> Attempt:
+    return Attempt.begin(store, run.fingerprint, log="log.txt", provenance=HERE)
+
+
+def completed(store: Store, run: PlannedRun, scores: dict[str, float] | None = None) -> None:
+    attempt = begun(store, run)
+    attempt.progress(5, 5)
+    if scores:
+        attempt.evaluation(2, 20, 2e6, dict.fromkeys(scores, 0.0))
+        attempt.evaluation(5, 50, 5e6, scores)
+    attempt.complete()
+
+
+def view(store: Store, name: str, **where: object) -> list[dict[str, object]]:
+    condition = " AND ".join([f"{key} = :{key}" for key in where]) or "1 = 1"
+    with store.reading() as connection:
+        found = connection.execute(text(f"SELECT * FROM {name} WHERE {condition}"), where)
+        return [dict(row) for row in found.mappings()]
+
+
+def test_a_plan_is_recorded_with_what_is_blocked(store):
+    plan = plans.reference_and_two()
+    store.record(plan)
+    assert [(run.name, run.label, run.state) for run in store.runs("toy")] == [
+        ("reference", "reference", RunState.PENDING),
+        ("joint", "joint", RunState.BLOCKED),
+        ("uniform", "uniform ratio=0.5", RunState.PENDING),
+    ]
+    reference, joint, _ = plan.runs
+    record = store.run(joint.fingerprint)
+    assert record.config == {"steps": 20}
+    assert {role: need.fingerprint for role, need in record.needs.items()} == {
+        "selection.reference": reference.fingerprint
+    }
+
+
+def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(store):
+    plan = plans.reference_and_two()
+    reference, joint, uniform = plan.runs
+    store.record(plan)
+    completed(store, reference)
+    begun(store, uniform).fail("ValueError: no")
+    store.move(joint.fingerprint, RunState.SKIPPED, "why not")
+    before = [run for run in store.runs("toy") if run.name == "reference"]
+    store.record(plan)
+    after = {run.name: run for run in store.runs("toy")}
+    assert [after["reference"]] == before
+    assert (after["joint"].state, after["joint"].reason) == (RunState.PENDING, None)
+    assert (after["uniform"].state, after["uniform"].reason) == (RunState.PENDING, None)
+
+
+def test_a_run_shared_by_two_studies_is_one_run(store):
+    shared = plans.run("uniform", config={"steps": 3})
+    store.record(plans.plan(shared, name="first"))
+    completed(store, shared)
+    store.record(plans.plan(plans.run("baseline", config={"steps": 3}), name="second"))
+    [row] = store.runs("second")
+    assert (row.name, row.state) == ("baseline", RunState.COMPLETED)
+    assert row.directory == shared.directory  # of the first name it was launched under
+    assert [row["run"] for row in view(store, "v_runs")] == ["uniform", "baseline"]
+
+
+def test_the_latest_launch_decides_who_is_a_member(store):
+    runs = [plans.run("a", config={"steps": steps}) for steps in (1, 2, 3)]
+    store.record(plans.plan(*runs))
+    store.record(plans.plan(runs[2], runs[0]))
+    assert [run.fingerprint for run in store.runs("toy")] == [runs[2].fingerprint, runs[0].fingerprint]
+    [experiment] = store.experiments()
+    assert experiment.counts == {RunState.PENDING: 2}
+
+
+def test_recording_is_all_or_nothing(store):
+    broken = plans.run("joint", needs={"reference": "no such run"})
+    with pytest.raises(KeyError):
+        store.record(plans.plan(plans.run("uniform"), broken))
+    assert store.experiments() == []
+    assert view(store, "v_runs") == []
+
+
+def test_an_unknown_experiment_or_run_is_named(store):
+    store.record(plans.reference_and_two())
+    with pytest.raises(UserError, match="did you mean 'toy'"):
+        store.runs("toi")
+    with pytest.raises(UserError, match="no run abc"):
+        store.run("abc")
+
+
+def test_states_of_more_runs_than_sql_takes_parameters(store):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    asked = [str(number) for number in range(40_000)]
+    assert store.states([*asked, run.fingerprint]) == {run.fingerprint: RunState.PENDING}
+
+
+@pytest.mark.parametrize("current, wanted", itertools.product(RunState, RunState))
+def test_moves_that_may_not_be_change_nothing(store, current, wanted):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    with store.writing() as connection:
+        connection.execute(text("UPDATE run SET state = :state"), {"state": current})
+    legal = {
+        RunState.COMPLETED: set(),
+        RunState.RUNNING: set(RunState) - {RunState.PENDING, RunState.BLOCKED, RunState.SKIPPED},
+    }.get(current, set(RunState) - {RunState.COMPLETED})
+    if wanted in legal:
+        store.move(run.fingerprint, wanted, "because")
+        assert store.states([run.fingerprint])[run.fingerprint] == wanted
+        assert store.reasons([run.fingerprint]) == {run.fingerprint: "because"}
+    else:
+        with pytest.raises(IllegalMove) as error:
+            store.move(run.fingerprint, wanted, "because")
+        assert error.value.current == current
+        assert store.states([run.fingerprint])[run.fingerprint] == current
+
+
+def test_the_end_a_launcher_saw_counts_only_for_its_own_worker(store):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    first = begun(store, run)
+    end = {"host": "host", "state": RunState.FAILED, "reason": "killed by SIGKILL", "exit_code": -9}
+    assert not store.end_attempt(run.fingerprint, pid=1, **end)
+    assert store.states([run.fingerprint])[run.fingerprint] == RunState.RUNNING
+    first.fail("ValueError: recorded by the worker")
+    with store.reading() as connection:
+        pid = connection.execute(text("SELECT pid FROM attempt")).scalar_one()
+    assert store.end_attempt(run.fingerprint, pid=pid, **end)
+    assert store.reasons([run.fingerprint]) == {run.fingerprint: "killed by SIGKILL"}
+    completed(store, run)
+    assert not store.end_attempt(run.fingerprint, pid=pid, **end)
+    assert store.states([run.fingerprint])[run.fingerprint] == RunState.COMPLETED
+
+
+def test_views_of_scores_and_costs(store):
+    plan = plans.reference_and_two()
+    reference, joint, uniform = plan.runs
+    store.record(plan)
+    completed(store, reference, {"shapes/zero_shot": 0.5})
+    unfinished = begun(store, uniform)
+    unfinished.evaluation(9, 90, 9e6, {"shapes/zero_shot": 0.7})
+    unfinished.flush()
+    scores = view(store, "v_evaluations")
+    assert [(s["run"], s["step"], s["value"], s["final"]) for s in scores] == [
+        ("reference", 2, 0.0, 0),
+        ("reference", 5, 0.5, 1),
+        ("uniform", 9, 0.7, 0),
+    ]
+    assert {(s["dataset"], s["metric"], s["name"]) for s in scores} == {
+        ("shapes", "zero_shot", "shapes/zero_shot")
+    }
+    [cost] = view(store, "v_costs", run="joint")
+    assert cost["fingerprint"] == joint.fingerprint
+    assert (cost["learner_flops"], cost["scoring_flops"], cost["reference_scoring_flops"]) == (3e6, 1e6, 5e5)
+    assert (cost["total_flops"], cost["reference_training_flops"]) == (4e6, 4e6)
+    assert view(store, "v_costs", run="uniform")[0]["reference_training_flops"] == 0
+
+
+def test_a_run_without_a_price_costs_nothing_known(store):
+    run = dataclasses.replace(plans.run("a"), price=None)
+    store.record(plans.plan(run))
+    assert view(store, "v_costs")[0]["total_flops"] == 0
+
+
+def test_v_runs_shows_the_last_attempt(store):
+    run = plans.run("a", point={"ratio": 0.5})
+    store.record(plans.plan(run))
+    assert view(store, "v_runs")[0]["attempts"] == 0
+    begun(store, run).interrupt("stopped by SIGTERM")
+    completed(store, run)
+    [row] = view(store, "v_runs")
+    assert (row["attempts"], row["state"], row["reason"]) == (2, "COMPLETED", None)
+    assert row["point"] == '{"ratio":0.5}'
+    assert row["ended_at"] is not None

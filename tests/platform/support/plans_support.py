@@ -1,0 +1,53 @@
+"""Plans made by hand, for tests of what comes after the plan."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from jestlab.platform.plan import Plan, PlannedRun
+from jestlab.platform.programs import Price
+from jestlab.platform.spec.schema import Study
+
+PRICE = Price(learner=3e6, scoring=1e6, reference_scoring=5e5, examples=100)
+
+
+def run(
+    name: str,
+    program: str = "toy_programs:loop",
+    config: dict[str, Any] | None = None,
+    *,
+    seed: int = 0,
+    needs: Mapping[str, str] | None = None,
+    point: Mapping[str, Any] | None = None,
+    price: Price | None = PRICE,
+) -> PlannedRun:
+    """A run whose fingerprint depends on all that should decide it."""
+    config, needs, point = config or {}, needs or {}, point or {}
+    said = f"{program} {sorted(config.items())} {sorted(point.items())} {seed} {sorted(needs.items())}"
+    return PlannedRun(
+        fingerprint=hashlib.sha256(said.encode()).hexdigest(),
+        name=name,
+        label=" ".join([name, *(f"{key}={value}" for key, value in point.items())]),
+        point=point,
+        seed=seed,
+        program=program,
+        config=config,
+        needs=needs,
+        price=price,
+    )
+
+
+def plan(*runs: PlannedRun, name: str = "toy") -> Plan:
+    """A plan of these runs."""
+    study = Study.parse({"name": name, "question": "Does it run?", "scale": "smoke", "runs": {"any": {}}})
+    return Plan(study, runs)
+
+
+def reference_and_two() -> Plan:
+    """A reference, a run that needs it, and one that stands alone."""
+    reference = run("reference", config={"steps": 10})
+    joint = run("joint", config={"steps": 20}, needs={"selection.reference": reference.fingerprint})
+    uniform = run("uniform", config={"steps": 30}, point={"ratio": 0.5})
+    return plan(reference, joint, uniform)

@@ -1,0 +1,90 @@
+"""Programs for tests of launching: no JAX, well under a second, killable at any step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.context import Interrupted, RunContext
+
+
+def loop(config: dict[str, Any], context: RunContext) -> None:
+    """A training loop in miniature: a number that depends on all steps before, saved now and then.
+
+    Config: `steps`; `pause` seconds a step; `save_every` steps; `fail_at` a step, by exception; `kill_at` a
+    step, by SIGKILL, on the first attempt only.
+    """
+    total, saved = config["steps"], context.directory / "state.json"
+    step, value = json.loads(saved.read_text()) if saved.exists() else (0, 1.0 + config["seed"])
+    for need in context.needs.values():
+        value += json.loads((need.directory / "state.json").read_text())[1] if step == 0 else 0.0
+    with (context.directory / "starts.txt").open("a") as starts:
+        starts.write(f"{os.getpid()} {step}\n")
+    context.progress(step, total)
+    while step < total:
+        if context.stop_requested():
+            _save(context, saved, step, value)
+            raise Interrupted
+        step += 1
+        value = (value * 1.7 + 0.3) % 5.0
+        time.sleep(config.get("pause", 0.0))
+        if step == config.get("fail_at"):
+            raise ValueError(f"diverged at step {step}")
+        if step == config.get("kill_at") and not (context.directory / "killed").exists():
+            (context.directory / "killed").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        context.log(step, {"loss": value, "examples_seen": 64 * step})
+        context.progress(step, total)
+        if step % config.get("save_every", 5) == 0:
+            _save(context, saved, step, value)
+    _save(context, saved, step, value)
+    context.evaluation(total, 64 * total, 1e6 * total, {"toy/score": value / 5.0, "toy/other": value / 10.0})
+
+
+def _save(context: RunContext, path: Path, step: int, value: float) -> None:
+    context.flush()
+    path.with_suffix(".new").write_text(json.dumps([step, value]))
+    path.with_suffix(".new").replace(path)
+
+
+def flood(config: dict[str, Any], context: RunContext) -> None:
+    """Print megabytes without a newline."""
+    for _ in range(config["megabytes"]):
+        sys.stdout.write("x" * 1_000_000)
+    sys.stdout.flush()
+
+
+def vanish(config: dict[str, Any], context: RunContext) -> None:
+    """End the process without a word to the store."""
+    print("about to vanish", flush=True)
+    os._exit(config["code"])
+
+
+def stubborn(config: dict[str, Any], context: RunContext) -> None:
+    """Ignore every request to stop, with a child that ignores them too."""
+    child = (
+        "import pathlib, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
+    )
+    subprocess.Popen([sys.executable, "-c", child, str(context.directory / "deaf")])
+    while True:
+        time.sleep(0.05)
+
+
+def leave_child(config: dict[str, Any], context: RunContext) -> None:
+    """Complete, with a child still running."""
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (context.directory / "child.txt").write_text(str(child.pid))
+
+
+def environment(config: dict[str, Any], context: RunContext) -> None:
+    """Write down what a program sees of its surroundings."""
+    (context.directory / "environment.json").write_text(
+        json.dumps({"env": dict(os.environ), "stdin": sys.stdin.read(), "cwd": str(Path.cwd())})
+    )

@@ -1,0 +1,76 @@
+"""Reports of a study, from a store to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plans_support as plans
+import pytest
+
+from jestlab.platform import reports
+from jestlab.platform.lab import Lab
+from jestlab.platform.plan import Plan
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import provenance
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.writer import Attempt
+
+STUDY = Study.parse(
+    {
+        "name": "toy",
+        "runs": {"uniform": {}, "joint": {}},
+        "reports": [
+            {"kind": "table", "baseline": "uniform"},
+            "curves",
+            "pareto",
+            {"kind": "table", "baseline": "joint"},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    lab = Lab.find(tmp_path / "lab")
+    runs = (plans.run("uniform"), plans.run("joint", config={"steps": 3}))
+    store = Store.open(lab.store_url)
+    store.record(Plan(STUDY, runs))
+    return lab
+
+
+def complete(lab: Lab) -> None:
+    store = Store.open(lab.store_url)
+    here = provenance.Provenance("host", "2 cores", {}, None, None)
+    for i, run in enumerate(store.runs("toy")):
+        attempt = Attempt.begin(store, run.fingerprint, log="log.txt", provenance=here)
+        for step in (1, 2):
+            attempt.evaluation(step, 64 * step, 1e6 * step, {"toy/score": (0.2 + 0.1 * i) * step})
+        attempt.complete()
+
+
+def test_every_report_in_every_format(lab):
+    complete(lab)
+    notes: list[str] = []
+    written = reports.write(lab, STUDY, notes.append)
+    assert notes == []
+    assert {path.name for path in written} == {
+        *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
+        *(f"table-joint{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
+        *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg")),
+    }
+    assert sorted(written) == sorted((lab.reports / "toy").iterdir())  # nothing half-written beside them
+    assert "| joint" in (lab.reports / "toy" / "table.md").read_text()
+
+
+def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
+    notes: list[str] = []
+    assert reports.write(lab, STUDY, notes.append) == []
+    assert [note.partition(":")[0] for note in notes] == [
+        "no table yet",
+        "no curves yet",
+        "no pareto yet",
+        "no table yet",
+    ]
+    complete(lab)
+    reports.write(lab, STUDY, notes.append)
+    assert len(notes) == 4
