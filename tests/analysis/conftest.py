@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 
 VIEWS = {
     "v_runs": "experiment question run label seed position fingerprint program state reason step "
-    "total_steps point config directory attempts started_at ended_at scale",
+    "total_steps point config directory attempts started_at ended_at scale needed_by",
     "v_metrics": "experiment run label seed fingerprint name step value",
     "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
     "flops_total final",
@@ -35,7 +34,7 @@ class StoredRun:
     state: str = "COMPLETED"
     reason: str = ""
     flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)  # learner, scoring, reference scoring
-    config: Mapping[str, Any] = field(default_factory=dict)
+    needed_by: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
 
@@ -70,8 +69,8 @@ def _insert(
 
     insert(
         "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], "train", run.state,
-        run.reason, len(run.scores), total, "{}", json.dumps(run.config), f"runs/{label}", 1, None, None,
-        "smoke",
+        run.reason, len(run.scores), total, "{}", "{}", f"runs/{label}", 1, None, None,
+        "smoke", run.needed_by,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     insert("v_costs", *whose, learner, scoring, reference, learner + scoring, 0.0)
@@ -103,9 +102,6 @@ def stored_run() -> type[StoredRun]:
     return StoredRun
 
 
-REFERENCE = {"selection": {"rule": "joint", "reference": "reference"}}
-
-
 @pytest.fixture
 def study(new_store: Callable[[], Store]) -> Store:
     """A reference, uniform, independent and joint, two seeds each; seed 1 of independent never gets there.
@@ -115,12 +111,12 @@ def study(new_store: Callable[[], Store]) -> Store:
     """
     scoring = (3e9, 5e9, 5e9)
     return new_store().add(
-        StoredRun("reference", [0.5, 0.7], seed=0),
-        StoredRun("reference", [0.5, 0.8], seed=1),
+        StoredRun("reference", [0.5, 0.7], seed=0, needed_by=2),
+        StoredRun("reference", [0.5, 0.8], seed=1, needed_by=2),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
-        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring, config=REFERENCE),
-        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, flops_per_step=scoring, config=REFERENCE),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, flops_per_step=scoring, config=REFERENCE),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, flops_per_step=scoring, config=REFERENCE),
+        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring),
+        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, flops_per_step=scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, flops_per_step=scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, flops_per_step=scoring),
     )

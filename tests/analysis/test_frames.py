@@ -24,15 +24,6 @@ def test_references_stand_apart(study, stored_run):
     read = frames.read(study.url, "study")
     assert read.reference_labels == ["reference"]
     assert read.competitors == ["uniform", "independent", "joint"]
-    # A rule that is named as a run is no reference to it; a fingerprint is.
-    by_fingerprint = {"selection": {"rule": "uniform", "reference": "teacher-0"}}
-    study.add(
-        stored_run("uniform", [0.1]),
-        stored_run("teacher", [0.1]),
-        stored_run("joint", [0.1], config=by_fingerprint),
-        experiment="other",
-    )
-    assert frames.read(study.url, "other").reference_labels == ["teacher"]
 
 
 def test_other_experiments_stay_out(study, stored_run):

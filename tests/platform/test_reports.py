@@ -55,7 +55,7 @@ def test_every_report_in_every_format(lab):
     assert notes == []
     assert {path.name for path in written} == {
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"table-joint{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
+        *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
         *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg")),
     }
     assert sorted(written) == sorted((lab.reports / "toy").iterdir())  # nothing half-written beside them
@@ -69,7 +69,7 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no table yet",
         "no curves yet",
         "no pareto yet",
-        "no table yet",
+        "no table-2 yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)

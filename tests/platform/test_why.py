@@ -2,8 +2,9 @@ import time
 
 from jestlab.platform.plan import plan
 from jestlab.platform.spec import Study
+from jestlab.platform.store.records import FinishedRun
 from jestlab.platform.store.states import RunState
-from jestlab.platform.why import Difference, FinishedRun, explain
+from jestlab.platform.why import Difference, explain
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 
@@ -33,7 +34,9 @@ def test_without_finished_runs_of_its_program_a_run_is_new():
 
 
 def test_the_nearest_finished_run_differs_field_by_field_with_defaults_said():
-    before = planned({"reference": {}, "joint": JOINT, "far": {"optimizer.beta2": 0.5, "schedule.batch_size": 32}})
+    before = planned(
+        {"reference": {}, "joint": JOINT, "far": {"optimizer.beta2": 0.5, "schedule.batch_size": 32}}
+    )
     now = planned({"reference": {}, "joint": {"selection": {**JOINT["selection"], "filtering_ratio": 0.9}}})
     found = reasons(now, before)
     joint = next(run for run in before.runs if run.name == "joint")

@@ -6,7 +6,6 @@ Only the views are known here, so a database URL is all that is needed, on any m
 from __future__ import annotations
 
 import difflib
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _RUNS = """
-    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, config, scale
+    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, needed_by
     FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
 
 _EVALUATIONS = """
@@ -44,8 +43,8 @@ class Frames:
     Attributes:
         experiment: Its name.
         question: What it asks; empty if it does not say.
-        runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps, config
-            (JSON text), scale; in the order of the study.
+        runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
+            needed_by (how many runs need it); in the order of the study.
         evaluations: One row a run, step and metric: label, seed, dataset, metric, name (dataset/metric),
             step, value, examples_seen, flops_total (learner and scoring until then), final (0 or 1).
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
@@ -65,10 +64,8 @@ class Frames:
 
     @cached_property
     def reference_labels(self) -> list[str]:
-        """Labels of the runs that another run names as its reference: they stand apart from competitors."""
-        named = {name for config in self.runs["config"] for name in _references(json.loads(config or "{}"))}
-        is_named = self.runs["run"].isin(named) | self.runs["fingerprint"].isin(named)
-        return list(dict.fromkeys(self.runs.loc[is_named, "label"]))
+        """Labels of the runs that other runs of the study need: they stand apart from competitors."""
+        return list(dict.fromkeys(self.runs.loc[self.runs["needed_by"] > 0, "label"]))
 
     @cached_property
     def competitors(self) -> list[str]:
@@ -258,13 +255,3 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-
-
-def _references(config: Any) -> Iterator[str]:
-    """Values of every key `reference` in a nested config: by convention the name of the run it needs."""
-    if isinstance(config, dict):
-        for key, value in config.items():
-            if key == "reference" and isinstance(value, str):
-                yield value
-            else:
-                yield from _references(value)

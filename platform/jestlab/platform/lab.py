@@ -21,7 +21,7 @@ class Lab:
 
     @classmethod
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
-        """The lab that the options, then `JESTLAB_ROOT` and `JESTLAB_STORE`, then `./lab` name. Makes nothing."""
+        """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing."""
         folder = Path(root or os.environ.get("JESTLAB_ROOT") or "lab").expanduser().absolute()
         url = store_url or os.environ.get("JESTLAB_STORE") or f"sqlite:///{folder / 'results.db'}"
         return cls(folder, url)

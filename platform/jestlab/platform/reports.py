@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.platform.lab import Lab
+from jestlab.platform.spec.reports import CurvesReport, ParetoReport, Report, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
@@ -24,30 +27,38 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         note: Told of a report that cannot be made yet, and why.
 
     Returns:
-        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG.
+        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG. The second
+        report of a kind is named `<kind>-2`.
     """
-    from jestlab.analysis import figures, tables
-
     folder = lab.reports / study.name
     written: list[Path] = []
-    compared = next((report.baseline for report in study.reports if report.kind == "table"), None)
-    names: set[str] = set()
+    seen: Counter[str] = Counter()
     for report in study.reports:
+        seen[report.kind] += 1
+        name = report.kind if seen[report.kind] == 1 else f"{report.kind}-{seen[report.kind]}"
         try:
-            if report.kind == "table":
-                table = tables.summary(lab.store_url, study.name, report.baseline)
-                name = "table" if "table" not in names else f"table-{report.baseline}"
-                for suffix, format in _TABLE_FILES.items():
-                    written.append(_write_text(folder / f"{name}{suffix}", getattr(table, format)()))
-            else:
-                name = report.kind
-                draw = figures.learning_curves if report.kind == "curves" else figures.pareto
-                written += draw(lab.store_url, study.name, compared).save(folder)
+            written += _write_report(lab.store_url, study.name, report, folder, name)
         except ValueError as error:
-            note(f"no {report.kind} yet: {error}")
-        else:
-            names.add(name)
+            note(f"no {name} yet: {error}")
     return written
+
+
+def _write_report(url: str, experiment: str, report: Report, folder: Path, name: str) -> list[Path]:
+    """The files of one report; ValueError if the store cannot fill it yet."""
+    from jestlab.analysis import figures, tables
+
+    match report:
+        case TableReport():
+            table = tables.summary(url, experiment, report.baseline, report.scope)
+            return [
+                _write_text(folder / f"{name}{suffix}", getattr(table, format)())
+                for suffix, format in _TABLE_FILES.items()
+            ]
+        case CurvesReport():
+            plot = figures.learning_curves(url, experiment, report.baseline, report.effort, report.scope)
+        case ParetoReport():
+            plot = figures.pareto(url, experiment, report.baseline, report.scope)
+    return replace(plot, name=name).save(folder)
 
 
 def _write_text(path: Path, text: str) -> Path:

@@ -14,27 +14,9 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import Action, Plan, PlannedRun
 from jestlab.platform.spec.tree import Tree, flatten, lookup
+from jestlab.platform.store.records import FinishedRun
 
 _ABSENT = "—"
-
-
-@dataclass(frozen=True)
-class FinishedRun:
-    """A completed run of the store.
-
-    Attributes:
-        fingerprint: Its identity.
-        program: What it executed.
-        config: Resolved config.
-        directory: Its folder.
-        needs: Role → fingerprint of each run that it needed.
-    """
-
-    fingerprint: str
-    program: str
-    config: dict[str, Any]
-    directory: str
-    needs: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ however it dies.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import signal
 import stat
@@ -121,6 +122,8 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
         return exits.COMPLETED
     if stop.requested():
         return exits.STOPPED
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("jestlab").setLevel(logging.INFO)
     directory = lab.root / run.directory
     about = provenance.collect(Path(__file__).parent)
     attempt = Attempt.begin(store, fingerprint, log=f"{run.directory}/{logs.NAME}", provenance=about)

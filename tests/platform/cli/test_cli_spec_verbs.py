@@ -68,7 +68,12 @@ def test_list_names_every_study_with_its_question_and_runs(jestlab):
     assert "smoke:12" in line
     assert line.endswith(load("quickstart").question)
     data = json.loads(jestlab("list", "--json")[1])
-    assert {"name": "quickstart", "question": load("quickstart").question, "paper": None, "runs": {"smoke": 12}} in data
+    assert {
+        "name": "quickstart",
+        "question": load("quickstart").question,
+        "paper": None,
+        "runs": {"smoke": 12},
+    } in data
 
 
 def test_show_says_what_a_study_is(jestlab, tmp_path):
@@ -121,14 +126,26 @@ def test_plan_is_compared_with_the_store(jestlab, tmp_path):
     uniform = next(line for line in out.splitlines() if line.startswith("uniform"))
     assert "1 done, 1 resume (CANCELLED), 1 run (PENDING)" in uniform
     data = json.loads(jestlab("plan", "quickstart", "--json")[1])
-    assert {key: data["totals"][key] for key in ("done", "resume", "run")} == {"done": 2, "resume": 1, "run": 9}
+    assert {key: data["totals"][key] for key in ("done", "resume", "run")} == {
+        "done": 2,
+        "resume": 1,
+        "run": 9,
+    }
     assert (tmp_path / "lab" / "results.db").read_bytes() == before
 
 
 def test_why_names_the_fields_that_differ(jestlab, tmp_path):
     planned = finish(tmp_path / "lab", {("reference", 0): DONE, ("uniform", 0): DONE, ("joint", 0): DONE})
     joint = next(run for run in planned.runs if (run.name, run.seed) == ("joint", 0))
-    arguments = ("plan", "quickstart", "--set", "runs.joint.selection.filtering_ratio=0.9", "--set", "seeds=1", "--why")
+    arguments = (
+        "plan",
+        "quickstart",
+        "--set",
+        "runs.joint.selection.filtering_ratio=0.9",
+        "--set",
+        "seeds=1",
+        "--why",
+    )
     lines = jestlab(*arguments)[1].splitlines()
     assert f"joint seed 0: new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9" in lines
     assert not any(line.startswith("uniform seed") for line in lines)
@@ -140,8 +157,12 @@ def test_why_names_the_fields_that_differ(jestlab, tmp_path):
 def test_a_changed_reference_shows_in_the_runs_that_need_it(jestlab, tmp_path):
     every = {(name, 0): DONE for name in ("reference", "uniform", "independent", "joint")}
     finish(tmp_path / "lab", every)
-    out = jestlab("plan", "quickstart", "--set", "seeds=1", "--set", "runs.reference.data.filter=null", "--why")[1]
-    assert "differs in selection.reference" in next(line for line in out.splitlines() if line.startswith("joint seed"))
+    out = jestlab(
+        "plan", "quickstart", "--set", "seeds=1", "--set", "runs.reference.data.filter=null", "--why"
+    )[1]
+    assert "differs in selection.reference" in next(
+        line for line in out.splitlines() if line.startswith("joint seed")
+    )
 
 
 def test_many_points_are_one_row_unless_all_are_asked_for(jestlab, tmp_path):
@@ -201,8 +222,11 @@ HEAVY = {"jax", "flax", "pandas", "matplotlib", "alembic", "xmanager", "grain", 
 def test_nothing_heavy_is_imported_without_a_store(tmp_path, verb):
     code = (
         "import sys, json; from jestlab.platform.cli import cli; "
-        f"cli.main({verb!r}, standalone_mode=False); print(json.dumps([m for m in sys.modules if '.' not in m]))"
+        f"cli.main({verb!r}, standalone_mode=False); "
+        "print(json.dumps([m for m in sys.modules if '.' not in m]))"
     )
     environment = {**os.environ, "JESTLAB_ROOT": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert HEAVY & set(json.loads(done.stdout.splitlines()[-1])) == set()

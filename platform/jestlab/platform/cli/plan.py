@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jestlab.platform.programs import Price
     from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
-    from jestlab.platform.why import FinishedRun, Why
+    from jestlab.platform.why import Why
 
 _EPILOG = """\b
 Example:
@@ -47,7 +47,7 @@ def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> No
     if why:
         from jestlab.platform.why import explain
 
-        reasons = explain(planned, _finished(store) if store is not None else [])
+        reasons = explain(planned, store.finished() if store is not None else [])
     if as_json:
         click.echo(json.dumps(_as_data(planned, reasons), ensure_ascii=False))
     else:
@@ -64,38 +64,6 @@ def _store(lab: Lab) -> Store | None:
     from jestlab.platform.store.store import Store
 
     return Store.open_readonly(lab.store_url)
-
-
-def _finished(store: Store) -> list[FinishedRun]:
-    from sqlalchemy import select
-    from sqlalchemy.orm import aliased
-
-    from jestlab.platform.store.states import RunState
-    from jestlab.platform.store.tables import Need, Run
-    from jestlab.platform.why import FinishedRun
-
-    needed = aliased(Run)
-    done = Run.state == RunState.COMPLETED
-    with store.reading() as connection:
-        needs: dict[int, dict[str, str]] = {}
-        for run_id, role, fingerprint in connection.execute(
-            select(Need.run_id, Need.role, needed.fingerprint)
-            .join(needed, needed.id == Need.needs_id)
-            .join(Run, Run.id == Need.run_id)
-            .where(done)
-        ):
-            needs.setdefault(run_id, {})[role] = fingerprint
-        runs = connection.execute(
-            select(Run.id, Run.fingerprint, Run.program, Run.config, Run.directory)
-            .where(done)
-            .order_by(Run.id)
-        ).all()
-    return [
-        FinishedRun(
-            run.fingerprint, run.program, json.loads(run.config), run.directory, needs.get(run.id, {})
-        )
-        for run in runs
-    ]
 
 
 def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]:

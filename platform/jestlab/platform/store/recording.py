@@ -12,7 +12,7 @@ from jestlab.platform.store.states import RunState
 from jestlab.platform.store.tables import Cost, Experiment, Member, Need, Run
 
 if TYPE_CHECKING:
-    from jestlab.platform.plan import Plan, PlannedRun
+    from jestlab.platform.plan import Alias, Plan, PlannedRun
 
 
 def record(connection: Connection, plan: Plan) -> int:
@@ -23,12 +23,13 @@ def record(connection: Connection, plan: Plan) -> int:
         {
             "experiment_id": experiment_id,
             "run_id": ids[run.fingerprint],
-            "name": run.name,
-            "label": run.label,
-            "point": to_json(run.point),
+            "name": place.name,
+            "label": place.label,
+            "point": to_json(place.point),
             "position": position,
         }
         for position, run in enumerate(plan.runs)
+        for place in _places(run)
     ]
     needs = [
         {"run_id": ids[run.fingerprint], "role": role, "needs_id": ids[needed]}
@@ -40,6 +41,11 @@ def record(connection: Connection, plan: Plan) -> int:
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs, ids)
     return experiment_id
+
+
+def _places(run: PlannedRun) -> tuple[PlannedRun | Alias, ...]:
+    """Where in the study a run stands: under its own name, and under each that means the same."""
+    return (run, *run.aliases)
 
 
 def _record_experiment(connection: Connection, plan: Plan) -> int:

@@ -36,6 +36,25 @@ class RunRecord:
 
 
 @dataclass(frozen=True)
+class FinishedRun:
+    """A completed run of the store.
+
+    Attributes:
+        fingerprint: Its identity.
+        program: What it executed.
+        config: Resolved config.
+        directory: Its folder, relative to the lab's root.
+        needs: Role → fingerprint of each run that it needed.
+    """
+
+    fingerprint: str
+    program: str
+    config: dict[str, Any]
+    directory: str
+    needs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class RunRow:
     """A run of an experiment as people see it."""
 

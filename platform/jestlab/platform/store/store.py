@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import recording, schema
 from jestlab.platform.store.engine import read_only, reading, sqlite_path, writable, writing
-from jestlab.platform.store.records import ExperimentRow, Progress, RunRecord, RunRow
+from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import RunState, check_move
 from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
@@ -221,6 +222,31 @@ class Store:
                         latest[name] = value
                 found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
         return found
+
+    def finished(self) -> list[FinishedRun]:
+        """Every completed run, the oldest first."""
+        needed = aliased(Run)
+        done = Run.state == RunState.COMPLETED
+        with self.reading() as connection:
+            needs: dict[int, dict[str, str]] = {}
+            for run_id, role, fingerprint in connection.execute(
+                select(Need.run_id, Need.role, needed.fingerprint)
+                .join(needed, needed.id == Need.needs_id)
+                .join(Run, Run.id == Need.run_id)
+                .where(done)
+            ):
+                needs.setdefault(run_id, {})[role] = fingerprint
+            runs = connection.execute(
+                select(Run.id, Run.fingerprint, Run.program, Run.config, Run.directory)
+                .where(done)
+                .order_by(Run.id)
+            ).all()
+        return [
+            FinishedRun(
+                run.fingerprint, run.program, json.loads(run.config), run.directory, needs.get(run.id, {})
+            )
+            for run in runs
+        ]
 
     # ---- what happens
 

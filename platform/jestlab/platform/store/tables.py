@@ -87,7 +87,7 @@ class Member(Base):
     )
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     name: Mapped[str]
-    label: Mapped[str]
+    label: Mapped[str] = mapped_column(primary_key=True)  # a run may stand in a study under several
     point: Mapped[str]  # values on the axes, JSON
     position: Mapped[int]
 

@@ -60,6 +60,7 @@ VIEWS: dict[str, View] = {
             "started_at": "begin of the last attempt, UTC",
             "ended_at": "end of the last attempt, UTC",
             "scale": "scale the study was last launched at",
+            "needed_by": "how many runs of the study need it",
         },
         f"""
     SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
@@ -67,7 +68,9 @@ VIEWS: dict[str, View] = {
         run.program AS program, run.state AS state, run.reason AS reason, run.step AS step,
         run.total_steps AS total_steps, member.point AS point, run.config AS config,
         run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
-        latest.ended_at AS ended_at, experiment.scale AS scale
+        latest.ended_at AS ended_at, experiment.scale AS scale,
+        (SELECT COUNT(DISTINCT need.run_id) FROM need JOIN member AS theirs ON theirs.run_id = need.run_id
+            WHERE need.needs_id = run.id AND theirs.experiment_id = member.experiment_id) AS needed_by
     FROM run{_JOINS}
     LEFT JOIN attempt AS latest ON latest.run_id = run.id
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",

@@ -66,7 +66,7 @@ def upgrade() -> None:
         sa.Column("label", sa.Text, nullable=False),
         sa.Column("point", sa.Text, nullable=False),
         sa.Column("position", sa.Integer, nullable=False),
-        sa.PrimaryKeyConstraint("experiment_id", "run_id", name="pk_member"),
+        sa.PrimaryKeyConstraint("experiment_id", "run_id", "label", name="pk_member"),
         sa.ForeignKeyConstraint(
             ["experiment_id"],
             ["experiment.id"],
