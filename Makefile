@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check format lock install clean
+.PHONY: demo test check bench format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -19,6 +19,9 @@ check: install  ## ruff, mypy, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
+
+bench: install  ## speeds, as a table
+	$(BIN)/python tests/benchmarks/bench.py
 
 format: install
 	$(BIN)/ruff check --fix .

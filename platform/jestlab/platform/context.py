@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.writer import Attempt
+from typing import Any, Protocol
 
 
 class Interrupted(Exception):
@@ -28,6 +25,27 @@ class Need:
     fingerprint: str
     directory: Path
     config: dict[str, Any]
+
+
+class Recorder(Protocol):
+    """What keeps a run's results: an attempt in the store. Its methods are those of `RunContext`."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record metrics."""
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        """Record scores."""
+
+    def artifact(self, name: str, path: Path, root: Path) -> None:
+        """Record a file or folder below `root`."""
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Record how far the run is."""
+
+    def flush(self) -> None:
+        """Make all of it durable."""
 
 
 class RunContext:
@@ -52,7 +70,7 @@ class RunContext:
         cache: Path,
         seed: int,
         needs: Mapping[str, Need],
-        attempt: Attempt,
+        recorder: Recorder,
         stop_requested: Callable[[], bool],
     ) -> None:
         """Made by the worker.
@@ -63,7 +81,7 @@ class RunContext:
             cache: Shared data.
             seed: Replicate.
             needs: Finished runs it reads.
-            attempt: Where to report.
+            recorder: Where to report.
             stop_requested: Whether to stop.
         """
         self.directory = directory
@@ -71,30 +89,30 @@ class RunContext:
         self.seed = seed
         self.needs = needs
         self._root = root
-        self._attempt = attempt
+        self._recorder = recorder
         self._stop_requested = stop_requested
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
-        self._attempt.log(step, metrics)
+        self._recorder.log(step, metrics)
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> None:
         """Record scores named `dataset/metric`, with the examples and FLOPs spent until then."""
-        self._attempt.evaluation(step, examples_seen, flops_total, scores)
+        self._recorder.evaluation(step, examples_seen, flops_total, scores)
 
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab, with its size and digest."""
-        self._attempt.artifact(name, path, self._root)
+        self._recorder.artifact(name, path, self._root)
 
     def progress(self, step: int, total_steps: int) -> None:
         """Say how far the run is."""
-        self._attempt.progress(step, total_steps)
+        self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
         """Make durable all that was recorded. Before a checkpoint, so that none is ahead of the store."""
-        self._attempt.flush()
+        self._recorder.flush()
 
     def stop_requested(self) -> bool:
         """Whether to save and raise `Interrupted`."""

@@ -138,7 +138,7 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
             role: Need(need.fingerprint, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
-        attempt=attempt,
+        recorder=attempt,
         stop_requested=stop.requested,
     )
     return _ended(attempt, stop, lambda: _execute(run, context))

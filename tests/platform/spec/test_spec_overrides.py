@@ -54,8 +54,11 @@ def test_a_run_whose_name_has_dots_is_found():
     assert configs(study)["vit"].optimizer.beta2 == 0.2
 
 
-def test_a_kind_is_replaced_whole():
-    study = changed("base.data.train.examples=7", "base.data.train.kind=folder", "base.data.train.path=/d")
+@pytest.mark.parametrize("kind_first", [True, False])
+def test_a_kind_is_replaced_whole_wherever_it_stands(kind_first):
+    study = changed("base.data.train.examples=7")
+    texts = ["base.data.train.kind=folder", "base.data.train.path=/d"]
+    study = changed(*(texts if kind_first else texts[::-1]), study=study)
     assert study.base["data"] == {"train": {"kind": "folder", "path": "/d"}}
 
 

@@ -11,7 +11,7 @@ from jestlab.platform.spec.errors import Path, SpecError, shown
 from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.fields import Field, fields_of
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import Tree, merge, nested, plain
+from jestlab.platform.spec.tree import KIND, Tree, merge, nested, plain
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -48,7 +48,8 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     Raises:
         SpecError: An unknown path, a value of a wrong type, or a run's key that an axis sets anyway.
     """
-    for path, value in overrides:
+    # Kinds first, whatever the order: each brings keys of its own, and drops those of another.
+    for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
         written = study.to_dict()
         _set(study, written, path, value)
         study = Study.parse(written)
