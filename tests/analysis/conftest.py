@@ -12,7 +12,7 @@ import pytest
 
 VIEWS = {
     "v_runs": "experiment question run label seed position fingerprint program state reason step "
-    "total_steps point config directory attempts started_at ended_at scale needed_by",
+    "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
     "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
     "flops_total final",
@@ -34,7 +34,7 @@ class StoredRun:
     state: str = "COMPLETED"
     reason: str = ""
     flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)  # learner, scoring, reference scoring
-    needed_by: int = 0
+    needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
 
@@ -70,7 +70,7 @@ def _insert(
     insert(
         "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], "train", run.state,
         run.reason, len(run.scores), total, "{}", "{}", f"runs/{label}", 1, None, None,
-        "smoke", run.needed_by,
+        "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     insert("v_costs", *whose, learner, scoring, reference, learner + scoring, 0.0)
@@ -111,8 +111,8 @@ def study(new_store: Callable[[], Store]) -> Store:
     """
     scoring = (3e9, 5e9, 5e9)
     return new_store().add(
-        StoredRun("reference", [0.5, 0.7], seed=0, needed_by=2),
-        StoredRun("reference", [0.5, 0.8], seed=1, needed_by=2),
+        StoredRun("reference", [0.5, 0.7], seed=0, needed=1),
+        StoredRun("reference", [0.5, 0.8], seed=1, needed=1),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
         StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring),

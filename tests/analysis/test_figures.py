@@ -66,7 +66,7 @@ def test_captions_say_what_is_shown(curves, pareto):
     assert curves.texts.title == "Is it faster?"
     assert "bands: from the lowest to the highest seed" in curves.texts.caption
     assert "Dotted: final score of uniform" in curves.texts.caption
-    assert "(reference 75)" in curves.texts.caption
+    assert "reference (grey dashes where near): reference 75.0." in curves.texts.caption
     assert "Pareto front of the means" in pareto.texts.caption
     assert "FLOPs: training and the learner's scoring" in pareto.texts.caption
 

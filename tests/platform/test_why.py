@@ -65,7 +65,7 @@ def test_what_was_begun_goes_on():
     now = planned({"a": {}, "b": {"optimizer.beta2": 0.5}})
     states = dict(zip(now.fingerprints, (RunState.CANCELLED, RunState.SKIPPED), strict=True))
     found = list(explain(now.with_states(states), []).values())
-    assert str(found[0]) == "CANCELLED before: goes on from its last checkpoint"
+    assert str(found[0]) == "CANCELLED before: goes on from its last checkpoint, if it has one"
     assert str(found[1]).startswith("SKIPPED before: has not started yet")
 
 

@@ -30,8 +30,9 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
 
     Args:
         frames: Results of an experiment.
-        scope: What counts as cost. The store records learner and scoring; every part of the cost grows with
-            the examples seen, so other scopes follow in proportion to the planned parts.
+        scope: What counts as cost. The store records learner and scoring, which is scope "scoring"; every
+            part of the cost grows with the examples seen, so other scopes follow in proportion to the
+            planned parts.
 
     Returns:
         One row a run and step, ordered by label, seed and step: label, seed, step, examples_seen, flops (NaN
@@ -53,9 +54,12 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
     parts = [f"{part}_flops" for part in SCOPES]
     within = planned[parts[: SCOPES.index(scope) + 1]].sum(axis=1)
     recorded = planned[["learner_flops", "scoring_flops"]].sum(axis=1)
-    # 0/0, of a program without a price, is NaN: unknown.
-    share = (within / recorded).reindex(list(zip(curves["label"], curves["seed"], strict=True)))
-    curves["flops"] = curves.pop("flops_total") * share.to_numpy()
+    curves["flops"] = curves.pop("flops_total")
+    if scope != "scoring":
+        # 0/0, of a program without a price, is NaN: unknown.
+        share = (within / recorded).reindex(list(zip(curves["label"], curves["seed"], strict=True)))
+        curves["flops"] *= share.to_numpy()
+    curves["flops"] = curves["flops"].where(curves["flops"] > 0)  # 0 is what a program that counts none says
     return curves
 
 

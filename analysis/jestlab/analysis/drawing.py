@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 5.5, 2.9  # of the figure (the text width of a paper); of the plotting area; inches
 _LEAST_WIDTH = 3.4  # of the plotting area; where names leave less, the figure grows
 _DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
-_LEFT, _BOTTOM, _EDGE = 0.5, 0.45, 0.08  # margins, inches
+_LEFT, _BOTTOM, _EDGE = 0.62, 0.45, 0.08  # margins, inches
 _TITLE_LINE, _CAPTION_LINE = 0.17, 0.115  # inches
 _TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line
 _LABEL_SIZE, _CAPTION_SIZE = 7.5, 6.5  # points

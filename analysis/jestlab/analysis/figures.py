@@ -62,6 +62,7 @@ def learning_curves(
             f"experiment {experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
         )
     data = _dressed(frames, curves, compared, ["mean", "low", "high"]).rename(columns={effort: "effort"})
+    _require_competitors(frames, data)
     sentences = [_what_score_is(frames)]
     if data["seeds"].max() > 1:
         sentences.append(f"Lines: mean over seeds; bands: {_BANDS[band]}.")
@@ -117,7 +118,7 @@ def pareto(
     of_label = runs.groupby("label", sort=False)
     means = of_label[["flops", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
     means = means.reset_index()
-    competes = ~means["label"].isin(frames.reference_labels)
+    competes = ~means["label"].isin(frames.apart_from(compared))
     means["on_front"] = False
     means.loc[competes, "on_front"] = front(means.loc[competes, "flops"], means.loc[competes, "score"])
     parts = [means.assign(kind="mean"), runs[["label", "seed", "flops", "score"]].assign(kind="seed")]
@@ -128,6 +129,7 @@ def pareto(
         )
     points = pd.concat(parts, ignore_index=True)
     data = _dressed(frames, points, compared, ["score", "spread"])
+    _require_competitors(frames, data)
 
     sentences = [_what_score_is(frames)]
     if means["seeds"].max() > 1:
@@ -145,11 +147,19 @@ def pareto(
     )
 
 
+def _require_competitors(frames: Frames, data: pd.DataFrame) -> None:
+    """ValueError where there is nothing but references."""
+    if (data["role"] == "reference").all():
+        raise ValueError(
+            f"no run of experiment {frames.experiment!r} but references has a score: {frames.progress()}"
+        )
+
+
 def _dressed(frames: Frames, data: pd.DataFrame, baseline: str, scores: list[str]) -> pd.DataFrame:
     """Rows in the order of the study, scores in the axis's unit, with how each label looks and reads."""
     data = data.copy()
-    apart = set(frames.reference_labels)
-    chosen = looks(frames.competitors, baseline)
+    apart = set(frames.apart_from(baseline))
+    chosen = looks([label for label in frames.labels if label not in apart], baseline)
     roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
     data["role"] = data["label"].map(roles | {baseline: "baseline"})
     data["text"] = data["label"].map(_texts(frames))
@@ -172,8 +182,9 @@ def _texts(frames: Frames) -> dict[str, str]:
 def _about_references(data: pd.DataFrame) -> list[str]:
     """A sentence on references, which have no point: their own training is another budget on other data."""
     ends = data[data["role"] == "reference"].groupby("label", sort=False)["mean"].last()
-    shown = ", ".join(f"{label} {score:.3g}" for label, score in ends.items())
-    return [f"Grey dashes: final score of the others' reference ({shown})."] if shown else []
+    shown = ", ".join(f"{label} {score:.1f}" for label, score in ends.items())
+    # A reference far from the others' scores is not drawn: it would squeeze them.
+    return [f"Final score of the others' reference (grey dashes where near): {shown}."] if shown else []
 
 
 def _scale(frames: Frames) -> float:

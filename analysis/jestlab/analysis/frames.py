@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _RUNS = """
-    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, needed_by
+    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, needed
     FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
 
 _EVALUATIONS = """
@@ -44,7 +44,7 @@ class Frames:
         experiment: Its name.
         question: What it asks; empty if it does not say.
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
-            needed_by (how many runs need it); in the order of the study.
+            needed (1 where others refer to it); in the order of the study.
         evaluations: One row a run, step and metric: label, seed, dataset, metric, name (dataset/metric),
             step, value, examples_seen, flops_total (learner and scoring until then), final (0 or 1).
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
@@ -65,7 +65,11 @@ class Frames:
     @cached_property
     def reference_labels(self) -> list[str]:
         """Labels of the runs that other runs of the study need: they stand apart from competitors."""
-        return list(dict.fromkeys(self.runs.loc[self.runs["needed_by"] > 0, "label"]))
+        return list(dict.fromkeys(self.runs.loc[self.runs["needed"] > 0, "label"]))
+
+    def apart_from(self, baseline: str) -> list[str]:
+        """References that do not compete: all but the baseline, which is compared with even if it is one."""
+        return [label for label in self.reference_labels if label != baseline]
 
     @cached_property
     def competitors(self) -> list[str]:
@@ -107,7 +111,8 @@ class Frames:
 
     def progress(self) -> str:
         """How many runs are in which state: "3 RUNNING, 9 PENDING"."""
-        return ", ".join(f"{count} {state}" for state, count in self.runs["state"].value_counts().items())
+        states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may stand under several labels
+        return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())
 
 
 def experiments(url: str) -> list[str]:

@@ -70,7 +70,7 @@ def summary(url: str, experiment: str, baseline: str | None = None, scope: Scope
         "score is the mean of the metrics.",
         frame=_rows(frames, finals, speedups(curves, compared), compared),
         columns=_columns(frames, finals, compared, in_percent),
-        notes=(*_conventions(frames, compared, scope), *_gaps(frames, finals)),
+        notes=(*_conventions(frames, compared, scope), *_gaps(frames, finals, compared)),
     )
 
 
@@ -79,7 +79,8 @@ def _rows(frames: Frames, finals: pd.DataFrame, factors: pd.DataFrame, baseline:
 
     by_label = frames.runs.groupby("label", sort=False)
     rows = pd.DataFrame({"run": by_label["run"].first(), "apart": False})
-    rows.loc[frames.reference_labels, "apart"] = True
+    apart = frames.apart_from(baseline)
+    rows.loc[apart, "apart"] = True
     ended = finals.groupby("label")
     rows["seeds"] = ended.size()
     rows["seeds_planned"] = by_label.size()
@@ -87,14 +88,14 @@ def _rows(frames: Frames, finals: pd.DataFrame, factors: pd.DataFrame, baseline:
     for name in [*frames.metrics, "score"]:
         rows[[f"{name}_mean", f"{name}_std"]] = ended[name].agg(["mean", "std"])  # the sample's: n − 1
 
-    competing = finals[~finals["label"].isin(frames.reference_labels)]
+    competing = finals[~finals["label"].isin(apart)]
     of_baseline = finals[finals["label"] == baseline].set_index("seed")["score"]
     others = competing[competing["label"] != baseline]
     deltas = (others["score"] - others["seed"].map(of_baseline)).groupby(others["label"])
     rows["delta_mean"], rows["delta_std"], rows["delta_seeds"] = deltas.mean(), deltas.std(), deltas.count()
 
     rows[["examples_seen", "flops"]] = ended[["examples_seen", "flops"]].mean()
-    sooner = factors[~factors["label"].isin(frames.reference_labels)].groupby("label")
+    sooner = factors[~factors["label"].isin(apart)].groupby("label")
     rows["fewer_examples"] = sooner["examples_seen"].agg(censored_median)
     rows["fewer_flops"] = sooner["flops"].agg(censored_median)
     rows["seeds_reached"] = sooner["reached"].sum()
@@ -191,10 +192,10 @@ def _conventions(frames: Frames, baseline: str, scope: Scope) -> list[str]:
     return notes
 
 
-def _gaps(frames: Frames, finals: pd.DataFrame) -> list[str]:
+def _gaps(frames: Frames, finals: pd.DataFrame, baseline: str) -> list[str]:
     """Rows that are not what they seem: references, runs that did not complete, scores that are missing."""
     notes = [
-        f"{label}: a reference, needed by other runs; no competitor" for label in frames.reference_labels
+        f"{label}: a reference, needed by other runs; no competitor" for label in frames.apart_from(baseline)
     ]
     unfinished = frames.runs[frames.runs["state"] != "COMPLETED"]
     for label, runs in unfinished.groupby("label", sort=False):

@@ -51,5 +51,5 @@ def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
 
 
 def reference(curation: str) -> dict[str, Any]:
-    """A reference run: uniform training on the curated part of the data."""
-    return {"selection.rule": "uniform", "data.filter": CURATION[curation]}
+    """A reference run: uniform training on the curated part of the data, from parameters of its own."""
+    return {"selection.rule": "uniform", "data.filter": CURATION[curation], "initialization": 1}

@@ -1,27 +1,33 @@
 """The config of one training run: every field that decides its result, validated, frozen, with its default.
 
-Nothing heavy is imported here: plans of thousands of runs read this module and no other of `models`.
+Nothing heavy is imported here: plans of thousands of runs read this module and little else of `models`.
 Durations say their unit (`_examples`, `_steps`, `_percent`). Letters in comments are the paper's:
 B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks.
 """
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
+from .data.filters import Filter
+
 RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
 """Another run of the study: the plan resolves the name, runs it first and hashes it by its fingerprint."""
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""JAX's keys are made of 32 bits of a seed: beyond them, seeds would repeat."""
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -102,12 +108,20 @@ SHAPES_GENERATOR = 1
 """Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
 
 
+SHAPES_COLUMNS = (
+    *("url", "caption", "key", "status", "error_message", "width", "height", "original_width"),
+    *("original_height", "sha256", "similarity", "aesthetic", "text_quality", "uniqueness", "punsafe"),
+    *("noise", "label", "size", "position", "background"),
+)
+"""Columns of the synthetic web's metadata, for filters."""
+
+
 class ShapesWeb(Section):
     """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
 
     kind: Literal["shapes"] = "shapes"
     examples: PositiveInt = 24_576
-    seed: NonNegativeInt | None = None  # None: the run's seed, so that replicates see different webs
+    seed: Seed | None = None  # None: the run's seed, so that replicates see different webs
     image_size: PositiveInt = 32  # pixels, square
     shard_size: PositiveInt = 4_096  # examples a tar
     duplicate_templates: PositiveInt = 24
@@ -128,7 +142,7 @@ class ShapesBenchmark(Section):
     """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders."""
 
     kind: Literal["shapes"] = "shapes"
-    seed: NonNegativeInt = 1_000_003
+    seed: Seed = 1_000_003
     classification_examples: PositiveInt = 1_024
     retrieval_examples: PositiveInt = 256
     image_size: PositiveInt = 32
@@ -150,6 +164,18 @@ class Data(Section):
         None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
     )
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
+
+    @field_validator("filter")
+    @classmethod
+    def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
+        """A filter that cannot be read, or not on these data, is found before anything runs."""
+        if text is not None:
+            columns = Filter.read(text).columns
+            unknown = [name for name in columns if name not in SHAPES_COLUMNS]
+            if unknown and isinstance(given.data.get("train"), ShapesWeb):
+                nearest = difflib.get_close_matches(unknown[0], SHAPES_COLUMNS, n=1, cutoff=0.0)[0]
+                raise ValueError(f"no column {unknown[0]!r}: did you mean {nearest!r}?")
+        return text
 
     @field_validator("train", "benchmark", mode="before")
     @classmethod
@@ -231,7 +257,8 @@ class TrainConfig(Section):
     schedule: Schedule = Schedule()
     evaluation: Evaluation = Evaluation()
     runtime: Runtime = Runtime()
-    seed: NonNegativeInt = 0
+    seed: Seed = 0
+    initialization: Seed = 0  # another value, other initial parameters: a reference's are not its learner's
 
     @property
     def total_steps(self) -> int:

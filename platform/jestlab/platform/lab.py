@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from jestlab.platform.errors import UserError
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -21,8 +23,16 @@ class Lab:
 
     @classmethod
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
-        """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing."""
+        """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing.
+
+        Raises:
+            UserError: The folder's path has a sign in it that database URLs give a meaning.
+        """
         folder = Path(root or os.environ.get("JESTLAB_ROOT") or "lab").expanduser().absolute()
+        if odd := {"%", "?"} & set(str(folder)):
+            raise UserError(
+                f"the lab's folder {folder} has {' and '.join(sorted(odd))} in its path: rename it"
+            )
         url = store_url or os.environ.get("JESTLAB_STORE") or f"sqlite:///{folder / 'results.db'}"
         return cls(folder, url)
 

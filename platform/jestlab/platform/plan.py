@@ -91,10 +91,13 @@ class Plan:
     Attributes:
         study: The study.
         runs: Each once, needed runs first, else in the order of the spec.
+        needed: Names of the runs that others refer to. A run that also stands under another name is needed
+            under the one only.
     """
 
     study: Study
     runs: tuple[PlannedRun, ...]
+    needed: frozenset[str] = frozenset()
 
     @property
     def fingerprints(self) -> list[str]:
@@ -107,7 +110,8 @@ class Plan:
         Args:
             states: Fingerprint → state, of the runs that the store knows.
         """
-        return Plan(self.study, tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs))
+        runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
+        return replace(self, runs=runs)
 
 
 def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
@@ -143,6 +147,7 @@ def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
             replace(run, state=states.get(identity), aliases=tuple(labels[identity].values())[1:])
             for identity, run in runs.items()
         ),
+        frozenset(reference.name for member in study.members for reference in member.variant.references),
     )
 
 

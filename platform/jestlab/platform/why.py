@@ -77,7 +77,7 @@ def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, Why]:
 
 def _why(run: PlannedRun, candidates: _Candidates) -> Why:
     if run.action is Action.RESUME:
-        return Why(f"{run.state} before: goes on from its last checkpoint")
+        return Why(f"{run.state} before: goes on from its last checkpoint, if it has one")
     reason = "new" if run.state is None else f"{run.state} before: has not started yet"
     items = _items(run.program, run.config, run.needs)
     nearest = candidates.nearest(items or {})

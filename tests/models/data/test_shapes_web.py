@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from jestlab.models.config import NoiseRates, ShapesWeb
+from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesWeb
 from jestlab.models.data import shapes
-from jestlab.models.data.curation import load_metadata, select
+from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.images import decode
 from jestlab.models.data.shapes.noise import NOISE_KINDS
 from jestlab.models.data.shapes.render import Jitter, render
@@ -31,6 +31,14 @@ from jestlab.models.data.shards import ShardSource
 
 def contents(folder):
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def test_filters_are_checked_against_the_columns_that_are_written(tmp_path):
+    shapes.make_web(tmp_path, ShapesWeb(examples=8), 0)
+    assert set(SHAPES_COLUMNS) == set(metadata_columns(tmp_path))
+    for text, message in (("similarity >", "invalid syntax"), ("simlarity > 0", "did you mean 'similarity'")):
+        with pytest.raises(ValueError, match=message):
+            Data(filter=text)
 
 
 def test_same_settings_and_seed_give_the_same_bytes_in_another_process(web, tmp_path):

@@ -149,15 +149,29 @@ def test_selected_pairs_score_above_the_super_batch(lab, tiny):
     assert np.mean([m["score_selected"] - m["score_super_batch"] for m in seen.metrics.values()]) > 0
 
 
-def test_another_tokenizer_or_image_size_of_the_reference_is_refused(lab, tiny):
-    theirs, directory = lab.reference
+def test_a_reference_scores_with_its_own_tokens(lab, tiny):
+    """Its scores do not depend on how the learner reads: another tokenizer, another length."""
+    other = copy.deepcopy(tiny)
+    other["model"]["text"] |= {"vocabulary_size": 80, "length": 12}
+    by_easy = {"selection__rule": "independent", "selection__criterion": "easy_reference"}
+    scores = []
+    for name, tree in (("reads-alike", tiny), ("reads-otherwise", other)):
+        cfg = config(tree, selection__reference="r", selection__filtering_ratio=0.5, **by_easy)
+        _, seen = lab(name, cfg, reference=lab.reference)
+        scores.append([m["score_super_batch"] for m in seen.metrics.values()])
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-5)
+
+
+def test_a_reference_for_other_images_is_refused(lab, tiny):
     larger = copy.deepcopy(tiny)
     larger["model"]["vision"]["image_size"] = 32
-    smaller_vocabulary = copy.deepcopy(tiny)
-    smaller_vocabulary["model"]["text"]["vocabulary_size"] = 80
-    for tree, message in ((larger, "image_size"), (smaller_vocabulary, "tokenizer")):
-        with pytest.raises(ValueError, match=message):
-            lab("refused", joint(tree), reference=(theirs, directory))
+    with pytest.raises(ValueError, match="image_size"):
+        lab("refused", joint(larger), reference=lab.reference)
+
+
+def test_initialization_draws_other_parameters_for_the_same_seed(lab, tiny):
+    one, other = (lab(f"start-{i}", config({**tiny, "initialization": i}))[1] for i in (0, 1))
+    assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
 
 
 def test_divergence_ends_the_run_and_names_the_step(lab, tiny):
@@ -167,8 +181,10 @@ def test_divergence_ends_the_run_and_names_the_step(lab, tiny):
 
 
 def test_events_hold_scalars_and_hyperparameters(lab, tiny):
+    """Also those of the step at which a run was stopped, after it went on."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    lab("events", config(tiny), tracker=Recorder(stop_after=8))
     lab("events", config(tiny))
     events = EventAccumulator(str(lab.root / "events/events"))
     events.Reload()

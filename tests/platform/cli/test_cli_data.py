@@ -50,7 +50,7 @@ def test_make_fills_an_empty_folder(tmp_path):
 def test_inspect(place):
     shown = run("inspect", "web", cwd=place)
     assert shown.returncode == 0, shown.stderr
-    assert "400 examples in 1 shards" in shown.stdout and "mismatched" in shown.stdout
+    assert "400 examples in 1 tar shards" in shown.stdout and "mismatched" in shown.stdout
 
 
 def test_inspect_what_a_filter_keeps(place):

@@ -43,7 +43,10 @@ def test_one_plain_line_a_change():
     ]
 
 
-def test_bars_on_a_terminal():
+@pytest.mark.parametrize("columns", [80, 140])
+def test_bars_on_a_terminal(monkeypatch, columns):
+    """On a narrow one loss and rate give way to label, bar and time."""
+    monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
     moving = Moving(stream)
     runs = [plans.run("joint"), plans.run("uniform", seed=1)]
@@ -56,8 +59,9 @@ def test_bars_on_a_terminal():
     moving.state(runs[0], RunState.COMPLETED)
     moving.end()
     said = stream.getvalue()
-    for expected in ("5/10 steps", "loss 0.1235", "[1/2] COMPLETED  joint (seed 0)", "1/2 runs"):
+    for expected in ("5/10 steps", "[1/2] COMPLETED  joint (seed 0)", "1/2 runs"):
         assert expected in said
+    assert ("loss 0.1235" in said) == (columns == 140)
 
 
 def test_a_rate_is_over_the_last_seconds():

@@ -111,13 +111,14 @@ CONFIGS = st.dictionaries(
     st.none(),
 ).map(
     lambda keys: {
-        key: {"optimizer.beta2": 0.5, "data.filter": "x: 'y' > 1e-3 #"}.get(key, 128) for key in keys
+        key: {"optimizer.beta2": 0.5, "data.filter": "noise != ': # y' and similarity > 1e-3"}.get(key, 128)
+        for key in keys
     }
 )
 AXES = st.sampled_from(
     [
         {"grid": {"optimizer.beta1": [0.1, 1e-07, 0.3]}},
-        {"zip": {"optimizer.beta1": [0.1, 0.2], "data": {"filter": ["a > 1", None]}}},
+        {"zip": {"optimizer.beta1": [0.1, 0.2], "data": {"filter": ["aesthetic > 1", None]}}},
         {"cases": [{"evaluation.points": 1}, {"evaluation": {"points": 2, "shots": 3}}]},
     ]
 )

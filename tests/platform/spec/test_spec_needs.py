@@ -149,6 +149,14 @@ def test_a_reference_without_effect_is_no_need():
     ]
 
 
+def test_a_run_that_fixes_its_seed_cannot_need_one_that_does_not():
+    joint = {"seed": 0, "selection": {"rule": "joint", "reference": "reference"}}
+    with pytest.raises(SpecError, match="needs 'reference', which has 3 replicates"):
+        _ = Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 3}).members
+    fixed = Study.parse({"name": "s", "runs": {"reference": {"seed": 0}, "joint": joint}, "seeds": 3})
+    assert [member.seed for member in fixed.members] == [0] * 6
+
+
 def test_a_run_that_fixes_its_seed_is_shared_by_all_replicates():
     study = Study.parse(
         {

@@ -47,17 +47,32 @@ class Filter:
         Raises:
             ValueError: It is none; the message quotes the part that is not.
         """
+        read = cls.read(text)
+        try:
+            read.compile()
+        except (RecursionError, MemoryError):
+            raise _too_deep(text) from None
+        return read
+
+    @classmethod
+    def read(cls, text: str) -> Filter:
+        """The expression's syntax alone, without PyArrow: enough to know its columns, where plans are made.
+
+        Args:
+            text: The expression.
+
+        Raises:
+            ValueError: It is no expression.
+        """
         if len(text) > _LONGEST:
             raise ValueError(f"filter of {len(text)} characters: at most {_LONGEST}")
         text = " ".join(text.split())
         try:
-            tree = ast.parse(text, mode="eval").body
-            _compile(tree, text)
+            return cls(text, ast.parse(text, mode="eval").body)
         except SyntaxError as error:
             raise ValueError(f"filter {text!r}: {error.msg}; {_EXAMPLE}") from None
         except (RecursionError, MemoryError):
-            raise ValueError(f"filter {text[:60]!r}…: nested too deeply") from None
-        return cls(text, tree)
+            raise _too_deep(text) from None
 
     @property
     def columns(self) -> list[str]:
@@ -67,6 +82,10 @@ class Filter:
     def compile(self) -> pc.Expression:
         """As a PyArrow expression, in which a comparison with a missing value is not satisfied."""
         return _compile(self.tree, self.text)
+
+
+def _too_deep(text: str) -> ValueError:
+    return ValueError(f"filter {text[:60]!r}…: nested too deeply")
 
 
 def _compile(node: ast.expr, text: str) -> pc.Expression:
@@ -95,7 +114,16 @@ def _compile(node: ast.expr, text: str) -> pc.Expression:
 def _compare(left: ast.expr, op: ast.cmpop, right: ast.expr, whole: ast.Compare, text: str) -> pc.Expression:
     """One comparison of two operands."""
     if isinstance(op, ast.In | ast.NotIn) and isinstance(right, ast.List | ast.Tuple | ast.Set):
-        among = _operand(left, text).isin([_constant(element, text) for element in right.elts])
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        value = _operand(left, text)
+        # `isin` says false of a missing value, and its negation true; SQL says neither.
+        among = pc.if_else(
+            value.is_valid(),
+            value.isin([_constant(element, text) for element in right.elts]),
+            pc.scalar(pa.scalar(None, pa.bool_())),
+        )
         return ~among if isinstance(op, ast.NotIn) else among
     if type(op) not in _METHODS:
         raise _refusal(whole, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ def training_batches(
     text_length: int,
     batch_size: int,
     seed: int,
+    reference_tokenizer: tuple[Tokenizer, int] | None = None,
 ) -> grain.DatasetIterator[Batch]:
     """Batches for ever: shuffled anew each epoch, every example once an epoch, batches across its border.
 
@@ -46,10 +48,12 @@ def training_batches(
         text_length: L, tokens.
         batch_size: B.
         seed: Of the order; independent of all other random draws.
+        reference_tokenizer: Tokenizer and length of a reference model that reads other tokens.
 
     Returns:
         An iterator of {"image": uint8[B, image_size, image_size, 3], "text": int32[B, L], "index": int64[B]},
-        the index being the example's global number in the unfiltered folder. It raises ValueError, naming
+        the index being the example's global number in the unfiltered folder; with a
+        reference tokenizer also "reference_text". It raises ValueError, naming
         shard and example, where an image cannot be read.
 
     Raises:
@@ -57,7 +61,10 @@ def training_batches(
     """
     import grain
 
-    load = _Load(ShardSource(folder), select(folder, filter), tokenizer, image_size, text_length)
+    texts = {"text": (tokenizer, text_length)}
+    if reference_tokenizer is not None:
+        texts["reference_text"] = reference_tokenizer
+    load = _Load(ShardSource(folder), select(folder, filter), texts, image_size)
     # Grain shuffles numbers, and a map loads a whole batch: per example, Grain costs as much as decoding.
     positions = grain.MapDataset.range(len(load.indices)).seed(seed).shuffle().repeat().batch(batch_size)
     options = grain.ReadOptions(num_threads=_THREADS, prefetch_buffer_size=_BATCHES_AHEAD)
@@ -71,15 +78,13 @@ class _Load:
         self,
         source: ShardSource,
         indices: npt.NDArray[np.int64],
-        tokenizer: Tokenizer,
+        texts: Mapping[str, tuple[Tokenizer, int]],
         image_size: int,
-        text_length: int,
     ) -> None:
         self.source = source
         self.indices = indices
-        self.tokenizer = tokenizer
+        self.texts = texts
         self.image_size = image_size
-        self.text_length = text_length
 
     def __call__(self, positions: npt.NDArray[np.int64]) -> Batch:
         index = self.indices[positions]
@@ -90,5 +95,6 @@ class _Load:
                 images[i] = decode(example.jpeg, self.image_size)
             except ValueError as error:
                 raise ValueError(f"{self.source.index.describe(index[i])}: {error}") from error
-        text = self.tokenizer([example.caption for example in examples], self.text_length)
-        return {"image": images, "text": text, "index": index}
+        captions = [example.caption for example in examples]
+        texts = {name: tokenizer(captions, length) for name, (tokenizer, length) in self.texts.items()}
+        return {"image": images, "index": index, **texts}

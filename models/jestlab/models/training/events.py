@@ -16,12 +16,14 @@ class EventWriter:
         Args:
             directory: The run's event folder.
             hyperparameters: Flat config, shown in the HParams tab.
-            first_step: Where this attempt begins: what an interrupted one wrote beyond is hidden.
+            first_step: Steps done when this attempt begins: what an interrupted one wrote beyond is hidden.
         """
         from tensorboardX import SummaryWriter
         from tensorboardX.summary import hparams
 
-        self._writer = SummaryWriter(str(directory), purge_step=first_step or None, flush_secs=10)
+        # Hides what has this step or a later one: the checkpoint's own step was written, and is not again.
+        purge_step = first_step + 1 if first_step else None
+        self._writer = SummaryWriter(str(directory), purge_step=purge_step, flush_secs=10)
         if first_step == 0:
             values = {
                 k: v if isinstance(v, bool | int | float | str) else str(v)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..config import TrainConfig
 from ..data import datasets
+from ..data.files import write_whole
 from ..data.pipeline import training_batches
 from ..data.tokenizer import Tokenizer, ensure_tokenizer
 from ..evaluation import Evaluator
@@ -24,6 +25,7 @@ from .step import Reference, build_step, initial_state
 from .tracker import Tracker
 
 _LOG = logging.getLogger(__name__)
+_TOKENIZER = "tokenizer.model"
 
 
 def train(
@@ -39,7 +41,7 @@ def train(
 
     Args:
         config: The run.
-        directory: The run's folder; `checkpoints/` and `events/` are written in it.
+        directory: The run's folder; `checkpoints/`, `events/` and `tokenizer.model` are written in it.
         data_cache: Where data made from settings lie, shared by all runs.
         flops_per_example: Cost of one example seen, for `flops_total`.
         tracker: Receives metrics and scores.
@@ -50,12 +52,14 @@ def train(
 
     Raises:
         FloatingPointError: The loss is not finite; the message names the step.
-        ValueError: The reference cannot score this run's data.
+        ValueError: The reference reads images of another size.
     """
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
-    scorer = _load_reference(config, reference, tokenizer, data_cache)
+    write_whole(directory / _TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
+    scorer = _load_reference(config, reference)
+    reads_alike = scorer is None or scorer.reads == (tokenizer, config.model.text.length)
 
     batches = training_batches(
         web,
@@ -65,11 +69,13 @@ def train(
         text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         seed=config.seed,
+        reference_tokenizer=None if reads_alike or scorer is None else scorer.reads,
     )
     evaluator = Evaluator(config, benchmark, tokenizer)
     step_function = build_step(config, scorer.model if scorer else None)
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints)
     model_key, selection_key = jax.random.split(jax.random.key(config.seed))
+    model_key = jax.random.fold_in(model_key, config.initialization)
     fresh = initial_state(config, initialize(config.model, model_key))
     state = checkpoints.restore(fresh, batches)
     step = int(state.step)
@@ -91,7 +97,7 @@ def train(
             batch = next(batches)
             state, metrics = step_function(
                 state,
-                {"image": batch["image"], "text": batch["text"]},
+                {name: batch[name] for name in batch if name != "index"},
                 selection_key,
                 scorer.parameters if scorer else None,
             )
@@ -121,10 +127,8 @@ def train(
     return True
 
 
-def _load_reference(
-    config: TrainConfig, reference: tuple[TrainConfig, Path] | None, tokenizer: Tokenizer, data_cache: Path
-) -> Reference | None:
-    """The reference's model and parameters, checked to read the same images and tokens as the learner."""
+def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | None) -> Reference | None:
+    """The reference's model, parameters and tokenizer; it must read images of the learner's size."""
     if not config.selection.needs_reference:
         return None
     if reference is None:
@@ -135,19 +139,11 @@ def _load_reference(
             f"the reference reads images of {theirs.model.vision.image_size} px, "
             f"the learner of {config.model.vision.image_size} px: set model.vision.image_size alike"
         )
-    if theirs.model.text.length != config.model.text.length:
-        raise ValueError(
-            f"the reference reads {theirs.model.text.length} tokens, the learner {config.model.text.length}: "
-            "set model.text.length alike"
-        )
-    their_web = datasets.ensure_web(theirs.data.train, theirs.web_seed, data_cache)
-    their_tokenizer = ensure_tokenizer(their_web, theirs.model.text.vocabulary_size)
-    if their_tokenizer.digest != tokenizer.digest:
-        raise ValueError(
-            "the reference was trained with another tokenizer: train both on the same data.train"
-        )
-    parameters = load_parameters(directory / "checkpoints", theirs.model)
-    return Reference(TwoTowerModel(theirs.model), parameters)
+    return Reference(
+        TwoTowerModel(theirs.model),
+        load_parameters(directory / "checkpoints", theirs.model),
+        (Tokenizer((directory / _TOKENIZER).read_bytes()), theirs.model.text.length),
+    )
 
 
 def _finite(metrics: Mapping[str, jax.Array], step: int) -> dict[str, float]:

@@ -18,13 +18,14 @@ import jax.numpy as jnp
 import optax
 
 from ..config import TrainConfig
+from ..data.tokenizer import Tokenizer
 from ..losses import sigmoid_loss
 from ..selection import score_matrix, select
 from ..two_towers import Parameters, TwoTowerModel, embed
 from .optimizer import build_optimizer
 
 Batch = dict[str, jax.Array]
-"""`image` uint8 [B, h, w, 3], `text` int32 [B, L]."""
+"""`image` uint8 [B, h, w, 3], `text` int32 [B, L], `reference_text` likewise where it differs."""
 
 
 class TrainState(NamedTuple):
@@ -40,6 +41,7 @@ class Reference(NamedTuple):
 
     model: TwoTowerModel
     parameters: Parameters
+    reads: tuple[Tokenizer, int]  # captions by this tokenizer, to this length
 
 
 StepFunction = Callable[
@@ -76,7 +78,8 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         if scoring != "hard_learner":
             if reference is None or reference_parameters is None:
                 raise ValueError(f"criterion {scoring!r} scores with a reference, and none was given")
-            reference_z = embed(reference, reference_parameters, batch["image"], batch["text"])
+            text = batch.get("reference_text", batch["text"])
+            reference_z = embed(reference, reference_parameters, batch["image"], text)
         scores = jax.lax.stop_gradient(score_matrix(scoring, learner_z, reference_z))
         chosen = select(
             jax.random.fold_in(key, state.step),

@@ -72,6 +72,9 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        sys.exit(2)
     except click.UsageError as error:
         hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
         click.echo(f"jestlab: {error.format_message()}{hint}", err=True)

@@ -91,7 +91,7 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
 
     console = Console()
     console.print(
-        f"{folder}: {summary['examples']:,} examples in {summary['shards']} shards", highlight=False
+        f"{folder}: {summary['examples']:,} examples in {summary['shards']} tar shards", highlight=False
     )
     if "noise" in summary:
         table = Table("noise", box=None, header_style="bold")

@@ -62,7 +62,13 @@ def command(
 
     listener = display(sys.stderr if as_json else sys.stdout)
     store = Store.open(lab.store_url)
+    gone = set(store.members(study.name)) - set(plan.fingerprints)
     store.record(plan)
+    if gone:
+        listener.note(
+            f"{len(gone)} runs of the last launch are no longer part of {study.name}; their results stay in "
+            "the store. To keep both studies: --set name=NAME"
+        )
     outcome = launch(
         lab,
         store,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -26,9 +27,16 @@ Examples:
               help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to write to [<root>/reports/EXPERIMENT].")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the paths as a JSON list.")
 @lab_options
 def command(
-    lab: Lab, experiment: str, kind: str, baseline: str | None, scope: Scope, out: Path | None
+    lab: Lab,
+    experiment: str,
+    kind: str,
+    baseline: str | None,
+    scope: Scope,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG and SVG, and print the paths.
 
@@ -46,10 +54,8 @@ def command(
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     folder = out or lab.reports / experiment
-    for plot in plots:
-        try:
-            paths = plot.save(folder)
-        except OSError as error:
-            raise UserError(f"cannot write to {folder}: {error.strerror}") from error
-        for path in paths:
-            click.echo(path)
+    try:
+        paths = [str(path) for plot in plots for path in plot.save(folder)]
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
+    click.echo(json.dumps(paths) if as_json else "\n".join(paths))

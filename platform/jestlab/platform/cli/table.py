@@ -26,9 +26,16 @@ Examples:
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
               help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here instead.")
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @lab_options
 def command(
-    lab: Lab, experiment: str, baseline: str | None, form: Format, scope: Scope, out: Path | None
+    lab: Lab,
+    experiment: str,
+    baseline: str | None,
+    form: Format,
+    scope: Scope,
+    out: Path | None,
+    as_json: bool,
 ) -> None:
     """Print the final scores, costs and speed-ups of EXPERIMENT, from the store.
 
@@ -37,7 +44,7 @@ def command(
     from jestlab.analysis.tables import summary
 
     try:
-        text = summary(lab.store_url, experiment, baseline, scope).render(form)
+        text = summary(lab.store_url, experiment, baseline, scope).render("json" if as_json else form)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     if out is None:

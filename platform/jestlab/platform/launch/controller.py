@@ -233,7 +233,7 @@ class _Controller:
         if state == RunState.COMPLETED:
             self._listener.state(run, state)
             return state
-        if status.exit_code == exits.BUSY or (self._stopping.is_set() and status.pid is None):
+        if self._stopping.is_set() and status.pid is None:
             return None
         if self._stopping.is_set():
             ended, reason = RunState.CANCELLED, _STOPPED
@@ -254,6 +254,8 @@ class _Controller:
         if entered:
             self._listener.state(run, ended, reason)
             return ended
+        if status.exit_code == exits.BUSY:
+            return None  # it never had the run: another launch's worker has it
         if lock.is_held(self._directory(run)):
             return None  # another launch's worker was quicker
         return self._enter(run, ended, reason)  # the worker died before it began; RUNNING was an older one's

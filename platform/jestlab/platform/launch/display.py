@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jestlab.platform.plan import PlannedRun
     from jestlab.platform.store.records import Progress
 
+_WIDE = 100  # columns from which loss and rate find room beside label, bar and time
 _RATE_SAMPLES = 15  # about as many seconds
 
 
@@ -80,23 +81,35 @@ class Moving(Lines):
     def begin(self, runs: Sequence[PlannedRun]) -> None:
         """Draw the bar of all."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+        from rich.text import Text
+
+        class _Remaining(ProgressColumn):
+            """Time left of a run; none for all of them, whose lengths differ."""
+
+            def __init__(self) -> None:
+                super().__init__()
+                self._of_run = TimeRemainingColumn()
+
+            def render(self, task: Task) -> Text:
+                return Text("") if task.fields.get("of_all") else self._of_run.render(task)
 
         self._total = len(runs)
+        console = Console(file=self._stream)
+        wide = console.width >= _WIDE
         self._bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[done]}", markup=False),
-            TextColumn("{task.fields[loss]}", markup=False),
-            TextColumn("{task.fields[rate]}", markup=False),
-            TimeRemainingColumn(),
-            console=Console(file=self._stream),
+            *(TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("loss", "rate") if wide),
+            _Remaining(),
+            console=console,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
         )
         self._all = self._bars.add_task(
-            "all runs", total=self._total, done=f"0/{self._total} runs", loss="", rate=""
+            "all runs", total=self._total, done=f"0/{self._total} runs", loss="", rate="", of_all=True
         )
         self._bars.start()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.models.config import BenchmarkFolder, ShardFolder, TrainConfig, TwoTowers
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 
 if TYPE_CHECKING:
@@ -84,10 +84,23 @@ def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
             path = Path(folder.path)
             if not path.is_dir():
                 raise UserError(f"data.{part}.path: no folder {path}: give one of image–text tar shards")
+            if part == "train" and config.data.filter is not None:
+                _check_filter(config.data.filter, path)
             found[part] = folder.model_copy(update={"digest": digest(path)})
     if not found:
         return config
     return config.model_copy(update={"data": config.data.model_copy(update=found)})
+
+
+def _check_filter(text: str, folder: Path) -> None:
+    """UserError for a filter on columns that a folder's metadata lack."""
+    from jestlab.models.data.curation import metadata_columns
+    from jestlab.models.data.filters import Filter
+
+    columns = metadata_columns(folder)
+    for name in Filter.read(text).columns:
+        if name not in columns:
+            raise UserError(f"data.filter: no column {name!r} in {folder}: {nearest(name, columns)}")
 
 
 def run(config: TrainConfig, context: RunContext) -> None:

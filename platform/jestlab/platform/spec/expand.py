@@ -75,6 +75,7 @@ def expand(study: Study) -> tuple[Member, ...]:
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
     _check_reports(study, variants)
     ordered = order([(v.name, v.label, v.point, v.references) for v in variants])
+    _check_shared(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
     replicates = len(study.seeds)
     return tuple(
@@ -86,6 +87,25 @@ def expand(study: Study) -> tuple[Member, ...]:
         for index, needs in ordered
         for replicate, seed in enumerate(study.seeds)
     )
+
+
+def _check_shared(
+    study: Study, variants: Sequence[Variant], ordered: Sequence[tuple[int, Mapping[str, int]]]
+) -> None:
+    """A run that fixes its seed is one run, so what it needs must be one run too."""
+    for index, needs in ordered:
+        for needed in needs.values():
+            if _fixes_seed(variants[index]) and not _fixes_seed(variants[needed]) and len(study.seeds) > 1:
+                raise SpecError(
+                    ("runs", variants[index].name, SEED),
+                    f"is fixed, but the run needs {variants[needed].name!r}, which has "
+                    f"{len(study.seeds)} replicates: fix its seed too, or neither",
+                )
+
+
+def _fixes_seed(variant: Variant) -> bool:
+    config = variant.config
+    return SEED in (config.model_fields_set if isinstance(config, BaseModel) else config)
 
 
 def _member(variant: Variant, seed: int, needs: Mapping[str, int]) -> Member:

@@ -163,10 +163,13 @@ class Study(_Part):
     def _seeds(cls, seeds: Any) -> Any:
         if _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS:
             return tuple(range(seeds))
-        listed = isinstance(seeds, list | tuple) and seeds and all(_is_whole(s) and s >= 0 for s in seeds)
+        listed = (
+            isinstance(seeds, list | tuple) and seeds and all(_is_whole(s) and 0 <= s < 2**32 for s in seeds)
+        )
         if not listed:
             raise SpecError(
-                ("seeds",), f"must be a number of replicates or a list of seeds, not {shown(seeds)}"
+                ("seeds",),
+                f"must be a number of replicates or a list of seeds, not {shown(seeds)}",
             )
         if len(set(seeds)) < len(seeds):
             raise SpecError(("seeds",), f"holds a seed twice: {shown(seeds)}")

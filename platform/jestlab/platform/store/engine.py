@@ -49,7 +49,7 @@ def writable(url: str) -> Engine:
         cursor = connection.cursor()
         if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
             cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.execute("PRAGMA synchronous = NORMAL")
+        cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 

@@ -223,6 +223,18 @@ class Store:
                 found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
         return found
 
+    def members(self, experiment: str) -> list[str]:
+        """Fingerprints of an experiment's runs; none if there is no such experiment."""
+        query = (
+            select(Run.fingerprint)
+            .distinct()
+            .join(Member, Member.run_id == Run.id)
+            .join(Experiment, Experiment.id == Member.experiment_id)
+            .where(Experiment.name == experiment)
+        )
+        with self.reading() as connection:
+            return list(connection.scalars(query))
+
     def finished(self) -> list[FinishedRun]:
         """Every completed run, the oldest first."""
         needed = aliased(Run)

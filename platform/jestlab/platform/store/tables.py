@@ -89,6 +89,7 @@ class Member(Base):
     name: Mapped[str]
     label: Mapped[str] = mapped_column(primary_key=True)  # a run may stand in a study under several
     point: Mapped[str]  # values on the axes, JSON
+    needed: Mapped[int]  # 1 if other runs of the experiment refer to this name, else 0
     position: Mapped[int]
 
 

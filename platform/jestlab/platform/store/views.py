@@ -60,7 +60,7 @@ VIEWS: dict[str, View] = {
             "started_at": "begin of the last attempt, UTC",
             "ended_at": "end of the last attempt, UTC",
             "scale": "scale the study was last launched at",
-            "needed_by": "how many runs of the study need it",
+            "needed": "1 where other runs of the study refer to this name, else 0",
         },
         f"""
     SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
@@ -69,8 +69,7 @@ VIEWS: dict[str, View] = {
         run.total_steps AS total_steps, member.point AS point, run.config AS config,
         run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
         latest.ended_at AS ended_at, experiment.scale AS scale,
-        (SELECT COUNT(DISTINCT need.run_id) FROM need JOIN member AS theirs ON theirs.run_id = need.run_id
-            WHERE need.needs_id = run.id AND theirs.experiment_id = member.experiment_id) AS needed_by
+        member.needed AS needed
     FROM run{_JOINS}
     LEFT JOIN attempt AS latest ON latest.run_id = run.id
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",
@@ -115,7 +114,7 @@ VIEWS: dict[str, View] = {
     JOIN evaluation ON evaluation.run_id = run.id""",
     ),
     "v_costs": View(
-        "planned FLOPs of every run",
+        "planned FLOPs of every run; NULL where the program names no price",
         {
             **_WHOSE,
             "learner_flops": "training the learner",
@@ -126,9 +125,9 @@ VIEWS: dict[str, View] = {
         },
         f"""
     SELECT {_IDENTITY},
-        COALESCE(planned.learner, 0) AS learner_flops, COALESCE(planned.scoring, 0) AS scoring_flops,
-        COALESCE(planned.reference_scoring, 0) AS reference_scoring_flops,
-        COALESCE(planned.learner, 0) + COALESCE(planned.scoring, 0) AS total_flops,
+        planned.learner AS learner_flops, planned.scoring AS scoring_flops,
+        planned.reference_scoring AS reference_scoring_flops,
+        planned.learner + planned.scoring AS total_flops,
         COALESCE((
             SELECT SUM(flops) FROM cost
             WHERE component IN ('learner', 'scoring')

@@ -65,6 +65,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text, nullable=False),
         sa.Column("label", sa.Text, nullable=False),
         sa.Column("point", sa.Text, nullable=False),
+        sa.Column("needed", sa.Integer, nullable=False),
         sa.Column("position", sa.Integer, nullable=False),
         sa.PrimaryKeyConstraint("experiment_id", "run_id", "label", name="pk_member"),
         sa.ForeignKeyConstraint(
