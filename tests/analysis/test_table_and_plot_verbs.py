@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,19 @@ def test_plot(jestlab, tmp_path, kind, names):
     expected = [tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
     assert out.split() == [str(path) for path in expected]
     assert all(path.stat().st_size > 1000 for path in expected)
+
+
+def test_json_of_both(jestlab, tmp_path):
+    code, out, _ = jestlab("table", "study", "--json")
+    assert code == 0
+    assert json.loads(out)
+    code, out, _ = jestlab("plot", "study", "--json", "--out", str(tmp_path))
+    assert [Path(path).name for path in json.loads(out)] == [
+        "curves.png",
+        "curves.svg",
+        "pareto.png",
+        "pareto.svg",
+    ]
 
 
 def test_plot_goes_to_the_lab_s_reports(jestlab, tmp_path):

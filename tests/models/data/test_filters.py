@@ -112,3 +112,5 @@ def test_missing_values_satisfy_no_comparison():
     table = pa.table({"row": [0, 1], "similarity": [None, 0.5]})
     assert kept("similarity > 0.3", table) == kept("similarity != 0.3", table) == [1]
     assert kept("not similarity > 0.6", table) == [1]
+    assert kept("similarity not in [0.1]", table) == kept("not similarity in [0.1]", table) == [1]
+    assert kept("similarity in [0.5]", table) == [1]

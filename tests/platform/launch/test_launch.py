@@ -12,8 +12,9 @@ from typing import Any
 
 import labs_support as labs
 
+from jestlab.analysis.tables import summary
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import logs
+from jestlab.platform.launch import exits, logs
 from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.plan import plan
 from jestlab.platform.spec.load import load
@@ -84,6 +85,34 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
     assert "Traceback" in log.read_text()
 
 
+def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, tmp_path):
+    """Equal configs are one run, trained once, which stands in the table under both names."""
+    runs = {"reference": {}, "uniform": {}, "joint": {"needs": ["reference"], "steps": 12}}
+    outcome, _ = launched(root, labs.write_study(tmp_path, runs=runs))
+    assert outcome.exit_code == 0
+    assert rows(root, "SELECT run, needed FROM v_runs ORDER BY run") == [
+        ("joint", 0),
+        ("reference", 1),
+        ("uniform", 0),
+    ]
+    assert rows(root, "SELECT COUNT(*) FROM attempt") == [(2,)]
+    table = summary(Lab.find(root).store_url, "toy", "uniform").frame.set_index("label")
+    assert table["apart"].to_dict() == {"reference": True, "uniform": False, "joint": False}
+    assert table.loc["uniform", "flops"] == 10e6  # as recorded: this program names no price
+    against_reference = summary(Lab.find(root).store_url, "toy", "reference").frame.set_index("label")
+    assert against_reference.loc["joint", ["delta_mean", "fewer_examples"]].notna().all()
+
+
+def test_a_smaller_study_of_the_same_name_says_what_it_leaves_out(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs={"a": {}, "b": {"steps": 5}})
+    assert labs.jestlab("launch", spec, root=root).returncode == 0
+    spec = labs.write_study(tmp_path, runs={"a": {}})
+    again = labs.jestlab("launch", spec, root=root)
+    assert "1 runs of the last launch are no longer part of toy" in again.stdout
+    assert "nothing to run" in again.stdout
+    assert rows(root, "SELECT COUNT(*) FROM run") == [(2,)]
+
+
 def test_a_failed_run_is_tried_again_by_the_next_launch(root, tmp_path):
     runs = {"flaky": {"kill_at": 7}, "after": {"needs": ["flaky"], "steps": 3}}
     spec = labs.write_study(tmp_path, runs=runs)
@@ -105,6 +134,7 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     runs = {
         "gone": {"program": "toy_programs:vanish", "code": 7},
         "silent": {"program": "toy_programs:vanish", "code": 0},
+        "busy": {"program": "toy_programs:vanish", "code": exits.BUSY},  # what a worker without the lock says
         "broken": {"program": "toy_programs:no_such_function"},
     }
     _, states = launched(root, labs.write_study(tmp_path, runs=runs))
@@ -113,6 +143,8 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     assert reasons["gone"] == "exit code 7: about to vanish"
     assert reasons["silent"] == "ended without completing: about to vanish"
     assert "no_such_function" in reasons["broken"]
+    assert reasons["busy"] == "exit code 75: about to vanish"
+    assert set(rows(root, "SELECT attempts FROM v_runs")) == {(1,)}
 
 
 def test_twenty_megabytes_without_a_newline_reach_the_log(root, tmp_path):

@@ -187,6 +187,15 @@ def test_a_run_without_a_price_has_no_known_cost(store):
     assert view(store, "v_costs")[0]["total_flops"] is None
 
 
+def test_what_is_no_part_of_a_runs_identity_is_refreshed_when_it_is_done(store):
+    run = plans.run("a", config={"path": "/old"})
+    store.record(plans.plan(run))
+    completed(store, run)
+    store.record(plans.plan(dataclasses.replace(run, config={"path": "/new"})))
+    [row] = view(store, "v_runs")
+    assert (row["config"], row["state"]) == ('{"path":"/new"}', "COMPLETED")
+
+
 def test_v_runs_shows_the_last_attempt(store):
     run = plans.run("a", point={"ratio": 0.5})
     store.record(plans.plan(run))
