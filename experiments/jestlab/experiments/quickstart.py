@@ -1,6 +1,8 @@
 """JEST in miniature: a reference learns from curated data, then guides what its learners train on.
 
-jestlab launch quickstart     # 12 runs: 3 references, and 3 seeds of each way to choose
+    jestlab launch quickstart     # 12 runs, 4 min on two cores; joint .51, independent .40, uniform .16
+
+The web is noisy and holds many near-duplicates; a learner sees 15,360 pairs, chosen from five times as many.
 """
 
 from __future__ import annotations
