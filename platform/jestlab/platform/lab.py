@@ -37,11 +37,6 @@ class Lab:
         return cls(folder, url)
 
     @property
-    def runs(self) -> Path:
-        """One folder a run: checkpoints, TensorBoard events, log."""
-        return self.root / "runs"
-
-    @property
     def data(self) -> Path:
         """Data made from settings, one folder a dataset, named by content."""
         return self.root / "data"
@@ -55,7 +50,3 @@ class Lab:
     def reports(self) -> Path:
         """Tables and plots, one folder an experiment."""
         return self.root / "reports"
-
-    def run_directory(self, name: str, fingerprint: str) -> Path:
-        """`runs/<name>-<first 8 of the fingerprint>`."""
-        return self.runs / f"{name}-{fingerprint[:8]}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jestlab.models.data.images import decode, normalize
+from jestlab.models.data.images import decode
 
 
 def encoded(pixels, form="JPEG", mode=None, **options):
@@ -50,8 +50,3 @@ def test_scaling_while_decoding_keeps_the_picture():
 def test_unreadable_bytes(bad):
     with pytest.raises(ValueError, match="not a readable image"):
         decode(bad, 16)
-
-
-def test_normalize():
-    values = normalize(np.array([0, 255], np.uint8))
-    assert values.tolist() == [-1.0, 1.0] and values.dtype == np.float32

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,15 +40,3 @@ def decode(jpeg: bytes, size: int) -> Pixels:
         Image.DecompressionBombError,
     ) as error:  # PIL raises SyntaxError for a bad PNG
         raise ValueError(f"not a readable image: {error}") from error
-
-
-def normalize(images: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Pixels 0…255 to [−1, 1].
-
-    Args:
-        images: uint8[..., 3].
-
-    Returns:
-        float32 of the same shape.
-    """
-    return images.astype(np.float32) / np.float32(127.5) - np.float32(1.0)
