@@ -39,7 +39,7 @@ class Bench:
 
     async def add(self, command: str, path: str = "/bin/sh") -> Any:
         [executable] = self.experiment.package([xm.binary(xm_local.LocalSpec(), path, args=["-c", command])])
-        log = self.lab.runs / "log.txt"
+        log = self.lab.root / "log.txt"
         executor = local.LocalProcess(self.places, log, self.nothing, self.started.append)
         return await self.experiment.add(xm.Job(executable, executor))
 
