@@ -65,7 +65,7 @@ def test_a_work_unit_waits_for_its_process_and_knows_its_status(lab):
             assert bench.started == [unit.get_status().pid]
 
     asyncio.run(check())
-    assert (lab.runs / "log.txt").read_text() == "said\n"
+    assert (lab.root / "log.txt").read_text() == "said\n"
 
 
 def test_a_failure_is_told_to_who_waits_and_not_again_at_the_exit(lab):
@@ -99,7 +99,7 @@ def test_kill_ends_what_ignores_a_stop(lab):
     async def check() -> None:
         async with Bench(lab) as bench:
             unit = await bench.add("trap '' TERM; echo ready; while true; do sleep 0.05; done")
-            while not (lab.runs / "log.txt").exists() or not (lab.runs / "log.txt").read_text():
+            while not (lab.root / "log.txt").exists() or not (lab.root / "log.txt").read_text():
                 await asyncio.sleep(0.01)
             unit.stop()
             await asyncio.sleep(0.2)
