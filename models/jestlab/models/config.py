@@ -7,7 +7,6 @@ B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks.
 
 from __future__ import annotations
 
-import difflib
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -21,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from .data.filters import Filter
+from .data.filters import Filter, missing_column
 
 RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
 """Another run of the study: the plan resolves the name, runs it first and hashes it by its fingerprint."""
@@ -170,11 +169,9 @@ class Data(Section):
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
         """A filter that cannot be read, or not on these data, is found before anything runs."""
         if text is not None:
-            columns = Filter.read(text).columns
-            unknown = [name for name in columns if name not in SHAPES_COLUMNS]
-            if unknown and isinstance(given.data.get("train"), ShapesWeb):
-                nearest = difflib.get_close_matches(unknown[0], SHAPES_COLUMNS, n=1, cutoff=0.0)[0]
-                raise ValueError(f"no column {unknown[0]!r}: did you mean {nearest!r}?")
+            missing = missing_column(Filter.read(text).columns, SHAPES_COLUMNS)
+            if missing and isinstance(given.data.get("train"), ShapesWeb):
+                raise ValueError(f"no {missing}")
         return text
 
     @field_validator("train", "benchmark", mode="before")

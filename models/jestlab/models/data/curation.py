@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.filters import Filter
+from jestlab.models.data.filters import Filter, missing_column
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
 if TYPE_CHECKING:
@@ -166,8 +165,5 @@ def _key(key: bytes) -> str:
 
 def _check_columns(columns: Sequence[str], known: Sequence[str], path: Path) -> None:
     """Raise for a column that the metadata lack."""
-    for column in columns:
-        if column not in known:
-            near = difflib.get_close_matches(column, known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
-            raise ValueError(f"{path}: no metadata column {column!r}: {hint}")
+    if missing := missing_column(columns, known):
+        raise ValueError(f"{path}: no metadata {missing}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -82,6 +84,24 @@ class Filter:
     def compile(self) -> pc.Expression:
         """As a PyArrow expression, in which a comparison with a missing value is not satisfied."""
         return _compile(self.tree, self.text)
+
+
+def missing_column(columns: Sequence[str], known: Sequence[str]) -> str | None:
+    """The first column that metadata lack, with the nearest that they have; None if they have all.
+
+    Args:
+        columns: Those that are read.
+        known: Those that are there.
+
+    Returns:
+        "column 'simlarity': did you mean 'similarity'?", for the end of a message.
+    """
+    for column in columns:
+        if column not in known:
+            near = difflib.get_close_matches(column, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+            return f"column {column!r}: {hint}"
+    return None
 
 
 def _too_deep(text: str) -> ValueError:

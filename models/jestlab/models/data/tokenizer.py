@@ -30,12 +30,6 @@ class Tokenizer:
     def __init__(self, model: bytes) -> None:
         self.model = model
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tokenizer) and self.model == other.model
-
-    def __hash__(self) -> int:
-        return hash(self.model)
-
     def __getstate__(self) -> bytes:
         return self.model
 

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,10 +19,10 @@ from ..data.files import write_whole
 from ..data.pipeline import training_batches
 from ..data.tokenizer import Tokenizer, ensure_tokenizer
 from ..evaluation import Evaluator
-from ..two_towers import TwoTowerModel, initialize
+from ..two_towers import Parameters, TwoTowerModel, initialize
 from .checkpoints import Checkpoints, load_parameters
 from .events import EventWriter, flatten
-from .step import Reference, build_step, initial_state
+from .step import build_step, initial_state
 from .tracker import Tracker
 
 _LOG = logging.getLogger(__name__)
@@ -59,7 +60,6 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     write_whole(directory / _TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
     scorer = _load_reference(config, reference)
-    reads_alike = scorer is None or scorer.reads == (tokenizer, config.model.text.length)
 
     batches = training_batches(
         web,
@@ -69,7 +69,7 @@ def train(
         text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         seed=config.seed,
-        reference_tokenizer=None if reads_alike or scorer is None else scorer.reads,
+        reference_tokenizer=scorer.other_reading(tokenizer, config.model.text.length) if scorer else None,
     )
     evaluator = Evaluator(config, benchmark, tokenizer)
     step_function = build_step(config, scorer.model if scorer else None)
@@ -127,7 +127,21 @@ def train(
     return True
 
 
-def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | None) -> Reference | None:
+class _Reference(NamedTuple):
+    """A trained model whose loss says what is learnable, and how it reads captions."""
+
+    model: TwoTowerModel
+    parameters: Parameters
+    tokenizer: Tokenizer
+    length: int  # tokens
+
+    def other_reading(self, tokenizer: Tokenizer, length: int) -> tuple[Tokenizer, int] | None:
+        """Its tokenizer and length, unless the learner's give the same tokens."""
+        alike = (self.tokenizer.digest, self.length) == (tokenizer.digest, length)
+        return None if alike else (self.tokenizer, self.length)
+
+
+def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | None) -> _Reference | None:
     """The reference's model, parameters and tokenizer; it must read images of the learner's size."""
     if not config.selection.needs_reference:
         return None
@@ -139,10 +153,11 @@ def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | N
             f"the reference reads images of {theirs.model.vision.image_size} px, "
             f"the learner of {config.model.vision.image_size} px: set model.vision.image_size alike"
         )
-    return Reference(
+    return _Reference(
         TwoTowerModel(theirs.model),
         load_parameters(directory / "checkpoints", theirs.model),
-        (Tokenizer((directory / _TOKENIZER).read_bytes()), theirs.model.text.length),
+        Tokenizer((directory / _TOKENIZER).read_bytes()),
+        theirs.model.text.length,
     )
 
 

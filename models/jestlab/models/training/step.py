@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import optax
 
 from ..config import TrainConfig
-from ..data.tokenizer import Tokenizer
 from ..losses import sigmoid_loss
 from ..selection import score_matrix, select
 from ..two_towers import Parameters, TwoTowerModel, embed
@@ -34,14 +33,6 @@ class TrainState(NamedTuple):
     step: jax.Array  # int32 [], steps done
     parameters: Parameters
     optimizer: Any
-
-
-class Reference(NamedTuple):
-    """A trained model whose loss says what is learnable."""
-
-    model: TwoTowerModel
-    parameters: Parameters
-    reads: tuple[Tokenizer, int]  # captions by this tokenizer, to this length
 
 
 StepFunction = Callable[

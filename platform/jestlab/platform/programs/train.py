@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.models.config import BenchmarkFolder, ShardFolder, TrainConfig, TwoTowers
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 
 if TYPE_CHECKING:
@@ -95,12 +95,10 @@ def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
 def _check_filter(text: str, folder: Path) -> None:
     """UserError for a filter on columns that a folder's metadata lack."""
     from jestlab.models.data.curation import metadata_columns
-    from jestlab.models.data.filters import Filter
+    from jestlab.models.data.filters import Filter, missing_column
 
-    columns = metadata_columns(folder)
-    for name in Filter.read(text).columns:
-        if name not in columns:
-            raise UserError(f"data.filter: no column {name!r} in {folder}: {nearest(name, columns)}")
+    if missing := missing_column(Filter.read(text).columns, metadata_columns(folder)):
+        raise UserError(f"data.filter: {folder} has no metadata {missing}")
 
 
 def run(config: TrainConfig, context: RunContext) -> None:

@@ -73,12 +73,12 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
             select(Run.fingerprint, Run.id, Run.state, Run.config).where(Run.fingerprint.in_(chunk))
         )
     }
-    time, fresh, reopened, kept = now(), [], [], []
+    time, fresh, reopened, moved = now(), [], [], []
     for run in runs:
         before = known.get(run.fingerprint)
         if before is not None and before.state in (RunState.COMPLETED, RunState.RUNNING):
-            # The same run, but its data may have moved since.
-            kept.append({"its_id": before.id, "config": to_json(run.config)})
+            if (config := to_json(run.config)) != before.config:  # the same run, but its data have moved
+                moved.append({"its_id": before.id, "config": config})
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())
         ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)
@@ -108,8 +108,8 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
     table: Any = Run.__table__
     statement = update(table).where(table.c.id == bindparam("its_id")).values(**changed)
     execute_many(connection, statement, reopened)
-    moved = update(table).where(table.c.id == bindparam("its_id")).values(config=bindparam("config"))
-    execute_many(connection, moved, kept)
+    configs = update(table).where(table.c.id == bindparam("its_id")).values(config=bindparam("config"))
+    execute_many(connection, configs, moved)
     return {
         fingerprint: run_id
         for chunk in chunks(fingerprints)
