@@ -18,11 +18,13 @@ class Need:
 
     Attributes:
         fingerprint: Its identity.
+        program: What it executed.
         directory: Its folder.
         config: Its resolved config.
     """
 
     fingerprint: str
+    program: str
     directory: Path
     config: dict[str, Any]
 

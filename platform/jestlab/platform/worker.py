@@ -135,7 +135,7 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
         cache=lab.data,
         seed=run.seed,
         needs={
-            role: Need(need.fingerprint, lab.root / need.directory, need.config)
+            role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
         recorder=attempt,

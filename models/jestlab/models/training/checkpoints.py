@@ -93,3 +93,13 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
     loaded = ocp.load_checkpointables(directory.absolute() / str(steps[-1]), {"parameters": abstract})
     parameters: Parameters = loaded["parameters"]
     return parameters
+
+
+def save_parameters(directory: Path, parameters: Parameters) -> None:
+    """Write parameters alone, as step 0, where `load_parameters` finds them.
+
+    Args:
+        directory: The checkpoint folder; made anew.
+        parameters: The model's.
+    """
+    ocp.save_checkpointables(directory.absolute() / "0", {"parameters": parameters}, overwrite=True)

@@ -81,7 +81,7 @@ def train(
     step = int(state.step)
     events = EventWriter(directory / "events", flatten(config.model_dump(mode="json")), step)
 
-    total, b = config.total_steps, config.schedule.batch_size
+    total, b = config.total_steps, config.batch_size
     evaluation_steps = {
         math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)
     }
@@ -143,7 +143,7 @@ class _Reference(NamedTuple):
 
 def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | None) -> _Reference | None:
     """The reference's model, parameters and tokenizer; it must read images of the learner's size."""
-    if not config.selection.needs_reference:
+    if not config.needs_reference:
         return None
     if reference is None:
         raise ValueError("selection.reference names no finished run")

@@ -57,7 +57,7 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
     model = TwoTowerModel(config.model)
     optimizer = build_optimizer(config.optimizer, config.total_steps)
     selection = config.selection
-    b = config.schedule.batch_size
+    b = config.batch_size
 
     def choose(
         state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
@@ -91,7 +91,7 @@ def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunc
         state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
     ) -> tuple[TrainState, dict[str, jax.Array]]:
         metrics: dict[str, jax.Array] = {}
-        if selection.rule != "uniform":
+        if config.selects:
             batch, metrics = choose(state, batch, key, reference_parameters)
         loss, gradients = jax.value_and_grad(loss_of)(state.parameters, batch)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)

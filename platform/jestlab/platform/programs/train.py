@@ -53,13 +53,12 @@ def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> C
     """
     from jestlab.analysis import costs
 
-    selection = config.selection
     return costs.training_cost(
         F=forward_flops(config.model),
         examples=examples,
-        super_batch_ratio=config.super_batch_size / config.schedule.batch_size,
-        scores_learner=selection.rule != "uniform" and selection.criterion != "easy_reference",
-        F_reference=forward_flops(reference) if reference and selection.needs_reference else 0.0,
+        super_batch_ratio=config.super_batch_size / config.batch_size,
+        scores_learner=config.scores_learner,
+        F_reference=forward_flops(reference) if reference and config.needs_reference else 0.0,
     )
 
 
@@ -67,7 +66,7 @@ def price(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
     """Cost of a whole run; a reference that is no run of this program is taken for the learner's like."""
     reference = needs.get(REFERENCE)
     architecture = reference.model if isinstance(reference, TrainConfig) else config.model
-    examples = config.total_steps * config.schedule.batch_size
+    examples = config.total_steps * config.batch_size
     whole = cost(config, architecture, examples)
     return Price(whole.learner, whole.scoring, whole.reference_scoring, examples)
 
@@ -115,7 +114,7 @@ def run(config: TrainConfig, context: RunContext) -> None:
     from jestlab.platform.context import Interrupted
 
     reference = None
-    if config.selection.needs_reference:
+    if config.needs_reference:
         need = context.needs[REFERENCE]
         reference = (TrainConfig.model_validate(need.config), need.directory)
     per_example = cost(config, reference[0].model if reference else None, examples=1.0)

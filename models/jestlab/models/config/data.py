@@ -1,0 +1,120 @@
+"""What is trained on and what is tested on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
+
+from ..data.filters import Filter, missing_column
+from .section import Fraction, Section, Seed
+
+
+class NoiseRates(Section):
+    """Share of the synthetic web's pairs with each kind of web noise; what is left is clean."""
+
+    mismatched: Fraction = 0.25  # the caption of another image
+    alt_text: Fraction = 0.10  # "IMG_2041.jpg", "click to enlarge"
+    noise_image: Fraction = 0.05  # static under an honest caption
+    blank: Fraction = 0.05  # one flat colour under an honest caption
+    vague: Fraction = 0.05  # "a picture of a thing"
+    near_duplicate: Fraction = 0.10  # one of a few templates, hardly changed
+
+    @model_validator(mode="after")
+    def _sum(self) -> NoiseRates:
+        total = sum(getattr(self, name) for name in type(self).model_fields)
+        if total > 1 + 1e-9:
+            raise ValueError(f"noise rates sum to {total:.3g}, above 1")
+        return self
+
+
+SHAPES_GENERATOR = 1
+"""Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
+
+
+SHAPES_COLUMNS = (
+    *("url", "caption", "key", "status", "error_message", "width", "height", "original_width"),
+    *("original_height", "sha256", "similarity", "aesthetic", "text_quality", "uniqueness", "punsafe"),
+    *("noise", "label", "size", "position", "background"),
+)
+"""Columns of the synthetic web's metadata, for filters."""
+
+
+class ShapesWeb(Section):
+    """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
+
+    kind: Literal["shapes"] = "shapes"
+    examples: PositiveInt = 24_576
+    seed: Seed | None = None  # None: the run's seed, so that replicates see different webs
+    image_size: PositiveInt = 32  # pixels, square
+    shard_size: PositiveInt = 4_096  # examples a tar
+    duplicate_templates: PositiveInt = 24
+    noise: NoiseRates = NoiseRates()
+
+
+class ShardFolder(Section):
+    """A folder of image–text tar shards as img2dataset writes them."""
+
+    kind: Literal["folder"] = "folder"
+    path: str
+    digest: str | None = (
+        None  # of the shard index; filled in when planned, so that content and not place identifies
+    )
+
+
+class ShapesBenchmark(Section):
+    """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders."""
+
+    kind: Literal["shapes"] = "shapes"
+    seed: Seed = 1_000_003
+    classification_examples: PositiveInt = 1_024
+    retrieval_examples: PositiveInt = 256
+    image_size: PositiveInt = 32
+
+
+class BenchmarkFolder(Section):
+    """A folder that holds CLIP_benchmark webdataset folders, one a dataset."""
+
+    kind: Literal["folder"] = "folder"
+    path: str
+    digest: str | None = None
+
+
+class Data(Section):
+    """What is trained on and what is tested on."""
+
+    train: ShapesWeb | ShardFolder = Field(default=ShapesWeb(), discriminator="kind")
+    filter: str | None = (
+        None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
+    )
+    recaption: str | None = None  # examples that satisfy it are read with their `synthetic_caption`
+    benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
+
+    @field_validator("filter", "recaption")
+    @classmethod
+    def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
+        """A filter that cannot be read, or not on these data, is found before anything runs."""
+        if text is not None:
+            missing = missing_column(Filter.read(text).columns, SHAPES_COLUMNS)
+            if missing and isinstance(given.data.get("train"), ShapesWeb):
+                raise ValueError(f"no {missing}")
+        return text
+
+    @field_validator("train", "benchmark", mode="before")
+    @classmethod
+    def _shapes_unless_said(cls, value: Any) -> Any:
+        """Settings without a `kind` are of the synthetic world, so that one of them can be set alone."""
+        return {"kind": "shapes", **value} if isinstance(value, dict) else value
+
+    def identity(self, web_seed: int) -> dict[str, Any]:
+        """What the data are: their content, not where they lie; a made web by its settings and seed."""
+        identity = self.model_dump(mode="json", exclude_defaults=True)
+        for part in ("train", "benchmark"):
+            folder = identity.get(part)
+            if folder and folder.get("digest"):
+                folder.pop("path")
+        if isinstance(self.train, ShapesWeb):
+            identity.setdefault("train", {}).update(seed=web_seed, generator=SHAPES_GENERATOR)
+        if isinstance(self.benchmark, ShapesBenchmark):
+            identity.setdefault("benchmark", {}).update(generator=SHAPES_GENERATOR)
+        return identity

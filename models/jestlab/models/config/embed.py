@@ -1,0 +1,48 @@
+"""The config of one embedding run: a reference's view of a whole training set."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import PositiveInt
+
+from .data import Data, ShapesWeb
+from .section import RunName, Section, Seed
+
+
+class EmbedRuntime(Section):
+    """How, not what: never part of a run's identity."""
+
+    batch_size: PositiveInt = 256  # examples a forward pass
+    save_every_batches: PositiveInt = 16  # made durable, so that an interrupted run goes on from there
+    loader_threads: PositiveInt = 1
+
+
+class EmbedConfig(Section):
+    """One embedding run: the reference's image and text embeddings of every example that `data` holds.
+
+    Stored by the example's global number, so that any run on the same data can select with them, in whatever
+    order it reads (paper, appendix, "Caching reference model scores").
+    """
+
+    version: ClassVar[int] = 1
+
+    reference: RunName
+    data: Data = Data()
+    precision: Literal["float32", "float16"] = "float32"  # as stored; float16 halves it, and scores shift
+    runtime: EmbedRuntime = EmbedRuntime()
+    seed: Seed = 0
+
+    @property
+    def web_seed(self) -> int:
+        """The seed of the synthetic web: its own, or the run's."""
+        train = self.data.train
+        return train.seed if isinstance(train, ShapesWeb) and train.seed is not None else self.seed
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result: the training data and the precision. The benchmark and the seed, but for
+        the web made from it, have no part in it."""
+        identity = self.model_dump(mode="json", exclude_defaults=True, exclude={"runtime", "seed"})
+        data = self.data.identity(self.web_seed)
+        data.pop("benchmark", None)
+        return identity | {"data": data}

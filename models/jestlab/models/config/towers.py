@@ -1,0 +1,113 @@
+"""The two towers: their sizes, and the variants of the paper."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, PositiveFloat, PositiveInt, model_validator
+
+from .section import Section
+
+
+class Size(NamedTuple):
+    """Sizes of a transformer: both towers of a variant have them."""
+
+    width: int
+    depth: int
+    heads: int
+    mlp_dim: int
+
+
+SIZES = {
+    "Ti": Size(192, 12, 3, 768),
+    "S": Size(384, 12, 6, 1536),
+    "B": Size(768, 12, 12, 3072),
+    "L": Size(1024, 24, 16, 4096),
+}
+"""Zhai et al. (2022), Table 2, as in big_vision's `models/vit.py`."""
+
+Variant = Literal["Ti/16", "S/16", "B/16", "B/32", "L/16"]
+
+IMAGE_SIZES: dict[Variant, int] = {"Ti/16": 256, "S/16": 256, "B/16": 256, "B/32": 224, "L/16": 256}
+"""Pixels. The paper trains B/16 and L/16 at 256 px, and B/32 at 224 px for the transfer to LAION."""
+
+
+class VisionTower(Section):
+    """A Vision Transformer (`vit.py`). Defaults: small enough for two CPU cores."""
+
+    image_size: PositiveInt = 16  # pixels, square
+    patch_size: PositiveInt = 4  # pixels, square
+    width: PositiveInt = 64
+    depth: PositiveInt = 2
+    heads: PositiveInt = 4
+    mlp_dim: PositiveInt | None = None  # None: 4 × width
+    pooling: Literal["map", "mean"] = "map"
+
+    @model_validator(mode="after")
+    def _divides(self) -> VisionTower:
+        if self.image_size % self.patch_size:
+            raise ValueError(f"patch_size {self.patch_size} does not divide image_size {self.image_size}")
+        if self.width % self.heads:
+            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        return self
+
+
+class TextTower(Section):
+    """A text transformer (`text.py`)."""
+
+    vocabulary_size: PositiveInt = 256
+    length: PositiveInt = 12  # tokens, the end token included
+    width: PositiveInt = 48
+    depth: PositiveInt = 1
+    heads: PositiveInt = 4
+    mlp_dim: PositiveInt | None = None  # None: 4 × width
+    pooling: Literal["last", "mean"] = "last"
+
+    @model_validator(mode="after")
+    def _divides(self) -> TextTower:
+        if self.width % self.heads:
+            raise ValueError(f"heads {self.heads} does not divide width {self.width}")
+        return self
+
+
+class TwoTowers(Section):
+    """An image tower and a text tower into one embedding space, with a learned temperature and bias.
+
+    `variant` stands for SigLIP's towers of that size: `B/16` is both towers of size B, patches of 16 pixels,
+    images of 256, MAP pooling, the last of 64 tokens of a vocabulary of 32,000. A size that is written beside
+    it counts instead of the variant's.
+    """
+
+    variant: Variant | None = None
+    vision: VisionTower = VisionTower()
+    text: TextTower = TextTower()
+    embedding_dim: PositiveInt = 48
+    initial_temperature: PositiveFloat = 10.0  # t in z_img · z_txt · t + b (the paper's α)
+    initial_bias: float = -10.0  # b (minus the β of the paper's Eq. 2)
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"  # of the towers; parameters and loss: float32
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_variant(cls, given: Any) -> Any:
+        """Fill in the sizes of a variant where none are written."""
+        if not isinstance(given, dict) or given.get("variant") not in IMAGE_SIZES:
+            return given
+        size, patch_size = given["variant"].split("/")
+        width, depth, heads, mlp_dim = SIZES[size]
+        both = {"width": width, "depth": depth, "heads": heads, "mlp_dim": mlp_dim}
+        image_size = IMAGE_SIZES[given["variant"]]
+        vision = {**both, "patch_size": int(patch_size), "image_size": image_size, "pooling": "map"}
+        text = {**both, "vocabulary_size": 32_000, "length": 64, "pooling": "last"}
+        return {
+            **given,
+            "vision": vision | _written(given.get("vision")),
+            "text": text | _written(given.get("text")),
+            "embedding_dim": given.get("embedding_dim", width),
+        }
+
+
+def _written(section: Any) -> dict[str, Any]:
+    """The fields of a section that somebody set."""
+    if isinstance(section, BaseModel):
+        return section.model_dump(exclude_unset=True)
+    return section or {}

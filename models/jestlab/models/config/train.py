@@ -1,0 +1,232 @@
+"""The config of one training run: a reference model or a learner."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from .data import Data, ShapesWeb
+from .section import Fraction, RunName, Section, Seed
+from .towers import TwoTowers
+
+
+class Selection(Section):
+    """How the sub-batch (size b) is chosen from the super-batch (size B = b / (1 − f))."""
+
+    rule: Literal["uniform", "independent", "joint"] = "uniform"
+    criterion: Literal["learnability", "easy_reference", "hard_learner"] = "learnability"
+    filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # f
+    chunks: PositiveInt = 16  # N, of rule "joint"
+    gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling (`softmax_score_gain`)
+    reference: RunName | None = None
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the scores contain the loss of a reference model."""
+        return self.rule != "uniform" and self.criterion != "hard_learner"
+
+    @model_validator(mode="after")
+    def _reference(self) -> Selection:
+        if self.needs_reference and self.reference is None:
+            raise ValueError(
+                f"rule {self.rule!r} by {self.criterion!r} needs a reference: set selection.reference"
+            )
+        return self
+
+
+class Approximation(Section):
+    """A cheaper view of images by the same parameters, to score with and to train on (paper, Sec. 3.3).
+
+    Flexi-JEST is `{score: true, share: 0.5}`: the super-batch is scored at twice the patch size, and half of
+    the sub-batch is trained on at it.
+    """
+
+    method: Literal["flexi", "patch_drop"] = "flexi"  # larger patches, or a random part of the patches
+    patch_size: PositiveInt | None = None  # pixels, of "flexi"; None: twice the tower's own
+    keep: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25  # share of the patches that "patch_drop" looks at
+    score: bool = False  # whether the super-batch is scored with it
+    share: Fraction = 0.0  # λ, of the sub-batch that is trained on with it
+
+
+class Optimizer(Section):
+    """Adam with decoupled weight decay, clipping, linear warm-up and cosine decay (paper, appendix)."""
+
+    learning_rate: PositiveFloat = 1e-3
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.95
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4  # not multiplied by the peak rate
+    decay_parameters: str = ".*/kernel$"  # regular expression over their names, as `img/embedding/kernel`
+    clip_norm: PositiveFloat | None = 1.0  # of the whole gradient
+    warmup_percent: Annotated[float, Field(ge=0.0, le=100.0)] = 1.0
+    decay: Literal["cosine", "constant"] = "cosine"  # of the learning rate after the warm-up, to 0
+    temperature_multiplier: PositiveFloat = 1.0  # on the updates of t and b
+
+
+class Schedule(Section):
+    """How long and in what steps."""
+
+    batch_size: PositiveInt = 64  # b, what the learner trains on in one step
+    super_batch_size: PositiveInt | None = None  # B; if given, b = round(B (1 − f)) and batch_size is unused
+    examples_seen: PositiveInt = 9_600  # by the learner; the number of steps is this over b, rounded up
+
+
+class Evaluation(Section):
+    """When and how the learner is tested."""
+
+    points: PositiveInt = 10  # evenly spaced over training; the last is at its end
+    shots: PositiveInt = 10  # per class, for the ridge probe
+    shot_seeds: PositiveInt = 3  # draws of the few examples, averaged
+
+
+class Runtime(Section):
+    """How, not what: never part of a run's identity, since no value here changes a result."""
+
+    log_every_steps: PositiveInt = 10
+    checkpoint_every_steps: PositiveInt = 50
+    keep_checkpoints: PositiveInt = 2  # the newest; the best is kept besides
+    steps_per_dispatch: PositiveInt = 1  # steps between round trips of the host
+    microbatches: PositiveInt = 1  # parts of the sub-batch whose activations are held at a time
+    remat: Literal["none", "dots", "all"] = (
+        "none"  # what the backward pass computes again: all but products, all
+    )
+    scan_layers: bool = False  # one compiled block for all layers: faster to compile
+    loader_threads: PositiveInt = 1
+    damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
+
+
+class TrainConfig(Section):
+    """One training run: a reference model or a learner."""
+
+    version: ClassVar[int] = (
+        1  # raise it when a default or its meaning changes: identities leave defaults out
+    )
+
+    model: TwoTowers = TwoTowers()
+    data: Data = Data()
+    loss: Literal["sigmoid", "softmax"] = "sigmoid"
+    selection: Selection = Selection()
+    approximation: Approximation = Approximation()
+    optimizer: Optimizer = Optimizer()
+    schedule: Schedule = Schedule()
+    evaluation: Evaluation = Evaluation()
+    runtime: Runtime = Runtime()
+    seed: Seed = 0
+    initialization: Seed = 0  # another value, other initial parameters: a reference's are not its learner's
+
+    @property
+    def batch_size(self) -> int:
+        """b: as given, or what the filtering ratio leaves of a given super-batch."""
+        if self.schedule.super_batch_size is None:
+            return self.schedule.batch_size
+        return max(1, round(self.schedule.super_batch_size * (1.0 - self.selection.filtering_ratio)))
+
+    @property
+    def super_batch_size(self) -> int:
+        """B: as given, or round(b / (1 − f)); b itself under uniform selection."""
+        if self.selection.rule == "uniform":
+            return self.batch_size
+        return self.schedule.super_batch_size or round(
+            self.batch_size / (1.0 - self.selection.filtering_ratio)
+        )
+
+    @property
+    def approximate_size(self) -> int:
+        """How many of the sub-batch are trained on approximately: round(λ b)."""
+        return round(self.approximation.share * self.batch_size)
+
+    @property
+    def selects(self) -> bool:
+        """Whether there is anything to select: with B = b every rule chooses all."""
+        return self.super_batch_size > self.batch_size
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a reference model scores the super-batch."""
+        return self.selects and self.selection.needs_reference
+
+    @property
+    def scores_learner(self) -> bool:
+        """Whether the learner scores the super-batch."""
+        return self.selects and self.selection.criterion != "easy_reference"
+
+    @property
+    def approximate_patch_size(self) -> int:
+        """Pixels, of approximation "flexi"."""
+        return self.approximation.patch_size or 2 * self.model.vision.patch_size
+
+    @property
+    def total_steps(self) -> int:
+        """Training steps: examples seen over b, rounded up."""
+        return -(-self.schedule.examples_seen // self.batch_size)
+
+    @property
+    def web_seed(self) -> int:
+        """The seed of the synthetic web: its own, or the run's."""
+        train = self.data.train
+        return train.seed if isinstance(train, ShapesWeb) and train.seed is not None else self.seed
+
+    @model_validator(mode="after")
+    def _fits(self) -> TrainConfig:
+        b = self.batch_size
+        if self.selection.rule == "joint" and self.selection.chunks > b:
+            size = "schedule.batch_size" if self.schedule.super_batch_size is None else "the batch size b ="
+            raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
+        if self.selects and self.loss == "softmax":
+            raise ValueError("selection scores by the sigmoid loss: set loss: sigmoid, or rule: uniform")
+        size, patch_size = self.model.vision.image_size, self.approximate_patch_size
+        if self._approximates and self.approximation.method == "flexi" and size % patch_size:
+            raise ValueError(
+                f"approximation.patch_size {patch_size} does not divide model.vision.image_size {size}"
+            )
+        return self
+
+    @property
+    def _approximates(self) -> bool:
+        """Whether the approximation has any part in the run."""
+        return self.approximate_size > 0 or (self.approximation.score and self.scores_learner)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, as plain data: fields at their default left out, and what has no effect.
+
+        Without selection, criterion, ratio, chunks, gain and reference are nothing, so one uniform baseline
+        serves every study; a variant is the sizes that it stands for; data counts by content, so a folder's
+        digest stands for its path.
+        """
+        identity = self.model_dump(
+            mode="json", exclude_defaults=True, exclude={"runtime": True, "model": {"variant"}}
+        )
+        for name, inert in (
+            ("selection", self._inert_in_selection()),
+            ("approximation", self._inert_in_approximation()),
+        ):
+            identity[name] = {k: v for k, v in identity.get(name, {}).items() if k not in inert}
+        identity["schedule"] = self._schedule_identity(identity.get("schedule", {}))
+        for name in ("model", "selection", "approximation", "schedule"):
+            if not identity.get(name):
+                identity.pop(name, None)
+        return identity | {"data": self.data.identity(self.web_seed)}
+
+    def _inert_in_selection(self) -> set[str]:
+        if not self.selects:
+            return set(Selection.model_fields)
+        inert = set() if self.selection.rule == "joint" else {"chunks"}
+        return inert if self.needs_reference else inert | {"reference"}
+
+    def _inert_in_approximation(self) -> set[str]:
+        if not self._approximates:
+            return set(Approximation.model_fields)
+        inert = {"keep"} if self.approximation.method == "flexi" else {"patch_size"}
+        if self.approximation.patch_size == 2 * self.model.vision.patch_size:
+            inert |= {"patch_size"}
+        return inert if self.scores_learner else inert | {"score"}
+
+    def _schedule_identity(self, schedule: dict[str, Any]) -> dict[str, Any]:
+        """By b, and by B only where it does not follow from b and f."""
+        schedule = {k: v for k, v in schedule.items() if k not in ("batch_size", "super_batch_size")}
+        if self.batch_size != Schedule().batch_size:
+            schedule["batch_size"] = self.batch_size
+        follows = round(self.batch_size / (1.0 - self.selection.filtering_ratio))
+        if self.selects and self.super_batch_size != follows:
+            schedule["super_batch_size"] = self.super_batch_size
+        return schedule
