@@ -174,10 +174,10 @@ class TrainConfig(Section):
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
         if self.selects and self.loss == "softmax":
             raise ValueError("selection scores by the sigmoid loss: set loss: sigmoid, or rule: uniform")
-        size, patch_size = self.model.vision.image_size, self.approximate_patch_size
-        if self._approximates and self.approximation.method == "flexi" and size % patch_size:
+        image_size, patch_size = self.model.vision.image_size, self.approximate_patch_size
+        if self._approximates and self.approximation.method == "flexi" and image_size % patch_size:
             raise ValueError(
-                f"approximation.patch_size {patch_size} does not divide model.vision.image_size {size}"
+                f"approximation.patch_size {patch_size} does not divide model.vision.image_size {image_size}"
             )
         return self
 
