@@ -57,7 +57,8 @@ def _nearer(
         row = pair_query[pairs] - start
         right = similarity[row, pair_target[pairs]]
         best = np.full(len(similarity), -np.inf, similarity.dtype)
-        np.maximum.at(best, row, right)
+        with np.errstate(invalid="ignore"):
+            np.maximum.at(best, row, right)
         # "Not farther" instead of "as near": NaN is neither.
         not_farther = np.count_nonzero(~(similarity < best[:, None]), axis=1)
         right_not_farther = np.bincount(row, ~(right < best[row]), minlength=len(similarity))

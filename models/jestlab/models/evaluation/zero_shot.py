@@ -15,10 +15,10 @@ BLOCK = 4_096  # images compared with all classes at a time
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def canonical(text: str) -> str:
-    """`_` to space, punctuation stripped, lower case, spaces collapsed; `{}` stays, the class's place."""
-    parts = text.replace("_", " ").split("{}")
-    text = "{}".join(part.translate(_NO_PUNCTUATION) for part in parts)
+def canonical(text: str, keep: str) -> str:
+    """`_` to space, punctuation stripped except for the string `keep`, lower case, spaces collapsed."""
+    parts = text.replace("_", " ").split(keep)
+    text = keep.join(part.translate(_NO_PUNCTUATION) for part in parts)
     return re.sub(r"\s+", " ", text.lower()).strip()
 
 
@@ -32,8 +32,8 @@ def prompts(class_names: Sequence[str], templates: Sequence[str]) -> list[str]:
     Returns:
         C × T prompts.
     """
-    names = [canonical(name.split(",")[0].replace("{}", "")) for name in class_names]
-    forms = [canonical(template.replace("{c}", "{}")) for template in templates]
+    names = [canonical(name, keep=",").split(",")[0] for name in class_names]
+    forms = [canonical(template.replace("{c}", "{}"), keep="{}") for template in templates]
     return [form.replace("{}", name) for name in names for form in forms]
 
 
