@@ -45,9 +45,10 @@ def summary(url: str, experiment: str, baseline: str | None = None, scope: Scope
 
     Returns:
         A table whose frame has the columns label, run, apart, seeds, seeds_planned; for each headline metric
-        (`Frames.metrics`) and for score (their mean) `_mean` and `_std`; delta_mean, delta_std (paired by seed) and delta_seeds;
-        examples_seen, flops; fewer_examples and fewer_flops (censored medians over seeds, NaN where not
-        reached), seeds_reached and seeds_compared. A standard deviation is the sample's, NaN for one seed.
+        (`Frames.metrics`) and for score (their mean) `_mean` and `_std`; delta_mean, delta_std (paired by
+        seed) and delta_seeds; examples_seen, flops; fewer_examples and fewer_flops (censored medians over
+        seeds, NaN where not reached), seeds_reached and seeds_compared. A standard deviation is the sample's,
+        NaN for one seed.
         What compares is NaN or 0 for runs that stand apart.
 
     Raises:

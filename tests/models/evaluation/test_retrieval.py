@@ -57,6 +57,16 @@ def test_a_collapsed_or_diverged_model_retrieves_nothing(value):
     assert set(recalls(same[:20], same, np.repeat(np.arange(20), 2)).values()) == {0.0}
 
 
+def test_captions_of_one_image_do_not_count_against_each_other():
+    images = np.eye(3, dtype=np.float32)
+    image_of_caption = np.array([0, 0, 0, 1, 2])
+    captions = images[[0, 0, 0, 1, 1]]  # the last is wrong, and ties with the right one of image 1
+    found = recalls(images, captions, image_of_caption)
+    assert found == pytest.approx(
+        {"i2t_r1": 1 / 3, "i2t_r5": 1.0, "i2t_r10": 1.0, "t2i_r1": 4 / 5, "t2i_r5": 1.0, "t2i_r10": 1.0}
+    )
+
+
 def test_a_tie_counts_against():
     images = np.eye(3, dtype=np.float32)[[0, 0, 1]]
     found = recalls(images, images, np.arange(3))
