@@ -125,5 +125,5 @@ def test_a_shard_cut_short(tmp_path):
     folder = split_of(tmp_path, [pair("a", 1)[0], ("a.cls", b"1" * 2000)])
     path = folder / "0.tar"
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(ValueError, match=r"0\.tar: cut short"):
+    with pytest.raises(ValueError, match=r"0\.tar: .*cut short"):
         read_split(folder, "cls", 8)
