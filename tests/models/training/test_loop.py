@@ -88,8 +88,7 @@ def test_a_run_logs_evaluates_and_costs_what_it_says(lab, tiny):
     assert set(seen.scores[12]) == {
         "shapes/zero_shot",
         "shapes/2_shot",
-        "shapes_retrieval/i2t_r1",
-        "shapes_retrieval/t2i_r1",
+        *(f"shapes_retrieval/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)),
     }
     assert all(0 <= score <= 1 for score in seen.scores[12].values())
     assert seen.metrics[12]["examples_seen"] == 12 * 16
