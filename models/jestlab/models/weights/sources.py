@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -19,7 +18,7 @@ from .digest import content_hash, kept
 from .layout import Entry, check, named
 from .npz import Npz
 from .tensor_files import TensorFiles, shards
-from .tree import Tensor, flatten, unflatten
+from .tree import Tensor, flatten
 
 OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
 """Files of a folder in our own form: big_vision's layout, the towers, the tokenizer."""
@@ -57,10 +56,6 @@ class Weights:
         if broken := [name for name in sorted(tensors) if not np.isfinite(tensors[name]).all()]:
             raise ValueError(f"{self.path}: holds numbers that are not finite: {named(broken)}")
         return tensors
-
-    def parameters(self) -> dict[str, Any]:
-        """The tree that `two_towers.embed` takes (`two_towers.Parameters`), of NumPy arrays."""
-        return unflatten(self.tensors())
 
     def digest(self) -> str:
         """Content hash, the same in every format; see `digest.py`. Reads the tensors, the first time.

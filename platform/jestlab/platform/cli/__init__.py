@@ -20,6 +20,7 @@ VERBS = {
     "table": "The comparison table of an experiment.",
     "plot": "Learning curves and the Pareto plot of an experiment.",
     "data": "Make and inspect image-text shards.",
+    "weights": "Public weights, and those of runs: in and out.",
 }
 
 EPILOG = """\b
