@@ -1,4 +1,4 @@
-"""Data folders named in a spec: relative paths made absolute, so that a resolved spec works from anywhere."""
+"""Files and folders that a spec names: made absolute, so that a resolved spec works from anywhere."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.fields import folder_paths
+from jestlab.platform.spec.fields import local_paths
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import Tree, depth_of, lookup, merge, nested
 
 
 def anchor(study: Study, folder: Path) -> Study:
-    """A study whose data folders are absolute.
+    """A study whose paths are absolute.
 
     Args:
         study: The study.
@@ -21,7 +21,7 @@ def anchor(study: Study, folder: Path) -> Study:
     written = study.to_dict()
     for name in study.runs:
         schema = program_of(study, name).schema
-        for path in folder_paths(schema) if schema is not None else ():
+        for path in local_paths(schema) if schema is not None else ():
             if program_of(study, name).name == study.program:
                 _anchor_in(written, ("base",), path, folder)
             _anchor_in(written["runs"], (name,), path, folder)
