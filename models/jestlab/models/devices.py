@@ -9,6 +9,8 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import signal
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -122,6 +124,7 @@ def initialize_processes() -> None:
     if jax.distributed.is_initialized():
         return
     environment = os.environ
+    terminated = signal.getsignal(signal.SIGTERM)
     if "JAX_NUM_PROCESSES" in environment:
         jax.distributed.initialize(
             environment["JAX_COORDINATOR_ADDRESS"],
@@ -130,3 +133,5 @@ def initialize_processes() -> None:
         )
     elif "," in environment.get("TPU_WORKER_HOSTNAMES", ""):
         jax.distributed.initialize()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, terminated)  # JAX put a handler of its own in its place

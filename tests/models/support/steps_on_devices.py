@@ -1,6 +1,6 @@
 """Steps and a whole run on the devices that this process is given; results as JSON.
 
-    python steps_on_devices.py steps OUT            # a few steps of several configs
+    python steps_on_devices.py steps OUT            # the losses, and a few steps of several configs
     python steps_on_devices.py train OUT FOLDER     # `train` with joint selection, data cached in FOLDER
 
 Started with one device, eight, or as one of two processes with four each: results must not depend on it.
@@ -14,10 +14,13 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from jax.sharding import PartitionSpec
+
 from jestlab.models.config import TrainConfig
-from jestlab.models.devices import Devices, initialize_processes
+from jestlab.models.devices import AXIS, Devices, initialize_processes
+from jestlab.models.losses import loss_function
 from jestlab.models.training.step import build_step, initial_state
-from jestlab.models.two_towers import TwoTowerModel, initialize
+from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 
 TINY = {
     "model": {
@@ -31,19 +34,16 @@ TINY = {
 }
 JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
 CONFIGS = {
-    "uniform": {},
     "softmax": {"loss": "softmax"},
     "joint": {"selection": JOINT},
-    "independent": {"selection": JOINT | {"rule": "independent", "filtering_ratio": 0.75}},
-    "flexi": {"selection": JOINT, "approximation": {"score": True, "share": 0.5}},
-    "patch_drop": {
+    "flexi": {
         "selection": JOINT,
-        "approximation": {"method": "patch_drop", "keep": 0.5, "score": True, "share": 0.25},
-    },
-    "microbatches": {
-        "selection": JOINT,
-        "approximation": {"share": 0.5},
+        "approximation": {"score": True, "share": 0.5},
         "runtime": {"microbatches": 2},
+    },
+    "patch_drop": {
+        "selection": JOINT | {"rule": "independent", "filtering_ratio": 0.75},
+        "approximation": {"method": "patch_drop", "keep": 0.5, "score": True, "share": 0.25},
     },
 }
 STEPS = 3
@@ -124,11 +124,35 @@ def trained(folder: Path) -> dict:
     return {"metrics": recorder.metrics, "scores": recorder.scores}
 
 
+def losses() -> dict:
+    """Value and gradients of both losses, of a batch that is split over all devices."""
+    devices = Devices.for_sizes(64)
+    rng = np.random.default_rng(0)
+    image, text = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in rng.normal(size=(2, 64, 16)))
+    z = devices.split({n: x[devices.rows(64)].astype(np.float32) for n, x in (("i", image), ("t", text))})
+    scalars = devices.replicate((np.float32(10.0), np.float32(-10.0)))
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    found = {}
+    for kind in ("sigmoid", "softmax"):
+        loss = loss_function(kind, devices.count, AXIS)
+        split = jax.shard_map(
+            lambda i, t, a, b, loss=loss: jax.lax.pmean(loss(Embeddings(i, t, a, b)), AXIS),
+            mesh=devices.mesh,
+            in_specs=(by_rows, by_rows, whole, whole),
+            out_specs=whole,
+        )
+        value, gradients = jax.jit(
+            jax.value_and_grad(split, argnums=(0, 1, 2, 3)), out_shardings=devices.replicated
+        )(z["i"], z["t"], *scalars)
+        found[kind] = [np.asarray(x).tolist() for x in (value, *gradients)]
+    return found
+
+
 def main() -> None:
     initialize_processes()
     what, out = sys.argv[1], Path(sys.argv[2])
     if what == "steps":
-        results = {name: steps(config_of(name))[0] for name in CONFIGS}
+        results = {name: steps(config_of(name))[0] for name in CONFIGS} | {"losses": losses()}
     else:
         results = trained(Path(sys.argv[3]))
     if jax.process_index() == 0:
