@@ -83,17 +83,17 @@ def test_damaged_metadata_are_named(own_web):
 def test_damaged_json_is_named(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
         for i, text in enumerate((json.dumps({"similarity": 1.0}).encode(), b"{nonsense")):
-            tar.add(f"{i}.jpg", b"")
+            tar.add(f"{i}.jpg", b"x")
             tar.add(f"{i}.json", text)
-            tar.add(f"{i}.txt", b"")
+            tar.add(f"{i}.txt", b"x")
     with pytest.raises(ValueError, match=r"0\.tar, example '1': its \.json is not JSON"):
         select(tmp_path, "similarity > 0")
 
 
 def test_no_metadata_at_all(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
-        tar.add("0.jpg", b"")
-        tar.add("0.txt", b"")
+        tar.add("0.jpg", b"x")
+        tar.add("0.txt", b"x")
     assert select(tmp_path, None).tolist() == [0]
     with pytest.raises(ValueError, match="no metadata column 'similarity'"):
         select(tmp_path, "similarity > 0")

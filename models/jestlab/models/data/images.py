@@ -13,7 +13,7 @@ Pixels = npt.NDArray[np.uint8]
 
 _JPEG = b"\xff\xd8"
 _EXIF = b"Exif\0\0"
-_EXIF_WITHIN = 2**16  # bytes: it precedes the picture
+_EXIF_WITHIN = 4096  # bytes: the standard puts it first
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
