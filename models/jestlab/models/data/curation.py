@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.models.data.files import build_derived, shard_files
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SYNTHETIC_CAPTION = "synthetic_caption"
-"""The metadata column that `recaption` reads."""
 
 _SHARDS_AT_ONCE = 4
 _LOG_SECONDS = 10.0
