@@ -16,7 +16,8 @@ from pathlib import Path
 from filelock import FileLock
 
 DERIVED = ".jestlab"
-"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers. Safe to delete."""
+"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers, captions. Safe to
+delete."""
 
 _STALE_SECONDS = 3600.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
