@@ -7,12 +7,13 @@ import importlib.util
 import re
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.program import Config, Price, Program, working_directory_importable
 from jestlab.platform.programs.train import TRAIN
 
 __all__ = ["Config", "Price", "Program", "get"]
 
-OURS = {program.name: program for program in (TRAIN,)}
+OURS = {program.name: program for program in (TRAIN, EMBED)}
 _ENTRY_POINT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
@@ -20,8 +21,8 @@ def get(name: str) -> Program:
     """A program by its name.
 
     Args:
-        name: "train", or "package.module:callable". The callable gets `(config, context)`: the config, a
-            plain mapping with `seed` in it, and a `RunContext`.
+        name: "train", "embed", or "package.module:callable". The callable gets `(config, context)`: the
+            config, a plain mapping with `seed` in it, and a `RunContext`.
 
     Raises:
         UserError: There is no such program.
