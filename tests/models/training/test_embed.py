@@ -1,4 +1,4 @@
-"""Embedding a whole training set: what is kept equals what the reference says online, through any interruption."""
+"""Embedding a whole training set: what is kept is what the reference says online, whatever interrupts it."""
 
 import copy
 import dataclasses
@@ -68,7 +68,7 @@ def web(tiny, data_cache):
 
 @pytest.fixture(scope="module")
 def reference(tiny, web, tmp_path_factory):
-    """Towers as a finished run leaves them, which differ from the learner's in image size and captions' length."""
+    """Towers as a finished run leaves them; images and captions are of another size than the learner's."""
     tree = copy.deepcopy(tiny["model"])
     tree["vision"]["image_size"] = 24
     tree["text"]["length"] = 10
@@ -83,9 +83,7 @@ def reference(tiny, web, tmp_path_factory):
 def run(data_cache, reference):
     def run(cfg, directory, tracker=None):
         tracker = tracker or Recorder()
-        done = embed(
-            cfg, directory=directory, data_cache=data_cache, tracker=tracker, reference=reference
-        )
+        done = embed(cfg, directory=directory, data_cache=data_cache, tracker=tracker, reference=reference)
         return done, tracker
 
     return run
