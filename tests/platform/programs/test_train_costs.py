@@ -100,5 +100,6 @@ def test_embeddings_are_priced_by_the_data_and_their_reference():
     planned = {run.name: run for run in plan(Study.parse({"name": "s", "base": base, "runs": runs})).runs}
     extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
     found = planned["cache"].price
+    assert found is not None
     assert found.reference_scoring == pytest.approx((F + extra) * 640)
     assert (found.learner, found.scoring, found.total, found.examples) == (0, 0, 0, 0)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from jestlab.models.config import EmbedConfig, ShardFolder
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import plan
@@ -113,9 +114,10 @@ def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path)
     )
     study = load(str(path))
     assert study.base["data"]["train"]["path"] == str(tmp_path / "web")
-    assert [m.config.data.train.path for m in study.members if m.variant.name == "cache"] == [
-        str(tmp_path / "web")
-    ]
+    [config] = [member.config for member in study.members if member.variant.name == "cache"]
+    assert isinstance(config, EmbedConfig)
+    assert isinstance(config.data.train, ShardFolder)
+    assert config.data.train.path == str(tmp_path / "web")
 
 
 def test_a_section_of_the_same_name_that_means_something_else_is_not_taken_over():
