@@ -26,6 +26,19 @@ def test_references_stand_apart(study, stored_run):
     assert read.competitors == ["uniform", "independent", "joint"]
 
 
+def test_what_completed_without_an_evaluation_has_nothing_to_compare(study, stored_run):
+    """Cached embeddings, say. Until they are complete, how they stand is told."""
+    study.add(stored_run("cache", [], needed=1))
+    study.add(stored_run("slow", [], state="RUNNING"), stored_run("slow", [], seed=1))
+    read = frames.read(study.url, "study")
+    assert read.labels == ["reference", "slow", "uniform", "independent", "joint"]
+    assert set(read.costs["label"]) == set(read.labels)
+    assert list(read.runs.index) == list(range(10))
+    assert read.progress() == "9 COMPLETED, 1 RUNNING"
+    with pytest.raises(ValueError, match="has no run 'cache'"):
+        read.baseline("cache")
+
+
 def test_other_experiments_stay_out(study, stored_run):
     study.add(stored_run("uniform", [0.9]), experiment="other")
     assert frames.read(study.url, "other").labels == ["uniform"]

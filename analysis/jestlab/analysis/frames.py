@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -148,7 +148,8 @@ def read(url: str, experiment: str) -> Frames:
         experiment: Its name.
 
     Returns:
-        Its runs, evaluations and costs.
+        Its runs, evaluations and costs, without the labels that are complete and were never evaluated: what
+        they made, such as cached embeddings, is for other runs.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -169,7 +170,18 @@ def read(url: str, experiment: str) -> Frames:
     frames = Frames(experiment, str(question), runs, evaluations, costs)
     if evaluations.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
-    return frames
+    silent = _silent(frames)
+    return replace(frames, runs=_without(runs, silent), costs=_without(costs, silent))
+
+
+def _silent(frames: Frames) -> set[str]:
+    """Labels that have nothing to compare and never will: all seeds completed, none evaluated."""
+    unfinished = frames.runs.loc[frames.runs["state"] != "COMPLETED", "label"]
+    return set(frames.labels) - set(unfinished) - set(frames.evaluations["label"])
+
+
+def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
+    return frame[~frame["label"].isin(labels)].reset_index(drop=True)
 
 
 def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jestlab.models.config import BenchmarkFolder, ShardFolder, TrainConfig, TwoTowers
-from jestlab.platform.errors import UserError
+from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
+from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 
 if TYPE_CHECKING:
@@ -18,19 +17,26 @@ REFERENCE = "selection.reference"
 """The role of the reference among a run's needs: the place in the config that names it."""
 
 
-def forward_flops(model: TwoTowers) -> int:
-    """F: FLOPs of one example's forward pass through both towers."""
+def forward_flops(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) -> int:
+    """F: FLOPs of one example's forward pass through both towers.
+
+    Args:
+        model: Architecture.
+        patch_size: Pixels, where images are looked at in other patches than the tower's own.
+        keep: Share of the patches that are looked at.
+    """
     from jestlab.analysis import costs
 
     vision, text = model.vision, model.text
     return costs.vision_forward(
         image_size=vision.image_size,
-        patch_size=vision.patch_size,
+        patch_size=patch_size or vision.patch_size,
         width=vision.width,
         depth=vision.depth,
         mlp_dim=vision.mlp_dim or 4 * vision.width,
         pooling=vision.pooling,
         embedding_dim=None if vision.width == model.embedding_dim else model.embedding_dim,
+        keep=keep,
     ) + costs.text_forward(
         length=text.length,
         width=text.width,
@@ -40,12 +46,20 @@ def forward_flops(model: TwoTowers) -> int:
     )
 
 
+def approximate_flops(config: TrainConfig) -> int:
+    """FLOPs of one example's approximate forward pass."""
+    if config.approximation.method == "flexi":
+        return forward_flops(config.model, patch_size=config.approximate_patch_size)
+    return forward_flops(config.model, keep=config.approximation.keep)
+
+
 def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
     """FLOPs of training, by what they are spent on.
 
     Args:
         config: The run.
-        reference: Architecture of its reference; None if nothing is scored with one.
+        reference: Architecture of its reference; None if nothing is scored with one, or its embeddings are
+            cached.
         examples: Examples seen by the learner: 1 for the cost of one.
 
     Returns:
@@ -53,22 +67,40 @@ def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> C
     """
     from jestlab.analysis import costs
 
+    full = forward_flops(config.model)
+    scores_approximately = config.scores_learner and config.approximation.score
+    # An approximation without a part in the run need not even fit the images.
+    used = scores_approximately or config.approximate_size > 0
+    approximate = approximate_flops(config) if used else 0.0
+    scoring = approximate if scores_approximately else full
     return costs.training_cost(
-        F=forward_flops(config.model),
+        F=full,
         examples=examples,
         super_batch_ratio=config.super_batch_size / config.batch_size,
-        scores_learner=config.scores_learner,
+        F_scoring=scoring if config.scores_learner else 0.0,
         F_reference=forward_flops(reference) if reference and config.needs_reference else 0.0,
+        F_approximate=approximate,
+        approximate_share=config.approximate_size / config.batch_size,
     )
 
 
 def price(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
-    """Cost of a whole run; a reference that is no run of this program is taken for the learner's like."""
-    reference = needs.get(REFERENCE)
-    architecture = reference.model if isinstance(reference, TrainConfig) else config.model
+    """Cost of a whole run.
+
+    Cached embeddings cost the run nothing: the run that made them has paid. A reference whose architecture is
+    not known is taken for the learner's like.
+    """
     examples = config.total_steps * config.batch_size
-    whole = cost(config, architecture, examples)
+    whole = cost(config, _scoring_model(config, needs.get(REFERENCE)), examples)
     return Price(whole.learner, whole.scoring, whole.reference_scoring, examples)
+
+
+def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
+    """The architecture that scores beside the learner; None where it has scored before."""
+    if isinstance(reference, EmbedConfig):
+        return None
+    model = getattr(reference, "model", None)
+    return model if isinstance(model, TwoTowers) else config.model
 
 
 def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
@@ -77,27 +109,8 @@ def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
     Raises:
         UserError: A folder is missing or holds no shards.
     """
-    found: dict[str, Any] = {}
-    for part, folder in (("train", config.data.train), ("benchmark", config.data.benchmark)):
-        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
-            path = Path(folder.path)
-            if not path.is_dir():
-                raise UserError(f"data.{part}.path: no folder {path}: give one of image–text tar shards")
-            if part == "train" and config.data.filter is not None:
-                _check_filter(config.data.filter, path)
-            found[part] = folder.model_copy(update={"digest": digest(path)})
-    if not found:
-        return config
-    return config.model_copy(update={"data": config.data.model_copy(update=found)})
-
-
-def _check_filter(text: str, folder: Path) -> None:
-    """UserError for a filter on columns that a folder's metadata lack."""
-    from jestlab.models.data.curation import metadata_columns
-    from jestlab.models.data.filters import Filter, missing_column
-
-    if missing := missing_column(Filter.read(text).columns, metadata_columns(folder)):
-        raise UserError(f"data.filter: {folder} has no metadata {missing}")
+    data = with_digests(config.data, digest)
+    return config if data is config.data else config.model_copy(update={"data": data})
 
 
 def run(config: TrainConfig, context: RunContext) -> None:

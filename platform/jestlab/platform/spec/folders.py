@@ -19,16 +19,21 @@ def anchor(study: Study, folder: Path) -> Study:
         folder: What its relative paths count from.
     """
     written = study.to_dict()
+    for path in _local_paths(study):
+        _anchor_in(written, ("base",), path, folder)
     for name in study.runs:
-        schema = program_of(study, name).schema
-        for path in local_paths(schema) if schema is not None else ():
-            if program_of(study, name).name == study.program:
-                _anchor_in(written, ("base",), path, folder)
+        for path in _local_paths(study, name):
             _anchor_in(written["runs"], (name,), path, folder)
             for axis in written.get("axes", ()):
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), folder)
     return Study.parse(written)
+
+
+def _local_paths(study: Study, run: str | None = None) -> tuple[tuple[str, ...], ...]:
+    """Places of files and folders in a run's config, or without a run in the base."""
+    schema = program_of(study, run).schema
+    return local_paths(schema) if schema is not None else ()
 
 
 def _anchor_in(tree: Tree, prefix: tuple[str, ...], path: tuple[str, ...], folder: Path) -> None:
