@@ -101,6 +101,10 @@ class Devices:
             for name, value in batch.items()
         }
 
+    def split_whole(self, array: np.ndarray) -> jax.Array:
+        """Split an array that every process holds whole by rows over all devices."""
+        return self.split({"": array[self.rows(len(array))]})[""]
+
     def replicate(self, tree: Tree) -> Tree:
         """Copy host values, the same in every process, to every device."""
 

@@ -29,8 +29,8 @@ Loss = Callable[[Embeddings], jax.Array]
 def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
     """The sigmoid loss of every image with every text of a batch.
 
-    ℓ[i, j] = −log σ(m_ij (s_ij + b)), with m_ij = 1 on the diagonal and −1 off it, as softplus(−m_ij · logit),
-    which overflows nowhere.
+    ℓ[i, j] = −log σ(m_ij (s_ij + b)), with m_ij = 1 on the diagonal and −1 off it, as
+    softplus(−m_ij (s_ij + b)), which overflows nowhere.
 
     Args:
         z: Embeddings of n pairs.
@@ -99,7 +99,8 @@ def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
     devices = jax.lax.axis_size(axis)
     start = jax.lax.pcast(jnp.float32(0.0), axis, to="varying")
     (total, _), _ = jax.lax.scan(hop, (start, z.text), jnp.arange(devices))
-    return jax.lax.psum(total, axis) / (n * devices)
+    loss: jax.Array = jax.lax.psum(total, axis) / (n * devices)
+    return loss
 
 
 def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
@@ -133,7 +134,8 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
     (of_images, of_texts, _), _ = jax.lax.scan(hop, carry, None, length=devices - 1)
     of_texts = _next_device(of_texts, axis)  # home
     own = z.temperature * (z.image * z.text).sum(axis=-1)
-    return jax.lax.psum((0.5 * (of_images + of_texts) - own).sum(), axis) / (n * devices)
+    loss: jax.Array = jax.lax.psum((0.5 * (of_images + of_texts) - own).sum(), axis) / (n * devices)
+    return loss
 
 
 def loss_function(kind: str, devices: int, axis: str) -> Loss:

@@ -183,23 +183,25 @@ def test_both_outputs_of_the_image_tower_cost_one_pass(config, parameters):
 ON_THREE_DEVICES = """
 import json, sys
 from pathlib import Path
-import jax, numpy as np
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+import jax
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.devices import Devices
 from jestlab.models.evaluation import Evaluator
 from jestlab.models.two_towers import initialize
 
 config = TrainConfig.model_validate_json(sys.argv[1])
-mesh = jax.make_mesh((3,), ("data",), axis_types=(AxisType.Auto,))
-parameters = jax.device_put(initialize(config.model, jax.random.key(0)), NamedSharding(mesh, PartitionSpec()))
 rows = []
 
-def place(batch):
-    rows.append(len(batch))
-    return jax.device_put(batch, NamedSharding(mesh, PartitionSpec("data")))
+class Counted(Devices):
+    def split_whole(self, array):
+        rows.append(len(array))
+        return super().split_whole(array)
 
-scores = Evaluator(config, Path(sys.argv[2]), Tokenizer(Path(sys.argv[3]).read_bytes()), place)(parameters)
+devices = Counted(jax.devices())
+parameters = devices.replicate(initialize(config.model, jax.random.key(0)))
+tokenizer = Tokenizer(Path(sys.argv[3]).read_bytes())
+scores = Evaluator(config, Path(sys.argv[2]), tokenizer, devices)(parameters)
 print(json.dumps({"scores": scores, "rows": sorted(set(rows)), "devices": jax.device_count()}))
 """
 

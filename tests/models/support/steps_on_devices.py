@@ -10,10 +10,10 @@ import copy
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
-
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config import TrainConfig
@@ -22,7 +22,7 @@ from jestlab.models.losses import loss_function
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 
-TINY = {
+TINY: dict[str, Any] = {
     "model": {
         "vision": {"width": 16, "depth": 1, "heads": 2, "image_size": 16, "patch_size": 4, "pooling": "map"},
         "text": {"width": 16, "depth": 1, "heads": 2, "length": 6, "pooling": "last", "vocabulary_size": 40},
@@ -33,7 +33,7 @@ TINY = {
     "seed": 5,
 }
 JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
-CONFIGS = {
+CONFIGS: dict[str, Any] = {
     "softmax": {"loss": "softmax"},
     "joint": {"selection": JOINT},
     "flexi": {
@@ -101,7 +101,7 @@ class Recorder:
         return False
 
 
-def trained(folder: Path) -> dict:
+def trained(folder: Path) -> dict[str, Any]:
     """Metrics and scores of a short run with joint selection, its reference trained before it."""
     from jestlab.models.training import Reference, train
 
@@ -117,14 +117,14 @@ def trained(folder: Path) -> dict:
     recorder = Recorder()
     reference = TrainConfig.model_validate(tree | {"schedule": {"batch_size": 16, "examples_seen": 32}})
     joint = TrainConfig.model_validate(tree | {"selection": JOINT})
-    common = {"data_cache": folder / "data", "flops_per_example": 1.0}
+    common: dict[str, Any] = {"data_cache": folder / "data", "flops_per_example": 1.0}
     train(reference, directory=folder / "reference", tracker=Recorder(), **common)
     found = Reference(folder / "reference", reference.model)
     train(joint, directory=folder / "joint", tracker=recorder, reference=found, **common)
     return {"metrics": recorder.metrics, "scores": recorder.scores}
 
 
-def losses() -> dict:
+def losses() -> dict[str, Any]:
     """Value and gradients of both losses, of a batch that is split over all devices."""
     devices = Devices.for_sizes(64)
     rng = np.random.default_rng(0)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ..config import TrainConfig
 from ..data.benchmarks import ClassificationSet, load_benchmark
 from ..data.lazy_images import LazyImages, keep_within
 from ..data.tokenizer import Tokenizer
+from ..devices import Devices
 from ..two_towers import Parameters, TwoTowerModel
 from ..vit import VisionTransformer
 from .few_shot import RidgeProbe, draw
@@ -23,8 +23,6 @@ from .zero_shot import class_embeddings, prompts, zero_shot_accuracy
 
 BATCH = 256  # examples a forward pass; the last one is padded, so that one compiled function serves all
 KEPT_BYTES = 512 * 2**20  # of pixels, over all datasets: small ones are decoded once, large ones each time
-
-Place = Callable[[np.ndarray], jax.Array]
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Evaluator:
     """
 
     def __init__(
-        self, config: TrainConfig, folder: Path, tokenizer: Tokenizer, place: Place = jnp.asarray
+        self, config: TrainConfig, folder: Path, tokenizer: Tokenizer, devices: Devices | None = None
     ) -> None:
         """Index the benchmark and draw the few shots; no image is read.
 
@@ -64,15 +62,16 @@ class Evaluator:
             config: The run: model, shots, threads.
             folder: Holds one CLIP_benchmark folder a dataset.
             tokenizer: The run's tokenizer.
-            place: Puts a batch on the devices. Batches have 256 rows, rounded up to a multiple of the number
-                of devices, images uint8 [·, h, w, 3] and tokens int32 [·, L]; results are fetched whole.
+            devices: What to compute on; None: one device. Batches have 256 rows, rounded up to a multiple of
+                the number of devices; each process reads all of them, and computes its own part.
 
         Raises:
             FileNotFoundError: No dataset there, or one that lacks a file.
             ValueError: A dataset is damaged.
         """
-        self._config, self._place = config, place
-        self._batch = -(-BATCH // jax.device_count()) * jax.device_count()
+        self._config = config
+        self._devices = devices or Devices(jax.devices()[:1])
+        self._batch = -(-BATCH // self._devices.count) * self._devices.count
         self._threads = max(2, config.runtime.loader_threads)
         length = config.model.text.length
         benchmark = load_benchmark(folder, config.model.vision.image_size)
@@ -87,9 +86,13 @@ class Evaluator:
         keep_within(KEPT_BYTES, [*read, *(data.images for data in self._retrieval.values())])
 
         model = TwoTowerModel(config.model)
-        self._image_tower = jax.jit(lambda parameters, x: _embeddings_and_features(model, parameters, x))
+        everywhere = self._devices.replicated  # so that each process can fetch all of a result
+        self._image_tower = jax.jit(
+            lambda parameters, x: _embeddings_and_features(model, parameters, x), out_shardings=everywhere
+        )
         self._text_tower = jax.jit(
-            lambda parameters, x: (model.apply({"params": parameters}, x, method=TwoTowerModel.embed_texts),)
+            lambda parameters, x: (model.apply({"params": parameters}, x, method=TwoTowerModel.embed_texts),),
+            out_shardings=everywhere,
         )
 
     def _ready(self, data: ClassificationSet, tokenizer: Tokenizer) -> _Classification:
@@ -112,7 +115,7 @@ class Evaluator:
         """Evaluate.
 
         Args:
-            parameters: The model's, where `place` puts batches.
+            parameters: The model's, on the same devices.
 
         Returns:
             `{dataset}/zero_shot`, `{dataset}/10_shot` where it has a train split, `{dataset}/i2t_r1`, `_r5`,
@@ -163,7 +166,7 @@ class Evaluator:
             for batch in batches:
                 padding = [(0, self._batch - len(batch))] + [(0, 0)] * (batch.ndim - 1)
                 whole = np.pad(batch, padding) if len(batch) < self._batch else batch
-                yield len(batch), tower(parameters, self._place(whole))
+                yield len(batch), tower(parameters, self._devices.split_whole(whole))
 
         fetched = []
         before: tuple[int, tuple[jax.Array, ...]] | None = None

@@ -46,7 +46,8 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
         row_bytes = math.prod(x.shape[1:]) * x.dtype.itemsize
         parts = next(k for k in range(1, each + 1) if each % k == 0 and _fits(each // k, devices * row_bytes))
         wanted = chosen.reshape(devices, parts, each // parts).swapaxes(0, 1).reshape(parts, -1)
-        return jax.lax.map(lambda part: scattered(x, part), wanted).reshape(each, *x.shape[1:])
+        parts_of_x: jax.Array = jax.lax.map(lambda part: scattered(x, part), wanted)
+        return parts_of_x.reshape(each, *x.shape[1:])
 
     return {name: taken(x) for name, x in rows.items()}
 

@@ -69,7 +69,7 @@ def train(
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if first_process:
         write_whole(directory / TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
-    scorer = prepare(config, tokenizer, reference)
+    scorer = prepare(config, web, tokenizer, reference)
     batches = training_batches(
         web,
         filter=config.data.filter,
@@ -105,7 +105,10 @@ def train(
         devices.count,
     )
     tracker.progress(step, total)
-    with events_of(config, directory / "events", step, first_process) as events, contextlib.closing(checkpoints):
+    with (
+        events_of(config, directory / "events", step, first_process) as events,
+        contextlib.closing(checkpoints),
+    ):
         while step < total:
             if marks.may_stop(step) and _any_process(tracker.stop_requested()):
                 tracker.flush()

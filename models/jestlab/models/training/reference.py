@@ -49,23 +49,27 @@ class Scorer:
     lookups: Mapping[str, Lookup] | None = None
 
 
-def prepare(config: TrainConfig, tokenizer: Tokenizer, reference: Reference | None) -> Scorer:
+def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Reference | None) -> Scorer:
     """Load what a run needs of its reference; nothing where it scores without one.
 
     Args:
         config: The run.
+        web: Its folder of shards.
         tokenizer: The run's.
         reference: The finished run that `selection.reference` names.
 
     Raises:
-        ValueError: There is none though the selection needs one, or it reads images of another size.
+        ValueError: There is none though the selection needs one, or it reads images of another size, or
+            its cached embeddings are not of the run's data.
     """
     if not config.needs_reference:
         return Scorer()
     if reference is None:
         raise ValueError("selection.reference names no finished run")
     if reference.model is None:
-        return _cached(reference.directory)
+        cache = EmbeddingCache.open(reference.directory)
+        cache.check(config.data, web)
+        return _cached(cache)
     theirs, ours = reference.model.vision.image_size, config.model.vision.image_size
     if theirs != ours:
         raise ValueError(
@@ -82,8 +86,7 @@ def prepare(config: TrainConfig, tokenizer: Tokenizer, reference: Reference | No
     )
 
 
-def _cached(directory: Path) -> Scorer:
-    cache = EmbeddingCache.open(directory)
+def _cached(cache: EmbeddingCache) -> Scorer:
     parameters = {
         "t": np.log(np.array([cache.temperature], np.float32)),
         "b": np.array([cache.bias], np.float32),

@@ -32,8 +32,8 @@ from ..devices import AXIS, Devices
 from ..losses import loss_function
 from ..selection import score_matrix, select
 from ..transformer import Execution
-from ..two_towers import Embeddings, Parameters, TwoTowerModel
-from ..vit import FULL, View
+from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed
+from ..vit import FULL, View, example_keys
 from .exchange import take_rows
 from .optimizer import build_optimizer
 
@@ -217,7 +217,7 @@ class _Step:
         """Embed without a gradient, no more rows at a time than a microbatch has."""
 
         def part(rows: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
-            z: Embeddings = model.apply({"params": parameters}, rows[0], rows[1], view, rows[2])
+            z = embed(model, parameters, rows[0], rows[1], view, rows[2])
             return z.image, z.text
 
         size = len(self.full) + len(self.approximate) if self.microbatches > 1 else images.shape[0]
@@ -233,7 +233,9 @@ class _Step:
         included (GradCache, Gao et al., 2021): embed without keeping activations, differentiate the loss with
         respect to the embeddings, then embed each part again to carry that on to the parameters.
         """
-        parameters = jax.lax.pcast(parameters, AXIS, to="varying")  # each device: its own part of the gradient
+        parameters = jax.lax.pcast(
+            parameters, AXIS, to="varying"
+        )  # each device: its own part of the gradient
         rows = (images, tokens, keys)
         if self.microbatches == 1:
             loss, gradients = jax.value_and_grad(
@@ -268,31 +270,27 @@ class _Step:
     ) -> tuple[jax.Array, jax.Array]:
         """Embeddings of a microbatch: the larger part of its images seen fully, the others approximately."""
         images, tokens, keys = rows
-        variables = {"params": parameters}
         if not len(self.approximate):
-            z: Embeddings = self.model.apply(variables, images, tokens)
+            z = embed(self.model, parameters, images, tokens)
             return z.image, z.text
 
-        def embedded(positions: np.ndarray, view: View) -> jax.Array:
-            chosen_keys = None if keys is None else keys[positions]
-            return self.model.apply(
-                variables, images[positions], view, chosen_keys, method=TwoTowerModel.embed_images
+        def seen(positions: np.ndarray, view: View) -> jax.Array:
+            own_keys = None if keys is None else keys[positions]
+            z: Any = self.model.apply(
+                {"params": parameters}, images[positions], view, own_keys, method=TwoTowerModel.embed_images
             )
+            return jnp.asarray(z)
 
-        image = embedded(self.approximate, self.view)
-        if len(self.full):
-            image = jnp.concatenate([embedded(self.full, FULL), image])
+        image = jnp.concatenate([seen(self.full, FULL), seen(self.approximate, self.view)])
         order = np.concatenate([self.full, self.approximate])
-        text: jax.Array = self.model.apply(variables, tokens[order], method=TwoTowerModel.embed_texts)
-        return image, text
+        text: Any = self.model.apply({"params": parameters}, tokens[order], method=TwoTowerModel.embed_texts)
+        return image, jnp.asarray(text)
 
     def _patch_keys(self, key: jax.Array, rows: int) -> jax.Array | None:
         """A key for each of this device's rows, by their position in the whole batch; where one is needed."""
         if self.view.keep == 1.0:
             return None
-        devices = jax.lax.axis_size(AXIS)
-        keys = jax.random.split(key, rows * devices)
-        return jax.lax.dynamic_slice_in_dim(keys, jax.lax.axis_index(AXIS) * rows, rows)
+        return example_keys(key, jax.lax.axis_index(AXIS) * rows + jnp.arange(rows))
 
 
 def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
