@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
-import signal
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -114,28 +111,3 @@ class Devices:
 
         replicated: Tree = jax.tree.map(put, tree)
         return replicated
-
-
-def initialize_processes() -> None:
-    """Join the other processes of a run, where its launcher says that there are any.
-
-    A launcher says so by `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`; on a TPU pod
-    `TPU_WORKER_HOSTNAMES` does, and JAX finds the rest by itself. Must be called before JAX is used.
-
-    Raises:
-        RuntimeError: The others cannot be reached.
-    """
-    if jax.distributed.is_initialized():
-        return
-    environment = os.environ
-    terminated = signal.getsignal(signal.SIGTERM)
-    if "JAX_NUM_PROCESSES" in environment:
-        jax.distributed.initialize(
-            environment["JAX_COORDINATOR_ADDRESS"],
-            num_processes=int(environment["JAX_NUM_PROCESSES"]),
-            process_id=int(environment["JAX_PROCESS_ID"]),
-        )
-    elif "," in environment.get("TPU_WORKER_HOSTNAMES", ""):
-        jax.distributed.initialize()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, terminated)  # JAX put a handler of its own in its place

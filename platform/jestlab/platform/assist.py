@@ -1,7 +1,7 @@
 """Processes that compute along with a run: on several hosts the first one alone reports and writes.
 
 A launcher tells a process its place by `JAX_PROCESS_ID`, or on a TPU pod by `TPU_WORKER_ID`; see
-`jestlab.models.devices.initialize_processes`.
+`jestlab.models.processes.initialize_processes`.
 """
 
 from __future__ import annotations

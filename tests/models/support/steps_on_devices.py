@@ -17,8 +17,9 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.devices import AXIS, Devices, initialize_processes
+from jestlab.models.devices import AXIS, Devices
 from jestlab.models.losses import loss_function
+from jestlab.models.processes import initialize_processes
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 

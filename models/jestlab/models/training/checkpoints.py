@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from ..config import TwoTowers
 from ..data.files import file_sha256, write_whole
+from ..processes import all_say, is_first
 from ..two_towers import Parameters, initialize
 from .step import TrainState
 
@@ -79,7 +79,7 @@ class Checkpoints:
             step, response = self._pending
             self._pending = None
             response.result()
-            if jax.process_index() == 0:
+            if is_first():
                 _write_digests(self._directory, step)
 
     def restore(self, state: TrainState, iterator: Any) -> TrainState:
@@ -119,18 +119,18 @@ class Checkpoints:
                 if verified:
                     raise
                 damage = f"{type(error).__name__} on reading it"
-        if not _all_processes(damage is None):
+        if not all_say(damage is None):
             _LOG.warning("checkpoint %d is damaged (%s): going on from the one before it", step, damage)
             return None
         return loaded
 
     def _set_aside(self, step: int) -> None:
         """Rename a damaged checkpoint's folder, for whoever wants to look; its step can be saved again."""
-        if jax.process_index() == 0:
+        if is_first():
             folder = self._directory / str(step)
             folder.rename(folder.with_name(f"damaged-{step}-{time.time_ns()}"))
             _digests_path(self._directory, step).unlink(missing_ok=True)
-        _all_processes(True)
+        all_say(True)
         self._checkpointer.reload()
 
     def close(self) -> None:
@@ -227,12 +227,3 @@ def _damage(directory: Path, step: int) -> str | None:
         if file_sha256(found[name]) != digest:
             return f"{name} has changed"
     return None
-
-
-def _all_processes(agreed: bool) -> bool:
-    """Whether every process of the run says so; each waits for the others."""
-    if jax.process_count() == 1:
-        return agreed
-    from jax.experimental import multihost_utils
-
-    return bool(np.all(multihost_utils.process_allgather(np.array(agreed))))

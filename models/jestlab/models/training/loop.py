@@ -18,8 +18,9 @@ from ..data import datasets
 from ..data.files import write_whole
 from ..data.pipeline import training_batches
 from ..data.tokenizer import ensure_tokenizer
-from ..devices import Devices, initialize_processes
+from ..devices import Devices
 from ..evaluation import Evaluator
+from ..processes import any_says, initialize_processes, is_first
 from ..two_towers import initialize
 from .checkpoints import Checkpoints
 from .events import events_of
@@ -60,14 +61,13 @@ def train(
     """
     initialize_processes()
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
-    first_process = jax.process_index() == 0
-    if not first_process:
+    if not is_first():
         tracker = Silent(tracker)
 
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
-    if first_process:
+    if is_first():
         write_whole(directory / TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
     scorer = prepare(config, web, tokenizer, reference)
     batches = training_batches(
@@ -106,11 +106,11 @@ def train(
     )
     tracker.progress(step, total)
     with (
-        events_of(config, directory / "events", step, first_process) as events,
+        events_of(config, directory / "events", step, is_first()) as events,
         contextlib.closing(checkpoints),
     ):
         while step < total:
-            if marks.may_stop(step) and _any_process(tracker.stop_requested()):
+            if marks.may_stop(step) and any_says(tracker.stop_requested()):
                 tracker.flush()
                 checkpoints.save(state, batches)
                 return False
@@ -252,12 +252,3 @@ class _Clock:
         began = time.perf_counter()
         yield
         self._start += time.perf_counter() - began
-
-
-def _any_process(asked: bool) -> bool:
-    """Whether any process of the run was asked to stop."""
-    if jax.process_count() == 1:
-        return asked
-    from jax.experimental import multihost_utils
-
-    return bool(np.any(multihost_utils.process_allgather(np.array(asked))))
