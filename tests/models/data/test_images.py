@@ -63,7 +63,7 @@ def discs(height, width):
 
 def real_photograph(height, width):
     """The portrait that Matplotlib brings along."""
-    with Image.open(cbook.get_sample_data("grace_hopper.jpg")) as image:
+    with Image.open(str(cbook.get_sample_data("grace_hopper.jpg", asfileobj=False))) as image:
         return np.asarray(image.convert("RGB").resize((width, height), Image.Resampling.LANCZOS))
 
 

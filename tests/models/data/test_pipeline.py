@@ -107,9 +107,12 @@ def test_each_process_loads_its_rows_alone(web, tokenizer, monkeypatch):
     whole = take(batches(web, tokenizer), 12)
     read = []
     images = ShardSource.images
-    monkeypatch.setattr(
-        ShardSource, "images", lambda self, index: read.append(len(index)) or images(self, index)
-    )
+
+    def counted(self, index):
+        read.append(len(index))
+        return images(self, index)
+
+    monkeypatch.setattr(ShardSource, "images", counted)
     for rows in (slice(0, 16), slice(16, 64), slice(None, None, 3)):
         for all_rows, some in zip(whole, take(batches(web, tokenizer, rows=rows), 12), strict=True):
             for part in ("image", "text", "index"):
@@ -217,9 +220,9 @@ def test_synthetic_captions_are_read_in_place_of_the_text(web, own_web, tokenize
     chosen = select(web, "noise == 'vague'")
     for path in sorted(own_web.glob("*.parquet")):
         table = pq.read_table(path)
-        captions = [f"{key[-3:]} small red" for key in table["key"].to_pylist()]
+        captions: list[str | None] = [f"{key[-3:]} small red" for key in table["key"].to_pylist()]
         if path.name == "00000.parquet":
-            captions[chosen[0]] = None
+            captions[int(chosen[0])] = None
         pq.write_table(table.append_column("synthetic_caption", pa.array(captions)), path)
     found = take(batches(own_web, tokenizer, recaption="noise == 'vague'", batch_size=699), 1)[0]
     assert sorted(found["index"]) == sorted(set(range(700)) - {chosen[0]})

@@ -98,8 +98,9 @@ def test_index_is_kept_and_read_again(own_web, monkeypatch):
 def test_index_lies_in_files_and_not_in_memory(own_web):
     index = ShardIndex.load(own_web)
     for part in (index.image, index.text, index.meta, index._keys, index._key_ends):
-        base = part
+        base: object = part
         while not isinstance(base, mmap.mmap):
+            assert isinstance(base, np.ndarray)
             base = base.base
     assert sum(path.stat().st_size for path in kept_index(own_web).iterdir()) < 700 * 66 + 1000
 

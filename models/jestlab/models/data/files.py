@@ -83,13 +83,16 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     partial = folder.with_name(f".{folder.name}.part")
     lock = folder.with_name(f".{folder.name}.lock")
     with FileLock(lock):
-        if not folder.is_dir():
-            if partial.exists():
-                shutil.rmtree(partial)
-            partial.mkdir()
-            build(partial)
-            partial.rename(folder)
-        lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
+        try:
+            if not folder.is_dir():
+                if partial.exists():
+                    shutil.rmtree(partial)
+                partial.mkdir()
+                build(partial)
+                partial.rename(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+            lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
     return folder
 
 
