@@ -127,6 +127,19 @@ def test_damaged_index_is_built_again(own_web, name, damage):
     assert ShardSource(own_web).read(np.arange(3)) == expected
 
 
+def test_building_holds_one_tar_at_a_time(tmp_path):
+    def peak(tars):
+        folder = small_folder(tmp_path / str(tars), count=400, tars=tars)
+        tracemalloc.start()
+        ShardIndex.load(folder)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1)  # what is imported and cached once does not count
+    assert peak(20) < 1.3 * peak(2)
+
+
 def test_index_of_a_million_loads_at_once(tmp_path):
     """Neither a file is read nor a tar opened: counts of system calls, not times."""
     folder = small_folder(tmp_path / "web", count=2)
