@@ -105,11 +105,11 @@ def test_threads_change_nothing_but_time(web, tokenizer, threads):
 
 def test_each_process_loads_its_rows_alone(web, tokenizer, monkeypatch):
     whole = take(batches(web, tokenizer), 12)
-    read = []
+    read: dict[ShardSource, set[int]] = {}
     images = ShardSource.images
 
     def counted(self, index):
-        read.append(len(index))
+        read.setdefault(self, set()).add(len(index))
         return images(self, index)
 
     monkeypatch.setattr(ShardSource, "images", counted)
@@ -117,7 +117,10 @@ def test_each_process_loads_its_rows_alone(web, tokenizer, monkeypatch):
         for all_rows, some in zip(whole, take(batches(web, tokenizer, rows=rows), 12), strict=True):
             for part in ("image", "text", "index"):
                 assert np.array_equal(all_rows[part][rows], some[part])
-    assert set(read) == {16, 48, 22}
+    # Batches are loaded ahead, so the first iterator may still have been loading.
+    assert {frozenset(sizes) for sizes in read.values()} - {frozenset({64})} == {
+        frozenset({size}) for size in (16, 48, 22)
+    }
 
 
 def test_lookups_get_the_numbers_of_the_batch(web, tokenizer):
