@@ -144,7 +144,7 @@ def worn_web(folder, broken, count=90):
     folder.mkdir()
     with TarWriter(folder / "0.tar") as tar:
         for i in range(count):
-            whole = encode_jpeg(np.full((16, 16, 3), i, np.uint8))
+            whole = encode_jpeg(np.full((16, 16, 3), i % 256, np.uint8))
             tar.add(f"{i:04d}.jpg", whole[: len(whole) // 2] if i in broken else whole)
             tar.add(f"{i:04d}.txt", f"number {i}".encode())
     return folder
