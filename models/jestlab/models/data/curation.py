@@ -86,7 +86,9 @@ class Recaptions:
 
     def missing(self) -> npt.NDArray[np.int64]:
         """The examples that satisfy the condition and have no synthetic caption, ascending."""
-        return self.numbers[np.diff(self.ends, prepend=0) == 0]
+        starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
+        missing: npt.NDArray[np.int64] = self.numbers[self.ends == starts[: len(self.ends)]]
+        return missing
 
     def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
         """Put synthetic captions in the places of examples that satisfy the condition.
