@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,6 @@ class Weights:
     tokenizer: Path | None
     _archive: Archive = field(repr=False)
     _entries: tuple[Entry, ...] = field(repr=False)
-    _files: tuple[Path, ...] = field(repr=False, default=())  # beside the archive's, what else decides
 
     def tensors(self) -> dict[str, Tensor]:
         """Every parameter by its name in our tree, float32.
@@ -63,10 +62,11 @@ class Weights:
         Returns:
             64 hex digits.
         """
-        files = (*self._archive.files, *self._files)
-        if not files:
+        if not self._archive.files:
             return content_hash(self._read(), self.model)
-        return kept(self.path, files, self.model, lambda: content_hash(self._read(), self.model))
+        return kept(
+            self.path, self._archive.files, self.model, lambda: content_hash(self._read(), self.model)
+        )
 
     def _read(self) -> Iterator[tuple[str, Tensor]]:
         for entry, (_, tensor) in zip(
@@ -132,7 +132,7 @@ def _at(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _big_vision(path: Path, model: TwoTowers | None, tokenizer: Path | None = None) -> Weights:
+def _big_vision(path: Path, model: TwoTowers | None) -> Weights:
     archive = Npz(path, big_vision.PREFIX)
     with _at(path):
         scanned = big_vision.scanned_towers(archive.shapes)
@@ -140,15 +140,14 @@ def _big_vision(path: Path, model: TwoTowers | None, tokenizer: Path | None = No
         entries = big_vision.entries(model, scanned)
         check(archive.shapes, entries)
     form = "big_vision-scanned" if scanned else "big_vision"
-    return Weights(path, form, model, tokenizer or tokenizers.beside(path.parent), archive, entries)
+    return Weights(path, form, model, tokenizers.beside(path.parent), archive, entries)
 
 
 def _own(folder: Path, model: TwoTowers | None) -> Weights:
     with _at(folder / OWN_MODEL):
         recorded = TwoTowers.model_validate_json((folder / OWN_MODEL).read_bytes())
     inner = _big_vision(folder / OWN_WEIGHTS, model or recorded)
-    files = (folder / OWN_MODEL,)
-    return Weights(folder, "jestlab", inner.model, inner.tokenizer, inner._archive, inner._entries, files)
+    return replace(inner, path=folder, format="jestlab")
 
 
 def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
@@ -165,8 +164,7 @@ def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
         found = huggingface.infer(archive.shapes, config)
         entries = huggingface.entries(model or found)
         check(archive.shapes, entries)
-    beside = tuple(file for file in (about,) if file.is_file())
-    return Weights(path, "huggingface", model or found, tokenizers.beside(folder), archive, entries, beside)
+    return Weights(path, "huggingface", model or found, tokenizers.beside(folder), archive, entries)
 
 
 def run_weights(directory: Path, model: TwoTowers) -> Weights:
