@@ -106,7 +106,7 @@ class Encoder(nn.Module):
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
 
         def body(x: jax.Array, parameters: Any) -> tuple[jax.Array, None]:
-            y: jax.Array = block.apply({"params": parameters}, x)
+            y: Any = block.apply({"params": parameters}, x)
             return y, None
 
         return jax.lax.scan(body, x, stacked)[0]

@@ -7,7 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
-import webdataset  # type: ignore[import-untyped]
+import webdataset
 from PIL import Image
 
 from jestlab.models.data import splits

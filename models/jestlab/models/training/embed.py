@@ -86,18 +86,18 @@ def embed(
     )
     size, every, total = forward.size, config.runtime.save_every_batches, len(reader.indices)
     with contextlib.ExitStack() as stack:
-        writer = (
-            stack.enter_context(contextlib.closing(EmbeddingWriter(directory, what))) if is_first() else None
-        )
+        writer = EmbeddingWriter(directory, what) if is_first() else None
+        stack.callback(writer.close if writer else lambda: None)
         first, began = first_says(writer.progress.done if writer else 0), time.perf_counter()
         done = first
         _LOG.info("embedding from example %d to %d", first, total)
         tracker.progress(_batches(first, size), _batches(total, size))
         for count, batch in enumerate(reader.batches(first, size, config.runtime.loader_threads), start=1):
-            images, texts, damaged = (x[: len(batch.index)] for x in forward(batch))
-            done += len(batch.index)
+            k = len(batch.examples)
+            images, texts, damaged = forward(batch)
+            done += k
             if writer:
-                writer.write(batch.index, images, texts, damaged)
+                writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
             saving = count % every == 0 or done == total
             stopping = saving or jax.process_count() == 1
             stopping = stopping and done < total and any_says(tracker.stop_requested())
@@ -123,7 +123,7 @@ def _batches(examples: int, size: int) -> int:
 class _Rows(NamedTuple):
     """This process's part of a batch of k examples, padded to the rows that its devices take; r rows."""
 
-    index: npt.NDArray[np.int64]  # [k], global numbers of the whole batch's examples
+    examples: npt.NDArray[np.int64]  # [k], global numbers of the whole batch's examples
     image: npt.NDArray[np.uint8]  # [r, h, w, 3]; zeros where damaged
     text: npt.NDArray[np.int32]  # [r, L]
     damaged: npt.NDArray[np.bool_]  # [r]
