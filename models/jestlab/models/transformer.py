@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import flax.linen as nn
 import jax
@@ -106,7 +106,7 @@ class Encoder(nn.Module):
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
 
         def body(x: jax.Array, parameters: Any) -> tuple[jax.Array, None]:
-            y: Any = block.apply({"params": parameters}, x)
+            y = cast(jax.Array, block.apply({"params": parameters}, x))
             return y, None
 
         return jax.lax.scan(body, x, stacked)[0]

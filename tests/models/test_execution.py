@@ -1,0 +1,105 @@
+"""Rematerialised, scanned and bfloat16 towers: the same parameters, the same values, less memory."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.losses import sigmoid_loss
+from jestlab.models.transformer import Execution
+from jestlab.models.two_towers import TwoTowerModel, embed, initialize
+from jestlab.models.vit import FULL, View
+
+CONFIG = TwoTowers(
+    vision=VisionTower(image_size=8, patch_size=4, width=16, depth=3, heads=2),
+    text=TextTower(vocabulary_size=32, length=5, width=8, depth=2, heads=2),
+    embedding_dim=12,
+)
+EXECUTIONS = [
+    Execution(remat, scan) for remat, scan in itertools.product(("none", "dots", "all"), (False, True))
+]
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    rng = np.random.default_rng(0)
+    images = jnp.asarray(rng.integers(0, 256, (3, 8, 8, 3)), jnp.uint8)
+    return initialize(CONFIG, jax.random.key(0)), images, jnp.asarray(rng.integers(0, 32, (3, 5)), jnp.int32)
+
+
+def loss_of(execution, view=FULL, config=CONFIG):
+    model = TwoTowerModel(config, execution)
+    return lambda p, images, tokens: sigmoid_loss(embed(model, p, images, tokens, view, jax.random.key(7)))
+
+
+def equations(jaxpr):
+    """Every equation of a jaxpr, those of sub-jaxprs included; a loop's body once."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for value in equation.params.values():
+            if isinstance(value, jax.extend.core.ClosedJaxpr):
+                yield from equations(value.jaxpr)
+            elif isinstance(value, jax.extend.core.Jaxpr):
+                yield from equations(value)
+
+
+def products(function, *arguments):
+    jaxpr = jax.make_jaxpr(function)(*arguments).jaxpr
+    return sum(equation.primitive.name == "dot_general" for equation in equations(jaxpr))
+
+
+@pytest.mark.parametrize("view", [FULL, View(patch_size=8), View(keep=0.5)], ids=["full", "flexi", "drop"])
+def test_every_execution_gives_the_same_loss_and_gradients(inputs, view):
+    expected, gradients = jax.jit(jax.value_and_grad(loss_of(Execution(), view)))(*inputs)
+    for execution in EXECUTIONS[1:]:
+        value, ours = jax.jit(jax.value_and_grad(loss_of(execution, view)))(*inputs)
+        np.testing.assert_allclose(value, expected, rtol=1e-6)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), ours, gradients)
+
+
+def test_parameters_are_the_same_under_every_execution_and_dtype(inputs):
+    parameters, images, tokens = inputs
+    lower = CONFIG.model_copy(update={"compute_dtype": "bfloat16"})
+    for config, execution in [(lower, Execution()), *((CONFIG, execution) for execution in EXECUTIONS)]:
+        init = jax.jit(TwoTowerModel(config, execution).init)
+        other = init(jax.random.key(0), images[:1], tokens[:1])["params"]
+        assert jax.tree.structure(other) == jax.tree.structure(parameters)
+        jax.tree.map(np.testing.assert_array_equal, other, parameters)
+
+
+def test_a_scan_traces_one_block_and_rematerialisation_multiplies_again(inputs):
+    forward = {scan: products(loss_of(Execution("none", scan)), *inputs) for scan in (False, True)}
+    assert forward[True] == forward[False] - 8 * 3  # 8 products a block; 3 of the 5 blocks are not traced
+    none, dots, everything = (
+        products(jax.grad(loss_of(Execution(remat))), *inputs) for remat in ("none", "dots", "all")
+    )
+    assert dots == none + 5 * 2  # attention's two products
+    assert everything == none + 5 * 8
+
+
+def test_bfloat16_multiplies_in_bfloat16_and_normalises_in_float32(inputs):
+    config = CONFIG.model_copy(update={"compute_dtype": "bfloat16"})
+    model = TwoTowerModel(config)
+    trace = jax.make_jaxpr(lambda *a: embed(model, *a))(*inputs).jaxpr
+    dtypes = {}
+    for equation in equations(trace):
+        dtypes.setdefault(equation.primitive.name, set()).add(str(equation.invars[0].aval.dtype))
+    assert dtypes["dot_general"] == {"bfloat16"}
+    assert dtypes["exp"] == dtypes["rsqrt"] == dtypes["sqrt"] == {"float32"}
+    z, full = (jax.jit(lambda *a, m=m: embed(m, *a))(*inputs) for m in (model, TwoTowerModel(CONFIG)))
+    assert z.image.dtype == z.text.dtype == jnp.float32
+    np.testing.assert_allclose(np.linalg.norm(z.image, axis=1), 1, rtol=1e-5)
+    assert float((z.image * full.image).sum(axis=1).min()) > 0.999
+    assert float((z.text * full.text).sum(axis=1).min()) > 0.999
+    gradients = jax.jit(jax.grad(loss_of(Execution("dots", True), config=config)))(*inputs)
+    assert {leaf.dtype for leaf in jax.tree.leaves(gradients)} == {jnp.dtype("float32")}
+
+
+def test_temperature_and_bias_need_no_examples(inputs):
+    parameters, *_ = inputs
+    t, b = TwoTowerModel(CONFIG).apply({"params": parameters}, method=TwoTowerModel.temperature_and_bias)
+    assert float(t) == pytest.approx(10)
+    assert float(b) == -10

@@ -1,0 +1,101 @@
+"""FlexiViT: kernels resized by its published procedure, and towers that see the same at other patch sizes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.models.config import VisionTower
+from jestlab.models.flexi import bilinear_matrix, resize_kernel, resize_positions
+from jestlab.models.vit import FULL, View, VisionTransformer
+
+TOWER = VisionTower(image_size=16, patch_size=4, width=16, depth=1, heads=2)
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    images = jnp.zeros((1, 16, 16, 3))
+    return jax.jit(VisionTransformer(TOWER).init)(jax.random.key(0), images)
+
+
+@pytest.mark.parametrize(("old", "new"), [(16, 32), (16, 8), (4, 8), (8, 12), (14, 10)])
+def test_kernel_is_resized_as_published(old, new):
+    """The resize of whole patches as a matrix, column by column, its pseudo-inverse on flattened kernels."""
+    torch = pytest.importorskip("torch")
+    columns = []
+    for pixel in np.eye(old * old):
+        patch = torch.tensor(pixel.reshape(1, 1, old, old))
+        resized = torch.nn.functional.interpolate(
+            patch, size=(new, new), mode="bilinear", align_corners=False, antialias=False
+        )
+        columns.append(resized.numpy().reshape(-1))
+    inverse = np.linalg.pinv(np.stack(columns, axis=1).T)
+    kernel = np.random.default_rng(0).normal(size=(old, old, 3, 5))
+    expected = (inverse @ kernel.reshape(old * old, 15)).reshape(new, new, 3, 5)
+    resized = resize_kernel(jnp.asarray(kernel, jnp.float32), new)
+    np.testing.assert_allclose(resized, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+@settings(max_examples=25, deadline=None)
+@given(old=st.integers(1, 8), more=st.integers(1, 8), seed=st.integers(0, 2**32 - 1))
+def test_a_grown_patch_embeds_as_the_patch_did(old, more, seed):
+    rng = np.random.default_rng(seed)
+    patch, kernel = rng.normal(size=(2, old, old, 1, 1))
+    resize = bilinear_matrix(old, old + more)
+    grown = resize @ patch[..., 0, 0] @ resize.T
+    resized = np.asarray(resize_kernel(jnp.asarray(kernel, jnp.float32), old + more))[..., 0, 0]
+    scale = np.linalg.norm(grown) * np.linalg.norm(resized)
+    assert abs((grown * resized).sum() - (patch * kernel).sum()) < 1e-5 * (1 + scale)
+
+
+def test_the_towers_own_patch_size_is_the_tower_itself(parameters):
+    model, images = VisionTransformer(TOWER), jnp.zeros((2, 16, 16, 3))
+
+    def trace(view):
+        return str(jax.make_jaxpr(lambda p, x: model.apply(p, x, view))(parameters, images))
+
+    assert trace(FULL) == trace(View(patch_size=4))
+    assert trace(FULL) != trace(View(patch_size=8))
+
+
+def test_magnified_patches_give_the_same_embedding(parameters):
+    """Twice the patch size on images whose patches were each resized to twice the size: nothing changes."""
+    rng = np.random.default_rng(0)
+    model, images = VisionTransformer(TOWER), rng.uniform(-1, 1, (2, 16, 16, 3))
+    resize = bilinear_matrix(4, 8)
+    patches = images.reshape(2, 4, 4, 4, 4, 3)
+    magnified = np.einsum("ai,bj,nyixjc->nyaxbc", resize, resize, patches).reshape(2, 32, 32, 3)
+    expected, _ = model.apply(parameters, jnp.asarray(images, jnp.float32))
+    embedding, _ = model.apply(parameters, jnp.asarray(magnified, jnp.float32), View(patch_size=8))
+    np.testing.assert_allclose(embedding, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("patch_size", [1, 2, 8, 16])
+def test_every_divisor_is_a_patch_size_and_trains_the_same_parameters(parameters, patch_size):
+    model = VisionTransformer(TOWER)
+    images = jax.random.normal(jax.random.key(1), (2, 16, 16, 3))
+
+    def loss(parameters):
+        return model.apply(parameters, images, View(patch_size=patch_size))[0].sum()
+
+    gradients = jax.jit(jax.grad(loss))(parameters)
+    assert jax.tree.map(jnp.shape, gradients) == jax.tree.map(jnp.shape, parameters)
+    for name in ("embedding", "pos_embedding"):
+        assert all(float(jnp.abs(leaf).max()) > 0 for leaf in jax.tree.leaves(gradients["params"][name]))
+
+
+def test_a_patch_size_that_does_not_divide_is_named(parameters):
+    with pytest.raises(ValueError, match="patch size 5 does not divide images of 16 pixels"):
+        VisionTransformer(TOWER).apply(parameters, jnp.zeros((1, 16, 16, 3)), View(patch_size=5))
+
+
+def test_positions_are_resized_with_antialias():
+    """Halved, a line of positions 0 … 7 is smoothed over more than its two nearest neighbours."""
+    rows = jnp.tile(jnp.arange(8.0)[:, None], (1, 8)).reshape(1, 64, 1)
+    halved = resize_positions(rows, 4).reshape(4, 4)
+    # The triangle of halfwidth 2 around 0.5: weights 1.5, 1.5, .5 on pixels 0, 1, 2 (½ outside is cut off).
+    edge = (0.75 * 0 + 0.75 * 1 + 0.25 * 2) / 1.75
+    np.testing.assert_allclose(halved[:, 0], [edge, 2.5, 4.5, 7 - edge], rtol=1e-5)
+    assert resize_positions(rows, 8) is rows

@@ -1,0 +1,72 @@
+"""PatchDrop: how many tokens are kept, what decides which, and that both poolings bear it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.models.config import VisionTower
+from jestlab.models.vit import View, VisionTransformer, drop_patches, kept_patches
+
+
+def tokens(n, length):
+    """Token l of example i holds the number 100 i + l."""
+    return (100 * jnp.arange(n)[:, None] + jnp.arange(length))[..., None]
+
+
+@pytest.mark.parametrize(("patches", "keep", "kept"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1)])
+def test_share_is_rounded_and_never_nothing(patches, keep, kept):
+    assert kept_patches(patches, keep) == kept
+    assert drop_patches(tokens(2, patches), keep, jax.random.key(0)).shape == (2, kept, 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(n=st.integers(1, 4), length=st.integers(1, 20), keep=st.floats(0.05, 1), seed=st.integers(0, 2**31))
+def test_kept_tokens_are_the_examples_own_and_different(n, length, keep, seed):
+    kept = np.asarray(drop_patches(tokens(n, length), keep, jax.random.key(seed)))[..., 0]
+    for example, row in enumerate(kept):
+        assert len(set(row)) == len(row)
+        assert set(row) <= set(range(100 * example, 100 * example + length))
+
+
+def test_key_and_position_alone_decide():
+    key = jax.random.key(3)
+    many, few = (drop_patches(tokens(n, 16), 0.25, key) for n in (8, 3))
+    np.testing.assert_array_equal(many[:3], few)
+    assert not (many == drop_patches(tokens(8, 16), 0.25, jax.random.key(4))).all()
+    rows = np.asarray(many)[..., 0] % 100
+    assert len({tuple(row) for row in rows}) > 1
+
+
+def test_tokens_are_kept_about_equally_often():
+    kept = np.asarray(drop_patches(tokens(4_000, 8), 0.25, jax.random.key(0)))[..., 0] % 100
+    np.testing.assert_allclose(np.bincount(kept.reshape(-1)) / 4_000, 0.25, atol=0.04)
+
+
+@pytest.mark.parametrize("pooling", ["map", "mean"])
+def test_towers_look_at_the_kept_patches_and_at_no_others(pooling):
+    """By the gradient of the position embeddings; and all patches in another order are the whole image."""
+    tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2, pooling=pooling)
+    model, images = VisionTransformer(tower), jax.random.normal(jax.random.key(0), (1, 8, 8, 3))
+    parameters = model.init(jax.random.key(1), images)
+    key = jax.random.key(5)
+
+    def embedding(parameters, keep):
+        return model.apply(parameters, images, View(keep=keep), key)[0]
+
+    gradient = jax.grad(lambda p: embedding(p, 0.5)[0, 0])(parameters)["params"]["pos_embedding"][0]
+    looked_at = np.flatnonzero(np.abs(gradient).max(axis=-1))
+    expected = np.asarray(drop_patches(tokens(1, 4), 0.5, key)).reshape(-1)
+    np.testing.assert_array_equal(looked_at, np.sort(expected))
+
+    assert kept_patches(4, 0.9) == 4
+    np.testing.assert_allclose(embedding(parameters, 0.9), embedding(parameters, 1.0), rtol=1e-5, atol=1e-6)
+
+
+def test_a_missing_key_is_named():
+    tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2)
+    images = jnp.zeros((1, 8, 8, 3))
+    with pytest.raises(ValueError, match="keeps 0.5 of the patches needs a key"):
+        VisionTransformer(tower).init(jax.random.key(0), images, View(keep=0.5))
