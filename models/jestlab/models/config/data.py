@@ -40,6 +40,10 @@ SHAPES_COLUMNS = (
 """Columns of the synthetic web's metadata, for filters."""
 
 
+SYNTHETIC_CAPTION = "synthetic_caption"
+"""The metadata column that `recaption` reads."""
+
+
 class ShapesWeb(Section):
     """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
 
@@ -95,7 +99,10 @@ class Data(Section):
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
         """A filter that cannot be read, or not on these data, is found before anything runs."""
         if text is not None:
-            missing = missing_column(Filter.read(text).columns, SHAPES_COLUMNS)
+            columns = Filter.read(text).columns
+            if given.field_name == "recaption":
+                columns = [*columns, SYNTHETIC_CAPTION]
+            missing = missing_column(columns, SHAPES_COLUMNS)
             if missing and isinstance(given.data.get("train"), ShapesWeb):
                 raise ValueError(f"no {missing}")
         return text

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import EmbedConfig, TwoTowers
 from ..data import datasets
-from ..data.curation import select
+from ..data.curation import Recaptions, recaptions, select
 from ..data.embeddings import About, EmbeddingWriter, content_digest
 from ..data.images import decode
 from ..data.shards import ShardIndex, ShardSource
@@ -64,6 +64,7 @@ def embed(
     towers, theirs = reference
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     indices = select(web, config.data.filter)
+    captions = None if config.data.recaption is None else recaptions(web, config.data.recaption)
     tokenizer = Tokenizer((theirs / "tokenizer.model").read_bytes())
     forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
     what = About(
@@ -89,6 +90,7 @@ def embed(
             image_size=towers.vision.image_size,
             text_length=towers.text.length,
             batch_size=size,
+            recaptions=captions,
             threads=config.runtime.loader_threads,
         )
         for count, batch in enumerate(batches, start=1):
@@ -131,6 +133,7 @@ def ordered_batches(
     image_size: int,
     text_length: int,
     batch_size: int,
+    recaptions: Recaptions | None = None,
     threads: int = 1,
 ) -> Iterator[OrderedBatch]:
     """Given examples, once, in their order, a few batches read ahead.
@@ -142,6 +145,8 @@ def ordered_batches(
         image_size: Side in pixels.
         text_length: L, tokens.
         batch_size: Examples a batch; the last may hold fewer.
+        recaptions: Synthetic captions that stand in for the examples' own. Training leaves out an example
+            that lacks one, so what is read of it does not matter.
         threads: That read and decode.
     """
     source = ShardSource(folder)
@@ -157,7 +162,10 @@ def ordered_batches(
             except ValueError as error:
                 _LOG.warning("%s: %s", source.index.describe(index[i]), error)
                 damaged[i] = True
-        texts = tokenizer([example.caption for example in examples], text_length)
+        captions = [example.caption for example in examples]
+        if recaptions is not None:
+            recaptions.replace(index, captions)
+        texts = tokenizer(captions, text_length)
         return OrderedBatch(index, images, texts, damaged)
 
     batches = grain.MapDataset.range(_batches(len(indices), batch_size)).map(load)
