@@ -10,6 +10,8 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from jestlab.models.config import EmbedConfig, TrainConfig
@@ -101,14 +103,33 @@ def whole(tiny, run, tmp_path_factory):
     return directory, tracker
 
 
-def test_cached_scores_select_what_online_scores_select(tiny, web, reference, whole):
+@pytest.fixture(scope="module")
+def captioned_web(web, tmp_path_factory):
+    """The same pairs as a user's folder, every other one with a synthetic caption."""
+    folder = tmp_path_factory.mktemp("captioned") / "web"
+    shutil.copytree(web, folder, ignore=shutil.ignore_patterns(".jestlab"))
+    for path in sorted(folder.glob("*.parquet")):
+        table = pq.read_table(path)
+        texts = ["a small red square" if row % 2 else None for row in range(len(table))]
+        pq.write_table(table.append_column("synthetic_caption", pa.array(texts, pa.string())), path)
+    return folder
+
+
+@pytest.mark.parametrize("recaption", [None, "similarity < 0.3"])
+def test_cached_scores_select_what_online_scores_select(
+    tiny, captioned_web, reference, run, tmp_path, recaption
+):
     """Paper, appendix, "Caching reference model scores": the super-batch's matrix, recomputed."""
+    web = captioned_web
+    cfg = config(tiny, data__train={"kind": "folder", "path": str(web)}, data__recaption=recaption)
+    assert run(cfg, tmp_path)[0]
     towers, folder = reference
     tokenizer = Tokenizer((folder / "tokenizer.model").read_bytes())
     parameters = load_parameters(folder / "checkpoints", towers)
     batches = training_batches(
         web,
         filter=None,
+        recaption=recaption,
         tokenizer=tokenizer,
         image_size=towers.vision.image_size,
         text_length=towers.text.length,
@@ -116,7 +137,8 @@ def test_cached_scores_select_what_online_scores_select(tiny, web, reference, wh
         seed=3,
         reference_tokenizer=(tokenizer, towers.text.length),
     )
-    cache = EmbeddingCache.open(whole[0])
+    cache = EmbeddingCache.open(tmp_path)
+    cache.check(cfg.data, web)
     for step in range(3):
         batch = next(batches)
         now = embed_pairs(TwoTowerModel(towers), parameters, batch["image"], batch["reference_text"])

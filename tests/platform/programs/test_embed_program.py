@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import sqlite3
@@ -146,7 +147,9 @@ def folder(tmp_path):
     with tarfile.open(tmp_path / "web" / "00000.tar", "w") as tar:
         for number in range(3):
             for extension in ("jpg", "txt"):
-                tar.addfile(tarfile.TarInfo(f"{number:03}.{extension}"))
+                member = tarfile.TarInfo(f"{number:03}.{extension}")
+                member.size = 4
+                tar.addfile(member, io.BytesIO(b"text"))
     return tmp_path / "web"
 
 
@@ -186,3 +189,20 @@ def test_the_store_has_it_as_a_run_that_others_need(root, spec):
     store.record(planned)
     store.close()
     assert rows(root, "SELECT run FROM v_runs WHERE needed ORDER BY run") == [("cache",), ("reference",)]
+
+
+def test_metadata_that_are_asked_for_and_missing_are_one_line(folder):
+    def planned(**data):
+        cache = {
+            "program": "embed",
+            "reference": "one",
+            "data": {"train": {"kind": "folder", "path": str(folder)}, **data},
+        }
+        return plan(Study.parse({"name": "s", "runs": {"one": {}, "cache": cache}}))
+
+    with pytest.raises(
+        UserError, match=r"^runs.cache: data.filter: .*web has no metadata column 'similarity'"
+    ):
+        planned(filter="similarity > 0.3")
+    with pytest.raises(UserError, match=r"^runs.cache: data.recaption: .*web has no metadata column"):
+        planned(recaption="key == 'a'")

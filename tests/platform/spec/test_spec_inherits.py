@@ -2,7 +2,7 @@
 
 import pytest
 
-from jestlab.models.config import EmbedConfig, ShardFolder
+from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFolder
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import plan
@@ -130,3 +130,16 @@ def test_a_section_of_the_same_name_that_means_something_else_is_not_taken_over(
     train, own = programs.get("train"), programs.get("json:dumps")
     assert train.inherited({"data": {}, "x": 1}, train) == {"data": {}, "x": 1}
     assert train.inherited({"data": {}}, own) == own.inherited({"data": {}}, train) == {}
+
+
+def test_defaults_and_identity_are_those_of_the_version():
+    """A default that changes must raise `EmbedConfig.version`; those of the data are tested with training."""
+    config = EmbedConfig(reference="r")
+    defaults = config.model_dump(mode="json", exclude={"runtime", "data"})
+    assert (EmbedConfig.version, defaults) == (1, {"reference": "r", "precision": "float32", "seed": 0})
+    assert config.identity() == {
+        "reference": "r",
+        "data": {"train": {"seed": 0, "generator": SHAPES_GENERATOR}},
+    }
+    shared = config.model_copy(update={"data": Data.model_validate({"train": {"seed": 0}})})
+    assert shared.identity() == config.identity()

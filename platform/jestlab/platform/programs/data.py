@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.models.config import BenchmarkFolder, Data, ShardFolder
+from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Digest
 
@@ -20,7 +21,7 @@ def with_digests(data: Data, digest: Digest, parts: Sequence[str] = ("train", "b
         parts: Which of its folders count.
 
     Raises:
-        UserError: A folder is missing or holds no shards, or the filter is not on its metadata.
+        UserError: A folder is missing or holds no shards, or its metadata lack a column that is asked for.
     """
     found: dict[str, Any] = {}
     for part in parts:
@@ -29,16 +30,24 @@ def with_digests(data: Data, digest: Digest, parts: Sequence[str] = ("train", "b
             path = Path(folder.path)
             if not path.is_dir():
                 raise UserError(f"data.{part}.path: no folder {path}: give one of image–text tar shards")
-            if part == "train" and data.filter is not None:
-                _check_filter(data.filter, path)
+            if part == "train":
+                _check_columns(data, path)
             found[part] = folder.model_copy(update={"digest": digest(path)})
     return data.model_copy(update=found) if found else data
 
 
-def _check_filter(text: str, folder: Path) -> None:
-    """UserError for a filter on columns that a folder's metadata lack."""
+def _check_columns(data: Data, folder: Path) -> None:
+    """UserError for a filter or a recaption on columns that a folder's metadata lack."""
+    if data.filter is None and data.recaption is None:
+        return
     from jestlab.models.data.curation import metadata_columns
     from jestlab.models.data.filters import Filter, missing_column
 
-    if missing := missing_column(Filter.read(text).columns, metadata_columns(folder)):
-        raise UserError(f"data.filter: {folder} has no metadata {missing}")
+    asked = {"filter": data.filter, "recaption": data.recaption}
+    columns = {field: list(Filter.read(text).columns) for field, text in asked.items() if text is not None}
+    if "recaption" in columns:
+        columns["recaption"].append(SYNTHETIC_CAPTION)
+    known = metadata_columns(folder)
+    for field, wanted in columns.items():
+        if missing := missing_column(wanted, known):
+            raise UserError(f"data.{field}: {folder} has no metadata {missing}")
