@@ -16,7 +16,9 @@ def tokens(n, length):
     return (100 * jnp.arange(n)[:, None] + jnp.arange(length))[..., None]
 
 
-@pytest.mark.parametrize(("patches", "keep", "kept"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1)])
+@pytest.mark.parametrize(
+    ("patches", "keep", "kept"), [(256, 0.25, 64), (9, 0.5, 4), (7, 0.5, 4), (4, 0.01, 1)]
+)
 def test_share_is_rounded_and_never_nothing(patches, keep, kept):
     assert kept_patches(patches, keep) == kept
     assert drop_patches(tokens(2, patches), keep, jax.random.key(0)).shape == (2, kept, 1)
