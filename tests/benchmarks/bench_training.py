@@ -1,4 +1,4 @@
-"""A training step of ours beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
+"""A training step beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
 
 One process, the same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Rounds are
 interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On CPU both use
@@ -213,6 +213,7 @@ def main() -> None:
     as_json = parser.parse_args().json
     # Before either library is imported: its pool of threads is made only once.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two libraries share the memory of a GPU
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:THREADS]))
     import jax
@@ -233,9 +234,8 @@ def main() -> None:
     if as_json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    print(
-        "| shape | step of | ms | examples/s | share of matmul peak | speed, of eager |\n|---|---|---|---|---|---|"
-    )
+    print("| shape | step of | ms | examples/s | share of matmul peak | speed, of eager |")
+    print("|---" * 6 + "|")
     for r in rows:
         ratio = "" if r.speed_of_eager is None else f"{r.speed_of_eager:.2f}"
         print(
