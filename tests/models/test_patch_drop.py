@@ -24,8 +24,13 @@ def test_share_is_rounded_and_never_nothing(patches, keep, kept):
     assert drop_patches(tokens(2, patches), keep, jax.random.key(0)).shape == (2, kept, 1)
 
 
-@settings(max_examples=20, deadline=None)
-@given(n=st.integers(1, 4), length=st.integers(1, 20), keep=st.floats(0.05, 1), seed=st.integers(0, 2**31))
+@settings(max_examples=10, deadline=None)
+@given(
+    n=st.integers(1, 2),
+    length=st.sampled_from([1, 2, 9]),
+    keep=st.floats(0.05, 1),
+    seed=st.integers(0, 2**31),
+)
 def test_kept_tokens_are_the_examples_own_and_different(n, length, keep, seed):
     kept = np.asarray(drop_patches(tokens(n, length), keep, jax.random.key(seed)))[..., 0]
     for example, row in enumerate(kept):
@@ -70,5 +75,5 @@ def test_towers_look_at_the_kept_patches_and_at_no_others(pooling):
 def test_a_missing_key_is_named():
     tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2)
     images = jnp.zeros((1, 8, 8, 3))
-    with pytest.raises(ValueError, match="keeps 0.5 of the patches needs a key"):
+    with pytest.raises(ValueError, match=r"keeps 0\.5 of the patches needs a key"):
         VisionTransformer(tower).init(jax.random.key(0), images, View(keep=0.5))

@@ -35,6 +35,50 @@ class Execution:
     scan: bool = False
 
 
+class LayerNorm(nn.Module):
+    """(x − mean) / √(variance + ε) · scale + bias over the last axis; the result has the dtype of x."""
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x: float [..., D] → float [..., D]."""
+        scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
+        bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
+        return _layer_norm(x, scale, bias)
+
+
+@jax.custom_vjp
+def _layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array) -> jax.Array:
+    return _layer_norm_forward(x, scale, bias)[0]
+
+
+def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tuple[jax.Array, Any]:
+    wide = x.astype(jnp.float32)
+    mean = wide.mean(axis=-1, keepdims=True)
+    variance = jnp.square(wide - mean).mean(axis=-1, keepdims=True)
+    inverse = jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)
+    y = (wide - mean) * (inverse * scale) + bias
+    return y.astype(x.dtype), (x, mean, inverse, scale)
+
+
+def _layer_norm_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """With x̂ = (x − mean)/σ and g = dy · scale: dx = (g − mean(g) − x̂ · mean(g x̂)) / σ.
+
+    Written out because it needs only x and two numbers a token from the forward pass: what automatic
+    differentiation keeps and sums made a whole training step a tenth slower on CPU.
+    """
+    x, mean, inverse, scale = kept
+    normalized = (x.astype(jnp.float32) - mean) * inverse
+    dy = dy.astype(jnp.float32)
+    g = dy * scale
+    dx = g - g.mean(axis=-1, keepdims=True)
+    dx = inverse * (dx - normalized * (g * normalized).mean(axis=-1, keepdims=True))
+    tokens = tuple(range(x.ndim - 1))
+    return dx.astype(x.dtype), (dy * normalized).sum(axis=tokens), dy.sum(axis=tokens)
+
+
+_layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
 class MlpBlock(nn.Module):
     """Two dense layers with a tanh-GELU between.
 
@@ -70,9 +114,9 @@ class EncoderBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x: float [n, L, D] → float [n, L, D]."""
-        y = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, dtype=self.dtype)(x)
+        y = LayerNorm()(x)
         x = x + _attention(self.heads, self.dtype)(y, y)
-        y = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, dtype=self.dtype)(x)
+        y = LayerNorm()(x)
         return x + MlpBlock(self.mlp_dim, self.dtype)(y)
 
 
@@ -97,7 +141,7 @@ class Encoder(nn.Module):
         else:
             for layer in range(self.depth):
                 x = block(name=f"encoderblock_{layer}")(x)
-        y: jax.Array = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, dtype=self.dtype, name="encoder_norm")(x)
+        y: jax.Array = LayerNorm(name="encoder_norm")(x)
         return y
 
     def _scan(self, block: nn.Module, x: jax.Array) -> jax.Array:
@@ -125,7 +169,7 @@ class MAPHead(nn.Module):
         n, _, width = x.shape
         probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, width))
         x = _attention(self.heads, self.dtype)(jnp.tile(probe.astype(x.dtype), (n, 1, 1)), x)
-        y = nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, dtype=self.dtype)(x)
+        y = LayerNorm()(x)
         x = x + MlpBlock(self.mlp_dim, self.dtype)(y)
         return x[:, 0]
 

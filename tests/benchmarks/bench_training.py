@@ -1,0 +1,248 @@
+"""A training step beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
+
+One process, the same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Rounds are
+interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On CPU both use
+`THREADS` threads; on a GPU a B/16 in bfloat16 is measured too. Nothing here passes or fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+THREADS = 2
+ROUNDS = 15
+STEPS_PER_ROUND = 2
+
+Run = Callable[[int], None]
+"""Does a number of training steps and waits for their end."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Two towers of one size, and a batch."""
+
+    name: str
+    image_size: int
+    patch_size: int
+    width: int
+    depth: int
+    heads: int
+    length: int
+    batch_size: int
+    compute_dtype: str = "float32"
+    vocabulary_size: int = 32_000
+
+
+SMALL = Shape("small: 32 px, p8, w192, d4, batch 64", 32, 8, 192, 4, 3, 16, 64)
+MEDIUM = Shape("medium: ViT-S/16, 64 px, d6, batch 32", 64, 16, 384, 6, 6, 16, 32)
+BASE = Shape("B/16, 256 px, bfloat16, batch 256", 256, 16, 768, 12, 12, 64, 256, "bfloat16")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured implementation."""
+
+    shape: str
+    implementation: str
+    milliseconds: float
+    examples_per_second: float
+    share_of_peak: float
+    speed_of_eager: float | None  # ratio of examples/s, the median over rounds
+
+
+def batch_of(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
+    """Random images and tokens."""
+    rng = np.random.default_rng(0)
+    size = (shape.batch_size, shape.image_size, shape.image_size, 3)
+    images = rng.integers(0, 256, size, dtype=np.uint8)
+    tokens = rng.integers(0, shape.vocabulary_size, (shape.batch_size, shape.length))
+    return images, tokens.astype(np.int32)
+
+
+def ours(shape: Shape) -> Run:
+    """Our compiled training step under uniform selection."""
+    import jax
+    import jax.numpy as jnp
+
+    from jestlab.models.config import TrainConfig
+    from jestlab.models.training.step import build_step, initial_state
+    from jestlab.models.two_towers import initialize
+
+    tower = {"width": shape.width, "depth": shape.depth, "heads": shape.heads}
+    config = TrainConfig.model_validate(
+        {
+            "model": {
+                "vision": tower | {"image_size": shape.image_size, "patch_size": shape.patch_size},
+                "text": tower | {"vocabulary_size": shape.vocabulary_size, "length": shape.length},
+                "embedding_dim": shape.width,
+                "compute_dtype": shape.compute_dtype,
+            },
+            "schedule": {"batch_size": shape.batch_size, "examples_seen": 10_000 * shape.batch_size},
+        }
+    )
+    images, tokens = batch_of(shape)
+    batch = {"image": jnp.asarray(images), "text": jnp.asarray(tokens)}
+    state = initial_state(config, initialize(config.model, jax.random.key(0)))
+    step, key = build_step(config, None), jax.random.key(0)
+
+    def run(steps: int) -> None:
+        nonlocal state
+        for _ in range(steps):
+            state, metrics = step(state, batch, key, None)
+        jax.block_until_ready(metrics)
+
+    return run
+
+
+def theirs(shape: Shape, device: str, compiled: bool) -> Run:
+    """PyTorch: transformers' SigLIP with its own loss and fused AdamW."""
+    import torch
+    from transformers import SiglipConfig, SiglipModel
+
+    tower = {
+        "hidden_size": shape.width,
+        "num_hidden_layers": shape.depth,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": 4 * shape.width,
+    }
+    text = tower | {"vocab_size": shape.vocabulary_size, "max_position_embeddings": shape.length}
+    vision = tower | {"image_size": shape.image_size, "patch_size": shape.patch_size}
+    special = {"projection_size": shape.width, "bos_token_id": 2, "eos_token_id": 1}
+    model = SiglipModel(SiglipConfig(text_config=text | special, vision_config=vision)).to(device)
+    decay = 0.1
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=decay, fused=True
+    )
+    images, tokens = batch_of(shape)
+    pixels = torch.tensor(images, device=device).permute(0, 3, 1, 2).contiguous()
+    ids = torch.tensor(tokens, device=device).long()
+    lower = shape.compute_dtype == "bfloat16"
+
+    def loss_of(pixels: Any, ids: Any) -> Any:
+        with torch.autocast(device, torch.bfloat16, enabled=lower):
+            return model(input_ids=ids, pixel_values=pixels.float() / 127.5 - 1, return_loss=True).loss
+
+    loss_of = torch.compile(loss_of) if compiled else loss_of
+
+    def run(steps: int) -> None:
+        for _ in range(steps):
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_of(pixels, ids)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+        loss.item()
+
+    return run
+
+
+def peak_flops(compute_dtype: str, torch_too: bool, device: str) -> float:
+    """The best rate seen in products of square matrices, of either library, FLOP/s."""
+    import jax
+    import jax.numpy as jnp
+
+    side = 2_048 if device == "cpu" else 8_192
+    a = jnp.ones((side, side), compute_dtype)
+    product = jax.jit(jnp.matmul)
+    calls: list[Callable[[], object]] = [lambda: jax.block_until_ready(product(a, a))]
+    if torch_too:
+        import torch
+
+        b = torch.ones((side, side), dtype=getattr(torch, compute_dtype), device=device)
+        calls.append(lambda: (b @ b)[0, 0].item())
+    best = min(_seconds(call) for call in calls for _ in range(10))
+    return 2 * side**3 / best
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def step_flops(shape: Shape) -> float:
+    """FLOPs of a training step: thrice the towers' forward passes."""
+    from jestlab.analysis.costs import text_forward, vision_forward
+
+    sizes = {"width": shape.width, "depth": shape.depth, "mlp_dim": 4 * shape.width}
+    pixels = {"image_size": shape.image_size, "patch_size": shape.patch_size}
+    image = vision_forward(**pixels, **sizes, pooling="map", embedding_dim=None)
+    text = text_forward(length=shape.length, **sizes, embedding_dim=shape.width)
+    return 3.0 * shape.batch_size * (image + text)
+
+
+def measure(shape: Shape, device: str, torch_too: bool) -> list[Row]:
+    """Interleaved rounds of every implementation; medians."""
+    runs = {"jestlab": ours(shape)}
+    if torch_too:
+        runs |= {
+            "transformers, eager": theirs(shape, device, compiled=False),
+            "transformers, torch.compile": theirs(shape, device, compiled=True),
+        }
+    for run in runs.values():
+        run(2)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            seconds[name].append(_seconds(lambda run=run: run(STEPS_PER_ROUND)) / STEPS_PER_ROUND)
+    peak, eager = peak_flops(shape.compute_dtype, torch_too, device), seconds.get("transformers, eager")
+    rows = []
+    for name, times in seconds.items():
+        median = statistics.median(times)
+        ratio = statistics.median(e / s for e, s in zip(eager, times, strict=True)) if eager else None
+        share = step_flops(shape) / median / peak
+        rows.append(Row(shape.name, name, 1e3 * median, shape.batch_size / median, share, ratio))
+    return rows
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true")
+    as_json = parser.parse_args().json
+    # Before either library is imported: its pool of threads is made only once.
+    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two libraries share the memory of a GPU
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:THREADS]))
+    import jax
+
+    device = "cuda" if jax.default_backend() == "gpu" else "cpu"
+    torch_too = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    if torch_too:
+        import torch
+
+        torch.set_num_threads(THREADS)
+        if device == "cuda" and not torch.cuda.is_available():
+            torch_too = False
+    if not torch_too:
+        where = "the GPU" if device == "cuda" else "CPU"
+        print(f"only jestlab is measured: install torch (for {where}) and transformers", file=sys.stderr)
+    shapes = [SMALL, MEDIUM, *([BASE] if device == "cuda" else [])]
+    rows = [row for shape in shapes for row in measure(shape, device, torch_too)]
+    if as_json:
+        print(json.dumps([asdict(row) for row in rows], indent=2))
+        return
+    print("| shape | step of | ms | examples/s | share of matmul peak | speed, of eager |")
+    print("|---" * 6 + "|")
+    for r in rows:
+        ratio = "" if r.speed_of_eager is None else f"{r.speed_of_eager:.2f}"
+        print(
+            f"| {r.shape} | {r.implementation} | {r.milliseconds:.1f} | {r.examples_per_second:.1f} | "
+            f"{r.share_of_peak:.0%} | {ratio} |"
+        )
+
+
+if __name__ == "__main__":
+    main()
