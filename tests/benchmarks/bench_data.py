@@ -155,6 +155,8 @@ def compared(folder: Path) -> Iterator[Figure]:
     if len(rounds) == 2:
         ratios = [mine / other for mine, other in zip(*rounds.values(), strict=True)]
         yield figure("the first over the second", "×", "≥ 1.3", ratios)
+        ratios = [other / mine for mine, other in zip(*costs.values(), strict=True)]
+        yield figure("CPU time of the second over the first", "×", "≥ 1.3", ratios)
 
 
 def small(folder: Path) -> Iterator[Figure]:

@@ -91,7 +91,9 @@ class Data(Section):
     filter: str | None = (
         None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
     )
-    recaption: str | None = None  # examples that satisfy it are read with their `synthetic_caption`
+    recaption: str | None = (
+        None  # examples that satisfy it are read with their `synthetic_caption`, left out if they have none
+    )
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
 
     @field_validator("filter", "recaption")
