@@ -14,7 +14,7 @@ import pytest
 from jestlab.models.config import TrainConfig
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import TwoTowerModel, initialize
-from jestlab.platform.programs.train import cost
+from jestlab.platform.programs.flops import cost
 
 B16 = {"model": {"variant": "B/16"}, "schedule": {"batch_size": 8}}
 JEST = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8, "chunks": 2}
@@ -23,15 +23,16 @@ JEST = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8, "chunks": 2}
 def xla_flops(config: TrainConfig) -> float:
     """FLOPs of a step, the reference of the learner's architecture; traced from shapes, never compiled."""
     B, size = config.super_batch_size, config.model.vision.image_size
-    key = jax.eval_shape(lambda: jax.random.key(0))
     parameters = jax.eval_shape(lambda: initialize(config.model, jax.random.key(0)))
-    state = jax.eval_shape(lambda parameters: initial_state(config, parameters), parameters)
+    state = jax.eval_shape(
+        lambda parameters: initial_state(config, parameters, jax.random.key(0)), parameters
+    )
     batch = {
         "image": jax.ShapeDtypeStruct((B, size, size, 3), jnp.uint8),
         "text": jax.ShapeDtypeStruct((B, config.model.text.length), jnp.int32),
     }
     step: jax.stages.Wrapped = build_step(config, TwoTowerModel(config.model))  # type: ignore[assignment]
-    counted = step.lower(state, batch, key, parameters).cost_analysis()
+    counted = step.lower(state, batch, parameters if config.needs_reference else None).cost_analysis()
     assert counted is not None
     return float(counted["flops"])
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 
 from .config import TwoTowers
 from .text import TextTransformer
-from .vit import VisionTransformer
+from .transformer import Execution
+from .vit import FULL, View, VisionTransformer
 
 Parameters = dict[str, Any]
 """The tree `{img: …, txt: …, t: [1], b: [1]}`; t is stored as its logarithm, as big_vision does."""
@@ -32,43 +33,60 @@ def _normalize(z: jax.Array) -> jax.Array:
 
 
 class TwoTowerModel(nn.Module):
-    """The whole model; `embed_images`, `embed_texts` and `features` are its parts for evaluation."""
+    """The whole model; `embed_images`, `embed_texts` and `features` are its parts for evaluation.
+
+    The parameter tree depends on the sizes in the config alone: not on `compute_dtype`, execution or view.
+
+    Attributes:
+        config: Sizes, and the dtype of the towers' activations.
+        execution: How the encoders are computed.
+    """
 
     config: TwoTowers
+    execution: Execution = Execution()
 
     def setup(self) -> None:
         """Name the parts as big_vision names them."""
         cfg = self.config
         head = None if cfg.vision.width == cfg.embedding_dim else cfg.embedding_dim
-        self.img = VisionTransformer(cfg.vision, head)
-        self.txt = TextTransformer(cfg.text, cfg.embedding_dim)
+        self.img = VisionTransformer(cfg.vision, head, cfg.compute_dtype, self.execution)
+        self.txt = TextTransformer(cfg.text, cfg.embedding_dim, cfg.compute_dtype, self.execution)
         self.t = self.param("t", nn.initializers.constant(jnp.log(cfg.initial_temperature)), (1,))
         self.b = self.param("b", nn.initializers.constant(cfg.initial_bias), (1,))
 
-    def __call__(self, images: jax.Array, tokens: jax.Array) -> Embeddings:
+    def __call__(
+        self, images: jax.Array, tokens: jax.Array, view: View = FULL, key: jax.Array | None = None
+    ) -> Embeddings:
         """Embed pairs.
 
         Args:
-            images: uint8 [n, h, w, 3], as decoded.
+            images: uint8 [n, h, h, 3], as decoded.
             tokens: int32 [n, L].
+            view: How closely to look at the images.
+            key: Draws the patches of a view that keeps less than all.
 
         Returns:
             Normalised embeddings with t and b.
         """
-        return Embeddings(self.embed_images(images), self.embed_texts(tokens), jnp.exp(self.t[0]), self.b[0])
+        z_image, z_text = self.embed_images(images, view, key), self.embed_texts(tokens)
+        return Embeddings(z_image, z_text, *self.temperature_and_bias())
 
-    def embed_images(self, images: jax.Array) -> jax.Array:
-        """uint8 [n, h, w, 3] → float32 [n, E], unit length."""
-        return _normalize(self.img(_to_unit_range(images))[0])
+    def embed_images(self, images: jax.Array, view: View = FULL, key: jax.Array | None = None) -> jax.Array:
+        """uint8 [n, h, h, 3] → float32 [n, E], unit length."""
+        return _normalize(self.img(_to_unit_range(images), view, key)[0])
 
     def embed_texts(self, tokens: jax.Array) -> jax.Array:
         """int32 [n, L] → float32 [n, E], unit length."""
         return _normalize(self.txt(tokens))
 
     def features(self, images: jax.Array) -> jax.Array:
-        """uint8 [n, h, w, 3] → pooled image features before the head, float32 [n, D], not normalised."""
+        """uint8 [n, h, h, 3] → pooled image features before the head, float32 [n, D], not normalised."""
         features: jax.Array = self.img(_to_unit_range(images))[1]
         return features
+
+    def temperature_and_bias(self) -> tuple[jax.Array, jax.Array]:
+        """t and b, float32 []."""
+        return jnp.exp(self.t[0]), self.b[0]
 
 
 def _to_unit_range(images: jax.Array) -> jax.Array:
@@ -76,9 +94,16 @@ def _to_unit_range(images: jax.Array) -> jax.Array:
     return images.astype(jnp.float32) / 127.5 - 1.0
 
 
-def embed(model: TwoTowerModel, parameters: Parameters, images: jax.Array, tokens: jax.Array) -> Embeddings:
-    """`model(images, tokens)` with given parameters."""
-    return cast(Embeddings, model.apply({"params": parameters}, images, tokens))
+def embed(
+    model: TwoTowerModel,
+    parameters: Parameters,
+    images: jax.Array,
+    tokens: jax.Array,
+    view: View = FULL,
+    key: jax.Array | None = None,
+) -> Embeddings:
+    """`model(images, tokens, view, key)` with given parameters."""
+    return cast(Embeddings, model.apply({"params": parameters}, images, tokens, view, key))
 
 
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:

@@ -1,12 +1,104 @@
-"""The image tower: a Vision Transformer with learned position embeddings (Dosovitskiy et al., 2021)."""
+"""The image tower: a Vision Transformer with learned position embeddings (Dosovitskiy et al., 2021).
+
+Letters: n examples, L patches, p side of a patch in pixels, g patches along a side, D width, E embedding.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 
 from .config import VisionTower
-from .transformer import Encoder, MAPHead
+from .flexi import resize_kernel, resize_positions
+from .transformer import Encoder, Execution, MAPHead
+
+
+@dataclass(frozen=True)
+class View:
+    """How closely the tower looks at images; every view is of the same parameters (the paper's Sec. 3.3).
+
+    Attributes:
+        patch_size: Side of a patch in pixels, a divisor of the image's side; None for the tower's own.
+            Another one is FlexiViT.
+        keep: Share of the patches that are looked at, drawn anew for every image. Below 1 it is PatchDrop
+            (Li et al., 2023).
+    """
+
+    patch_size: int | None = None
+    keep: float = 1.0
+
+
+FULL = View()
+"""All patches, of the tower's own size."""
+
+
+def kept_patches(patches: int, keep: float) -> int:
+    """How many of an image's patches a share is: rounded, at least one."""
+    return max(1, round(keep * patches))
+
+
+def example_keys(key: jax.Array, positions: jax.Array) -> jax.Array:
+    """A key for each example, by its position in the whole batch.
+
+    Args:
+        key: The batch's.
+        positions: int [n].
+
+    Returns:
+        Keys [n].
+    """
+    return jax.vmap(lambda position: jax.random.fold_in(key, position))(positions)
+
+
+def drop_patches(x: jax.Array, keep: float, key: jax.Array) -> jax.Array:
+    """Keep a random part of every example's tokens.
+
+    Args:
+        x: float [n, L, D].
+        keep: Share of the tokens.
+        key: Which are kept depends on it and on the example's position in the batch, and on nothing else; or
+            [n], a key for each example, as `example_keys` makes them.
+
+    Returns:
+        float [n, `kept_patches(L, keep)`, D].
+    """
+    n, length, _ = x.shape
+    keys = key if key.ndim else example_keys(key, jnp.arange(n))
+    orders = jax.vmap(lambda own: jax.random.permutation(own, length))(keys)
+    kept = orders[:, : kept_patches(length, keep)]
+    return jnp.take_along_axis(x, kept[:, :, None], axis=1)
+
+
+class PatchEmbedding(nn.Module):
+    """A linear map of each patch: the convolution whose stride is its size, as a product of matrices.
+
+    Attributes:
+        width: D.
+        patch_size: p of the parameters.
+        dtype: Of the product.
+    """
+
+    width: int
+    patch_size: int
+    dtype: str
+
+    @nn.compact
+    def __call__(self, images: jax.Array, patch_size: int) -> jax.Array:
+        """images: float [n, h, w, 3] → float [n, L, D], in patches of `patch_size` pixels, row by row."""
+        shape = (self.patch_size, self.patch_size, 3, self.width)
+        kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
+        bias = self.param("bias", nn.initializers.zeros, (self.width,))
+        n, h, w, channels = images.shape
+        x = images.astype(self.dtype).reshape(
+            n, h // patch_size, patch_size, w // patch_size, patch_size, channels
+        )
+        x = x.swapaxes(2, 3).reshape(n, -1, patch_size * patch_size * channels)
+        kernel = resize_kernel(kernel, patch_size).reshape(-1, self.width)
+        y: jax.Array = x @ kernel.astype(self.dtype) + bias.astype(self.dtype)
+        return y
 
 
 class VisionTransformer(nn.Module):
@@ -15,33 +107,53 @@ class VisionTransformer(nn.Module):
     Attributes:
         config: Sizes of the tower.
         embedding_dim: Width of a dense head after pooling; None for no head (SigLIP's own towers have none).
+        dtype: Of the activations; parameters and results are float32.
+        execution: How the encoder is computed.
     """
 
     config: VisionTower
     embedding_dim: int | None = None
+    dtype: str = "float32"
+    execution: Execution = Execution()
 
     @nn.compact
-    def __call__(self, images: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def __call__(
+        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
         """Encode images.
 
         Args:
-            images: float32 [n, h, w, 3] in [−1, 1].
+            images: float32 [n, h, h, 3] in [−1, 1].
+            view: How closely to look.
+            key: Draws the patches that a view keeps; needed where it keeps less than all.
 
         Returns:
             The embedding, float32 [n, E], not normalised, and the pooled features before the head
             ("pre-logits"), float32 [n, D], on which linear probes are trained.
+
+        Raises:
+            ValueError: If the patches do not divide the images, or a key is missing.
         """
         cfg = self.config
         mlp_dim = cfg.mlp_dim or 4 * cfg.width
-        patch = (cfg.patch_size, cfg.patch_size)
-        x = nn.Conv(cfg.width, patch, strides=patch, padding="VALID", name="embedding")(images)
-        n, h, w, width = x.shape
-        x = x.reshape(n, h * w, width)
-        x = x + self.param(
-            "pos_embedding", nn.initializers.normal(stddev=width**-0.5), (1, h * w, width), x.dtype
+        size, patch_size = images.shape[1], view.patch_size or cfg.patch_size
+        if size % patch_size:
+            raise ValueError(f"patch size {patch_size} does not divide images of {size} pixels")
+        x = PatchEmbedding(cfg.width, cfg.patch_size, self.dtype, name="embedding")(images, patch_size)
+        positions = self.param(
+            "pos_embedding",
+            nn.initializers.normal(stddev=cfg.width**-0.5),
+            (1, (cfg.image_size // cfg.patch_size) ** 2, cfg.width),
         )
-        x = Encoder(cfg.depth, cfg.heads, mlp_dim, name="Transformer")(x)
-        features = MAPHead(cfg.heads, mlp_dim)(x) if cfg.pooling == "map" else x.mean(axis=1)
+        x = x + resize_positions(positions, size // patch_size).astype(self.dtype)
+        if view.keep < 1.0:
+            if key is None:
+                raise ValueError(f"a view that keeps {view.keep:g} of the patches needs a key to draw them")
+            x = drop_patches(x, view.keep, key)
+        x = Encoder(cfg.depth, cfg.heads, mlp_dim, self.dtype, self.execution, name="Transformer")(x)
+        features = MAPHead(cfg.heads, mlp_dim, self.dtype)(x) if cfg.pooling == "map" else x.mean(axis=1)
         if self.embedding_dim is None:
-            return features, features
-        return nn.Dense(self.embedding_dim, name="head")(features), features
+            embedding = features
+        else:
+            embedding = nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(features)
+        return embedding.astype(jnp.float32), features.astype(jnp.float32)

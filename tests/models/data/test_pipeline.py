@@ -105,16 +105,22 @@ def test_threads_change_nothing_but_time(web, tokenizer, threads):
 
 def test_each_process_loads_its_rows_alone(web, tokenizer, monkeypatch):
     whole = take(batches(web, tokenizer), 12)
-    read = []
+    read: dict[ShardSource, set[int]] = {}
     images = ShardSource.images
-    monkeypatch.setattr(
-        ShardSource, "images", lambda self, index: read.append(len(index)) or images(self, index)
-    )
+
+    def counted(self, index):
+        read.setdefault(self, set()).add(len(index))
+        return images(self, index)
+
+    monkeypatch.setattr(ShardSource, "images", counted)
     for rows in (slice(0, 16), slice(16, 64), slice(None, None, 3)):
         for all_rows, some in zip(whole, take(batches(web, tokenizer, rows=rows), 12), strict=True):
             for part in ("image", "text", "index"):
                 assert np.array_equal(all_rows[part][rows], some[part])
-    assert set(read) == {16, 48, 22}
+    # Batches are loaded ahead, so the first iterator may still have been loading.
+    assert {frozenset(sizes) for sizes in read.values()} - {frozenset({64})} == {
+        frozenset({size}) for size in (16, 48, 22)
+    }
 
 
 def test_lookups_get_the_numbers_of_the_batch(web, tokenizer):
@@ -138,7 +144,7 @@ def worn_web(folder, broken, count=90):
     folder.mkdir()
     with TarWriter(folder / "0.tar") as tar:
         for i in range(count):
-            whole = encode_jpeg(np.full((16, 16, 3), i, np.uint8))
+            whole = encode_jpeg(np.full((16, 16, 3), i % 256, np.uint8))
             tar.add(f"{i:04d}.jpg", whole[: len(whole) // 2] if i in broken else whole)
             tar.add(f"{i:04d}.txt", f"number {i}".encode())
     return folder
@@ -152,10 +158,10 @@ def is_whole(batch, tokenizer):
 
 
 def test_a_broken_image_gives_way_to_the_same_row_of_a_later_batch(tmp_path, tokenizer):
-    broken = {3, 40, 41}
-    healthy = order(take(batches(worn_web(tmp_path / "healthy", ()), tokenizer, batch_size=9), 30))
+    broken = set(range(0, 90, 4))  # so many that a replacement is broken, too, now and then
+    healthy = order(take(batches(worn_web(tmp_path / "healthy", ()), tokenizer, batch_size=9), 60))
     folder = worn_web(tmp_path / "worn", broken)
-    found = take(batches(folder, tokenizer, batch_size=9, damaged_share=0.1), 20)
+    found = take(batches(folder, tokenizer, batch_size=9, damaged_share=0.5), 20)
     damaged = 0
     for k, batch in enumerate(found):
         assert is_whole(batch, tokenizer)
@@ -167,8 +173,9 @@ def test_a_broken_image_gives_way_to_the_same_row_of_a_later_batch(tmp_path, tok
             while healthy[place] in broken:
                 place += 9
             assert example == healthy[place]
-        assert len(set(batch["index"])) == 9
-    assert damaged == 6  # three an epoch
+        if k % 10 < 5:  # all of one epoch, so no example twice
+            assert len(set(batch["index"])) == 9
+    assert damaged == 2 * len(broken)  # in two epochs
 
 
 def test_replaced_examples_are_the_same_in_parts_and_after_a_resume(tmp_path, tokenizer):
@@ -200,6 +207,14 @@ def test_too_many_broken_images_end_the_run(tmp_path, tokenizer):
     take(batches(folder, tokenizer, batch_size=30, damaged_share=0.12), 20)
 
 
+def test_broken_images_are_noticed_at_once(tmp_path, tokenizer):
+    folder = worn_web(tmp_path / "worn", set(range(400)), 400)
+    with pytest.raises(ValueError) as error:
+        take(batches(folder, tokenizer, batch_size=8, damaged_share=0.2), 1)
+    read = re.search(r"of (\d+) examples read", str(error.value))
+    assert read and int(read[1]) <= 40
+
+
 def test_one_broken_image_of_a_few_is_no_error_however_often_it_is_read(tmp_path, tokenizer):
     folder = worn_web(tmp_path / "worn", {5}, count=10)
     for batch in take(batches(folder, tokenizer, batch_size=4), 100):
@@ -217,9 +232,9 @@ def test_synthetic_captions_are_read_in_place_of_the_text(web, own_web, tokenize
     chosen = select(web, "noise == 'vague'")
     for path in sorted(own_web.glob("*.parquet")):
         table = pq.read_table(path)
-        captions = [f"{key[-3:]} small red" for key in table["key"].to_pylist()]
+        captions: list[str | None] = [f"{key[-3:]} small red" for key in table["key"].to_pylist()]
         if path.name == "00000.parquet":
-            captions[chosen[0]] = None
+            captions[int(chosen[0])] = None
         pq.write_table(table.append_column("synthetic_caption", pa.array(captions)), path)
     found = take(batches(own_web, tokenizer, recaption="noise == 'vague'", batch_size=699), 1)[0]
     assert sorted(found["index"]) == sorted(set(range(700)) - {chosen[0]})

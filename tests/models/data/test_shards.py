@@ -98,8 +98,9 @@ def test_index_is_kept_and_read_again(own_web, monkeypatch):
 def test_index_lies_in_files_and_not_in_memory(own_web):
     index = ShardIndex.load(own_web)
     for part in (index.image, index.text, index.meta, index._keys, index._key_ends):
-        base = part
+        base: object = part
         while not isinstance(base, mmap.mmap):
+            assert isinstance(base, np.ndarray)
             base = base.base
     assert sum(path.stat().st_size for path in kept_index(own_web).iterdir()) < 700 * 66 + 1000
 
@@ -124,6 +125,19 @@ def test_damaged_index_is_built_again(own_web, name, damage):
     else:
         path.write_bytes(damage)
     assert ShardSource(own_web).read(np.arange(3)) == expected
+
+
+def test_building_holds_one_tar_at_a_time(tmp_path):
+    def peak(tars):
+        folder = small_folder(tmp_path / str(tars), count=400, tars=tars)
+        tracemalloc.start()
+        ShardIndex.load(folder)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1)  # what is imported and cached once does not count
+    assert peak(20) < 1.3 * peak(2)
 
 
 def test_index_of_a_million_loads_at_once(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
 from jestlab.platform.plan import plan
-from jestlab.platform.programs.train import cost, forward_flops, price
+from jestlab.platform.programs.flops import cost, forward_flops
+from jestlab.platform.programs.train import price
 from jestlab.platform.spec import Study
 
 FLEXI = {"score": True, "share": 0.5}

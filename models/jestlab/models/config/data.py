@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from ..data.filters import Filter, missing_column
-from .section import Fraction, Section, Seed
+from .section import Fraction, LocalPath, Section, Seed
 
 
 class NoiseRates(Section):
@@ -60,7 +60,7 @@ class ShardFolder(Section):
     """A folder of image–text tar shards as img2dataset writes them."""
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: LocalPath
     digest: str | None = (
         None  # of the shard index; filled in when planned, so that content and not place identifies
     )
@@ -80,7 +80,7 @@ class BenchmarkFolder(Section):
     """A folder that holds CLIP_benchmark webdataset folders, one a dataset."""
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: LocalPath
     digest: str | None = None
 
 

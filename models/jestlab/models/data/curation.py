@@ -86,7 +86,9 @@ class Recaptions:
 
     def missing(self) -> npt.NDArray[np.int64]:
         """The examples that satisfy the condition and have no synthetic caption, ascending."""
-        return self.numbers[np.diff(self.ends, prepend=0) == 0]
+        starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
+        missing: npt.NDArray[np.int64] = self.numbers[self.ends == starts[: len(self.ends)]]
+        return missing
 
     def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
         """Put synthetic captions in the places of examples that satisfy the condition.
@@ -159,6 +161,40 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     return Recaptions(
         _map(kept / "numbers", np.int64), _map(kept / "ends", np.int64), _map(kept / "text", np.uint8)
     )
+
+
+def choose(
+    index: ShardIndex, filter: str | None, recaption: str | None
+) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
+    """The examples that a run reads, and how.
+
+    Args:
+        index: Of the folder.
+        filter: As of `select`.
+        recaption: As of `recaptions`, or None.
+
+    Returns:
+        int64[k], ascending, without those that want a synthetic caption and have none; None for all. And the
+        synthetic captions, where there is a condition for them.
+
+    Raises:
+        ValueError: As of `select` and `recaptions`, or nothing is left.
+    """
+    chosen = None if filter is None else select(index.folder, filter)
+    if recaption is None:
+        return chosen, None
+    captions = recaptions(index.folder, recaption)
+    everything = np.arange(len(index)) if chosen is None else chosen
+    captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
+    if not len(captioned):
+        raise ValueError(
+            f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
+            "that it is to re-caption has a synthetic caption"
+        )
+    if missing := len(everything) - len(captioned):
+        _LOG.warning("%s: left out for want of a synthetic caption: %d examples", index.folder, missing)
+        return captioned, captions
+    return chosen, captions
 
 
 def _map(path: Path, dtype: type[Number]) -> npt.NDArray[Number]:

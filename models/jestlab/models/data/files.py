@@ -60,7 +60,7 @@ def _remove_stale(folder: Path) -> None:
     """Remove what killed writers left in a folder of derived files."""
     for partial in folder.glob("*.part"):
         with contextlib.suppress(FileNotFoundError):  # a living writer has just renamed it
-            if time.time() - partial.stat().st_mtime > _STALE_SECONDS:
+            if partial.is_file() and time.time() - partial.stat().st_mtime > _STALE_SECONDS:
                 partial.unlink()
 
 
@@ -87,7 +87,11 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
             if partial.exists():
                 shutil.rmtree(partial)
             partial.mkdir()
-            build(partial)
+            try:
+                build(partial)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise  # the lock stays: whoever waits on it is to build alone
             partial.rename(folder)
         lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
     return folder

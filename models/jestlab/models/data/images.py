@@ -12,6 +12,7 @@ from PIL import Image
 Pixels = npt.NDArray[np.uint8]
 
 _JPEG = b"\xff\xd8"
+_FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")  # PIL has others that start programs, as EPS does
 _EXIF = b"Exif\0\0"
 _EXIF_WITHIN = 4096  # bytes: the standard puts it first
 _UPRIGHT = {
@@ -39,7 +40,7 @@ def decode(file: bytes, size: int) -> Pixels:
     img2dataset saves it; CMYK as PIL converts it.
 
     Args:
-        file: An image file's bytes (JPEG, PNG or WebP; of an animation the first frame).
+        file: An image file's bytes (JPEG, PNG, WebP, GIF or BMP; of an animation the first frame).
         size: Side of the result in pixels.
 
     Returns:
@@ -66,12 +67,9 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
         scaled = simplejpeg.decode_jpeg(file, min_height=2 * size, min_width=2 * size)
     except ValueError as error:
         raise ValueError(f"not a readable image: {error}") from error
-    orientation = 1
-    if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0:
-        with Image.open(io.BytesIO(file)) as image:
-            orientation = _orientation(image)
+    orientation = _orientation_of(file) if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0 else 1
     # Scaled by M/8, M = 1 … 8, and rounded up: the last row or column may lie half outside the picture.
-    eighths = 8 * max(scaled.shape) // max(height, width)
+    eighths = 8 * max(scaled.shape[:2]) // max(height, width)
     box = (0.0, 0.0, width * eighths / 8, height * eighths / 8)
     return _square(Image.fromarray(scaled), size, orientation, box)
 
@@ -79,10 +77,17 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
 def _other(file: bytes, size: int) -> Pixels:
     """Any image that PIL reads."""
     try:
-        with Image.open(io.BytesIO(file)) as image:
+        with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             return _square(_rgb(image), size, _orientation(image))
     # PIL raises SyntaxError for a bad PNG, and others where damaged fields mislead it.
-    except (OSError, SyntaxError, ValueError, OverflowError, Image.DecompressionBombError) as error:
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        OverflowError,
+        struct.error,
+        Image.DecompressionBombError,
+    ) as error:
         raise ValueError(f"not a readable image: {error}") from error
 
 
@@ -109,8 +114,15 @@ def _square(
 
 
 def _orientation(image: Image.Image) -> int:
-    """How a picture lies, in EXIF's numbers; 1, upright, where its EXIF cannot be read."""
+    """How a picture lies, in EXIF's numbers; 1 is upright."""
+    number = image.getexif().get(0x0112)
+    return number if isinstance(number, int) else 1
+
+
+def _orientation_of(file: bytes) -> int:
+    """How a JPEG lies; upright where its EXIF is damaged, since the picture may still be whole."""
     try:
-        return int(image.getexif().get(0x0112, 1))
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):
+        with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
+            return _orientation(image)
+    except (OSError, SyntaxError, ValueError, struct.error):
         return 1

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.curation import Recaptions, recaptions, select
+from jestlab.models.data.curation import Recaptions, choose
 from jestlab.models.data.images import Pixels, decode
 from jestlab.models.data.order import examples_at
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -90,7 +90,7 @@ def training_batches(
 
     index = ShardIndex.load(folder)
     index.check(damaged_share)
-    chosen, captions = _choose(index, filter, recaption)
+    chosen, captions = choose(index, filter, recaption)
     texts = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         texts["reference_text"] = reference_tokenizer
@@ -110,27 +110,6 @@ def training_batches(
     # decoding, and its own shuffle 13 µs besides.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
     return iter(grain.MapDataset.range(_FOR_EVER).map(load).to_iter_dataset(options))
-
-
-def _choose(
-    index: ShardIndex, filter: str | None, recaption: str | None
-) -> tuple[Ints | None, Recaptions | None]:
-    """The examples to train on, None for all, and their synthetic captions."""
-    chosen = None if filter is None else select(index.folder, filter)
-    if recaption is None:
-        return chosen, None
-    captions = recaptions(index.folder, recaption)
-    everything = np.arange(len(index)) if chosen is None else chosen
-    captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
-    if not len(captioned):
-        raise ValueError(
-            f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
-            "that it is to re-caption has a synthetic caption"
-        )
-    if missing := len(everything) - len(captioned):
-        _LOG.warning("%s: left out for want of a synthetic caption: %d examples", index.folder, missing)
-        return captioned, captions
-    return chosen, captions
 
 
 class _Damage:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import grain
 import jax
 import numpy as np
 import numpy.typing as npt
-from jax.sharding import NamedSharding, PartitionSpec
 
 from ..config import EmbedConfig, TwoTowers
 from ..data import datasets
-from ..data.curation import Recaptions, recaptions, select
+from ..data.curation import choose
 from ..data.embeddings import About, EmbeddingWriter, content_digest
 from ..data.images import decode
 from ..data.shards import ShardIndex, ShardSource
 from ..data.tokenizer import Tokenizer
+from ..devices import Devices
+from ..processes import any_says, first_says, initialize_processes, is_first
 from ..two_towers import Parameters, TwoTowerModel
 from ..two_towers import embed as embed_pairs
 from .checkpoints import load_parameters
-from .tracker import Tracker
+from .reference import TOKENIZER
+from .tracker import Silent, Tracker
 
 _LOG = logging.getLogger(__name__)
 _BATCHES_AHEAD = 4
@@ -44,7 +45,8 @@ def embed(
     """Embed every example of the data, from the last save if there is one.
 
     Images are read at the reference's size and captions by its tokenizer, so a learner may have others. A
-    damaged example is marked and not embedded: training reads another in its place.
+    damaged example is marked and not embedded: training reads another in its place. All processes read and
+    compute, the first one writes.
 
     Args:
         config: The run.
@@ -59,48 +61,51 @@ def embed(
 
     Raises:
         FileNotFoundError: The reference's folder lacks its checkpoint or tokenizer.
-        ValueError: The folder holds embeddings of other data or by another model.
+        ValueError: The folder holds embeddings of other data or by another model, or too many examples are
+            damaged.
     """
+    initialize_processes()
+    if not is_first():
+        tracker = Silent(tracker)
     towers, theirs = reference
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
-    indices = select(web, config.data.filter)
-    captions = None if config.data.recaption is None else recaptions(web, config.data.recaption)
-    tokenizer = Tokenizer((theirs / "tokenizer.model").read_bytes())
     forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
+    reader = _Reader(
+        config, web, Tokenizer((theirs / TOKENIZER).read_bytes()), towers, forward.devices.rows(forward.size)
+    )
     what = About(
         digest=content_digest(config.data, web),
         filter=config.data.filter,
         recaption=config.data.recaption,
-        examples=len(ShardIndex.load(web)),
-        selected=len(indices),
+        examples=len(reader.source),
+        selected=len(reader.indices),
         width=towers.embedding_dim,
         precision=config.precision,
         temperature=forward.temperature,
         bias=forward.bias,
     )
-    size, every, total = config.runtime.batch_size, config.runtime.save_every_batches, len(indices)
-    with contextlib.closing(EmbeddingWriter(directory, what)) as writer:
-        first, began = writer.progress.done, time.perf_counter()
+    size, every, total = forward.size, config.runtime.save_every_batches, len(reader.indices)
+    with contextlib.ExitStack() as stack:
+        writer = EmbeddingWriter(directory, what) if is_first() else None
+        stack.callback(writer.close if writer else lambda: None)
+        first, began = first_says(writer.progress.done if writer else 0), time.perf_counter()
+        done = first
         _LOG.info("embedding from example %d to %d", first, total)
         tracker.progress(_batches(first, size), _batches(total, size))
-        batches = ordered_batches(
-            web,
-            indices[first:],
-            tokenizer=tokenizer,
-            image_size=towers.vision.image_size,
-            text_length=towers.text.length,
-            batch_size=size,
-            recaptions=captions,
-            threads=config.runtime.loader_threads,
-        )
-        for count, batch in enumerate(batches, start=1):
-            writer.write(batch.index, *forward(batch.image, batch.text), batch.damaged)
-            done, damaged = writer.progress
-            stopping = done < total and tracker.stop_requested()
-            if count % every == 0 or done == total or stopping:
+        for count, batch in enumerate(reader.batches(first, size, config.runtime.loader_threads), start=1):
+            k = len(batch.examples)
+            images, texts, damaged = forward(batch)
+            done += k
+            if writer:
+                writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
+            saving = count % every == 0 or done == total
+            stopping = saving or jax.process_count() == 1
+            stopping = stopping and done < total and any_says(tracker.stop_requested())
+            if writer and (saving or stopping):
+                unreadable = writer.progress.damaged
                 step, rate = _batches(done, size), (done - first) / (time.perf_counter() - began)
-                _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, damaged, rate)
-                values = {"examples_embedded": done - damaged, "examples_damaged": damaged}
+                _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)
+                values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}
                 tracker.log(step, values | {"examples_per_second": rate})
                 tracker.progress(step, _batches(total, size))
                 tracker.flush()
@@ -115,94 +120,97 @@ def _batches(examples: int, size: int) -> int:
     return -(-examples // size)
 
 
-@dataclass(frozen=True)
-class OrderedBatch:
-    """Examples in ascending order; k of them."""
+class _Rows(NamedTuple):
+    """This process's part of a batch of k examples, padded to the rows that its devices take; r rows."""
 
-    index: npt.NDArray[np.int64]  # [k], global numbers
-    image: npt.NDArray[np.uint8]  # [k, h, w, 3]; zeros where damaged
-    text: npt.NDArray[np.int32]  # [k, L]
-    damaged: npt.NDArray[np.bool_]  # [k]
+    examples: npt.NDArray[np.int64]  # [k], global numbers of the whole batch's examples
+    image: npt.NDArray[np.uint8]  # [r, h, w, 3]; zeros where damaged
+    text: npt.NDArray[np.int32]  # [r, L]
+    damaged: npt.NDArray[np.bool_]  # [r]
 
 
-def ordered_batches(
-    folder: Path,
-    indices: npt.NDArray[np.int64],
-    *,
-    tokenizer: Tokenizer,
-    image_size: int,
-    text_length: int,
-    batch_size: int,
-    recaptions: Recaptions | None = None,
-    threads: int = 1,
-) -> Iterator[OrderedBatch]:
-    """Given examples, once, in their order, a few batches read ahead.
+class _Reader:
+    """The examples to embed, once, in ascending order, as a learner will read them.
 
-    Args:
-        folder: A folder of shards.
-        indices: int64[n], global example numbers.
-        tokenizer: For the captions.
-        image_size: Side in pixels.
-        text_length: L, tokens.
-        batch_size: Examples a batch; the last may hold fewer.
-        recaptions: Synthetic captions that stand in for the examples' own. Training leaves out an example
-            that lacks one, so what is read of it does not matter.
-        threads: That read and decode.
+    Attributes:
+        source: The folder of shards.
+        indices: int64[n], global numbers of the examples.
     """
-    source = ShardSource(folder)
 
-    def load(number: int) -> OrderedBatch:
-        index = indices[number * batch_size : (number + 1) * batch_size]
-        examples = source.read(index)
-        images = np.zeros((len(index), image_size, image_size, 3), np.uint8)
-        damaged = np.zeros(len(index), bool)
-        for i, example in enumerate(examples):
+    def __init__(
+        self, config: EmbedConfig, folder: Path, tokenizer: Tokenizer, towers: TwoTowers, rows: slice
+    ) -> None:
+        index = ShardIndex.load(folder)
+        index.check(config.runtime.damaged_share)
+        chosen, self._recaptions = choose(index, config.data.filter, config.data.recaption)
+        self.source = ShardSource(folder, index)
+        self.indices = np.arange(len(index)) if chosen is None else chosen
+        self._tokenizer, self._towers, self._rows = tokenizer, towers, rows
+
+    def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
+        """Batches from an example on, a few of them read ahead.
+
+        Args:
+            first: Its position in `indices`.
+            size: Examples a batch; the last may hold fewer.
+            threads: That read and decode.
+        """
+        left = self.indices[first:]
+        batches = grain.MapDataset.range(_batches(len(left), size)).map(
+            lambda number: self._load(left[number * size : (number + 1) * size])
+        )
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=_BATCHES_AHEAD)
+        return iter(batches.to_iter_dataset(options))
+
+    def _load(self, index: npt.NDArray[np.int64]) -> _Rows:
+        side, rows = self._towers.vision.image_size, self._rows.stop - self._rows.start
+        mine = index[self._rows]
+        images = np.zeros((rows, side, side, 3), np.uint8)
+        damaged = np.zeros(rows, bool)
+        for row, file in enumerate(self.source.images(mine)):
             try:
-                images[i] = decode(example.jpeg, image_size)
+                images[row] = decode(file, side)
             except ValueError as error:
-                _LOG.warning("%s: %s", source.index.describe(index[i]), error)
-                damaged[i] = True
-        captions = [example.caption for example in examples]
-        if recaptions is not None:
-            recaptions.replace(index, captions)
-        texts = tokenizer(captions, text_length)
-        return OrderedBatch(index, images, texts, damaged)
-
-    batches = grain.MapDataset.range(_batches(len(indices), batch_size)).map(load)
-    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=_BATCHES_AHEAD)
-    return iter(batches.to_iter_dataset(options))
+                _LOG.warning("%s: %s", self.source.index.describe(mine[row]), error)
+                damaged[row] = True
+        captions = self.source.captions(mine)
+        if self._recaptions is not None:
+            self._recaptions.replace(mine, captions)
+        captions += [""] * (rows - len(mine))
+        return _Rows(index, images, self._tokenizer(captions, self._towers.text.length), damaged)
 
 
 class _Forward:
     """The reference's forward pass, compiled once, over all devices.
 
     Attributes:
+        devices: All of them.
+        size: Examples a batch, a multiple of their number.
         temperature: t.
         bias: b.
     """
 
     def __init__(self, towers: TwoTowers, parameters: Parameters, batch_size: int) -> None:
-        devices = jax.devices()
-        mesh = jax.sharding.Mesh(np.array(devices), ("data",))
-        self._by_row = NamedSharding(mesh, PartitionSpec("data"))  # type: ignore[no-untyped-call]
-        self._rows = -(-batch_size // len(devices)) * len(devices)
-        everywhere = NamedSharding(mesh, PartitionSpec())  # type: ignore[no-untyped-call]
-        self._parameters = jax.device_put(parameters, everywhere)
-        self._embed = jax.jit(functools.partial(embed_pairs, TwoTowerModel(towers)))
+        self.devices = Devices(jax.devices())
+        self.size = _batches(batch_size, self.devices.count) * self.devices.count
+        self._parameters = self.devices.replicate(parameters)
+        model = TwoTowerModel(towers)
+
+        def forward(
+            parameters: Parameters, image: jax.Array, text: jax.Array, damaged: jax.Array
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            z = embed_pairs(model, parameters, image, text)
+            return z.image, z.text, damaged
+
+        self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
         # Not by the device's exp: the same to the last bit on whichever device the run goes on.
         self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
         self.bias = float(parameters["b"][0])
 
     def __call__(
-        self, images: npt.NDArray[np.uint8], texts: npt.NDArray[np.int32]
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """uint8 [k, h, w, 3], int32 [k, L] → float32 [k, E] twice; padded, so that one shape is compiled."""
-        k = len(images)
-        rows = [jax.device_put(_padded(part, self._rows), self._by_row) for part in (images, texts)]
-        z = self._embed(self._parameters, *rows)
-        return np.asarray(z.image, np.float32)[:k], np.asarray(z.text, np.float32)[:k]
-
-
-def _padded(rows: npt.NDArray[np.generic], count: int) -> npt.NDArray[np.generic]:
-    """Rows of zeros appended."""
-    return np.pad(rows, [(0, count - len(rows)), *[(0, 0)] * (rows.ndim - 1)])
+        self, rows: _Rows
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Every process's part of a batch → embeddings float32 [size, E] twice, and which are damaged."""
+        batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
+        image, text, damaged = self._embed(self._parameters, **batch)
+        return np.asarray(image, np.float32), np.asarray(text, np.float32), np.asarray(damaged)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.data import with_digests
+from jestlab.platform.programs.flops import forward_flops
 from jestlab.platform.programs.program import Config, Digest, Price, Program
-from jestlab.platform.programs.train import forward_flops
 
 if TYPE_CHECKING:
     from jestlab.platform.context import Need, RunContext
