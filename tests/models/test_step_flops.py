@@ -37,8 +37,15 @@ def xla_flops(config: TrainConfig) -> float:
     return float(counted["flops"])
 
 
-@pytest.mark.parametrize("selection", [{}, JEST], ids=["uniform", "JEST"])
-def test_a_step_costs_what_xla_counts(selection):
-    config = TrainConfig.model_validate({**B16, "selection": selection})
+FLEXI = {"score": True, "share": 0.5}
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{}, {"selection": JEST}, {"selection": JEST, "approximation": FLEXI}],
+    ids=["uniform", "JEST", "Flexi-JEST"],
+)
+def test_a_step_costs_what_xla_counts(sections):
+    config = TrainConfig.model_validate({**B16, **sections})
     price = cost(config, config.model, examples=config.batch_size).total("reference_scoring")
     assert xla_flops(config) == pytest.approx(price, rel=0.02)

@@ -24,8 +24,9 @@ import numpy.typing as npt
 
 from jestlab.models.config import Data
 from jestlab.models.data import datasets
-from jestlab.models.data.curation import select
+from jestlab.models.data.curation import choose
 from jestlab.models.data.files import write_whole
+from jestlab.models.data.shards import ShardIndex
 
 FOLDER = "embeddings"
 _FORMAT = 1  # of the files; another number is refused
@@ -151,7 +152,8 @@ class EmbeddingCache:
                 f"{self._directory}: embeddings of captions by recaption {mine.recaption!r}, the run reads "
                 f"them by {data.recaption!r}: set data.recaption alike"
             )
-        wanted = select(folder, data.filter)
+        chosen, _ = choose(ShardIndex.load(folder), data.filter, data.recaption)
+        wanted = np.arange(mine.examples) if chosen is None else chosen
         absent = wanted[self._status[wanted] == _ABSENT]
         if len(absent):
             raise ValueError(f"{self._complaint(int(absent[0]))} ({len(absent)} of the run's examples lack)")
