@@ -50,6 +50,7 @@ STUDY = {
             "runtime": {"batch_size": 16, "save_every_batches": 1},
         },
         "uniform": {"selection.rule": "uniform"},
+        "joint": {"selection": {"rule": "joint", "reference": "cache", "chunks": 4}},
     },
     "reports": [{"table": {"baseline": "uniform"}}, "curves", "pareto"],
 }
@@ -103,20 +104,17 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
 
     url = Lab.find(root).store_url
     table = tables.summary(url, "cached", "uniform")
-    assert list(table.frame["label"]) == ["reference", "uniform"]
+    assert set(table.frame["label"]) == {"reference", "uniform", "joint"}
     assert not any(note.startswith("cache") for note in table.notes)
     for figure in (figures.learning_curves(url, "cached"), figures.pareto(url, "cached")):
         assert "cache" not in set(figure.data["label"])
     again = labs.jestlab("launch", spec, root=root)
-    assert "nothing to run: all 3 runs are COMPLETED" in again.stdout
+    assert "nothing to run: all 4 runs are COMPLETED" in again.stdout
     assert "| uniform" in again.stdout
     assert "| cache" not in again.stdout
 
 
 def test_a_plan_shows_it_before_its_learners(root, spec):
-    study = yaml.safe_load(spec.read_text())
-    study["runs"]["joint"] = {"selection.rule": "joint", "selection.reference": "cache"}
-    spec.write_text(yaml.safe_dump(study))
     planned = json.loads(labs.jestlab("plan", spec, "--json", root=root).stdout)
     runs = {run["run"]: run for run in planned["runs"]}
     assert list(runs).index("reference") < list(runs).index("cache") < list(runs).index("joint")
@@ -181,9 +179,7 @@ def test_no_price_where_nobody_knows(tmp_path):
 
 
 def test_the_store_has_it_as_a_run_that_others_need(root, spec):
-    study = yaml.safe_load(spec.read_text())
-    study["runs"]["joint"] = {"selection.rule": "joint", "selection.reference": "cache"}
-    planned = plan(Study.parse(study))
+    planned = plan(load(str(spec)))
     assert planned.needed == {"reference", "cache"}
     store = Store.open(Lab.find(root).store_url)
     store.record(planned)
