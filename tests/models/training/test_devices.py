@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from jestlab.models.devices import Devices
 
@@ -43,6 +44,17 @@ def start(processes, devices, *arguments):
 
 
 def results(what, folder):
+    """What each place found; of parallel test processes one asks, and the others read its answer."""
+    kept = folder / f"{what}.json"
+    with FileLock(folder / f"{what}.lock"):
+        if not kept.exists():
+            work = folder / what
+            work.mkdir()
+            kept.write_text(json.dumps(_results(what, work)))
+    return json.loads(kept.read_text())
+
+
+def _results(what, folder):
     found = {}
     for place, (processes, devices) in PLACES.items():
         mine = folder / place
@@ -57,8 +69,15 @@ def results(what, folder):
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory):
-    return results("steps", tmp_path_factory.mktemp("steps"))
+def shared(tmp_path_factory):
+    """A folder that all test processes of this session share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
+
+@pytest.fixture(scope="module")
+def steps(shared):
+    return results("steps", shared)
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
@@ -79,8 +98,8 @@ def test_steps_do_not_depend_on_the_devices(steps, place, name):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return results("train", tmp_path_factory.mktemp("train"))
+def runs(shared):
+    return results("train", shared)
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])

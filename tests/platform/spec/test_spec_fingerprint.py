@@ -24,12 +24,12 @@ def fingerprints(runs, **written):
 
 
 GOLDEN = {
-    "default": "17c24f6cef9f53a8df2c03dc53abc97ea1cd1e5dd6781209186e7627df17c7af",
-    "reference": "44b00d128df81acbf54bde6e9944ddd1900c55439e4d22e0ad5c29f634ac86ed",
-    "joint": "fdcb3e2aea399ea2a13e2d24eb621869206b9894d4d89be546e9c89c3a3392e3",
-    "hard": "25f07f5d7e4599579da478635622a8d5cb899b12cec140b2b58d051c54fef4d9",
-    "folder": "ef99228268fa8d924eb71b4253c6f555cdf050f547972a609972edf4bf99228a",
-    "own": "566e6a8b5cd90457b0fdeee3fd489cb5b3b9e63016562e21b0b2d0c6e7e99734",
+    "default": "6effd42b69474a0d7c40fa51ae3d23d90e37783c97d2ebe3ff9fc36af1f81d96",
+    "reference": "dcae5d56f8fef4f6f773562b791fdb4057384c47a668a667c79f3a8d2967aced",
+    "joint": "8444e5f6c0a785abc34de8df4067869189f82a946db56ab76c7b9d19be7e7cc9",
+    "hard": "4945f3bb756b1e8aaf00848a42f3a5184818e2beb56015bd2967d41ad8ec2550",
+    "folder": "0d12c022a11e819f799774fd0a10bc48df4c6b9e6fad7bdc83f0fabd6ee3d554",
+    "own": "b642bc2c64d26f9237809399af7be3dec2504f1f6bbda240bd19ee2550ffbeff",
 }
 
 
@@ -196,3 +196,65 @@ def test_a_folder_counts_by_content_and_not_by_place():
     }
     found = fingerprints(runs)
     assert found["a"] == found["b"] != found["c"]
+
+
+SIZES_OF_S16 = {
+    "vision": {
+        **{"width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
+        **{"patch_size": 16, "image_size": 256, "pooling": "map"},
+    },
+    "text": {
+        **{"width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
+        **{"vocabulary_size": 32_000, "length": 64, "pooling": "last"},
+    },
+    "embedding_dim": 384,
+}
+SELECTING = {"rule": "joint", "reference": "reference", "chunks": 4}
+SAME = {
+    "a variant is its sizes": ({"model.variant": "S/16"}, {"model": SIZES_OF_S16}),
+    "what is written beside a variant counts": (
+        {"model": {"variant": "S/16", "vision": {"depth": 3}}},
+        {"model": SIZES_OF_S16 | {"vision": SIZES_OF_S16["vision"] | {"depth": 3}}},
+    ),
+    "filtering nothing is plain training": ({"selection": SELECTING | {"filtering_ratio": 0.0}}, {}),
+    "a share of nothing is plain training": ({"approximation": {"method": "patch_drop", "keep": 0.5}}, {}),
+    "nothing is scored approximately where nothing is scored": ({"approximation.score": True}, {}),
+    "twice the patch size is the default": (
+        {"approximation": {"share": 0.5}},
+        {"approximation": {"share": 0.5, "patch_size": 8}},
+    ),
+    "a super-batch and its ratio are a batch": (
+        {"selection": SELECTING | {"filtering_ratio": 0.75}, "schedule.super_batch_size": 128},
+        {"selection": SELECTING | {"filtering_ratio": 0.75}, "schedule.batch_size": 32},
+    ),
+    "uniform training with what is left of a super-batch": (
+        {"selection.filtering_ratio": 0.5, "schedule.super_batch_size": 64},
+        {"schedule.batch_size": 32},
+    ),
+}
+OTHER = {
+    "an approximate share": {"approximation.share": 0.5},
+    "another method": {"approximation": {"share": 0.5, "method": "patch_drop"}},
+    "scoring approximately": {"approximation.score": True, "selection": SELECTING},
+    "a loss": {"loss": "softmax"},
+    "compute in bfloat16": {"model.compute_dtype": "bfloat16"},
+    "a super-batch that does not follow": {"selection": SELECTING, "schedule.super_batch_size": 321},
+    "no clipping": {"optimizer.clip_norm": None},
+    "what decays": {"optimizer.decay_parameters": ".*"},
+    "re-captioning": {
+        "data.recaption": "similarity < 0.3",
+        "data.train": {"kind": "folder", "path": "/x", "digest": "0" * 64},
+    },
+}
+
+
+@pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
+def test_two_ways_to_say_the_same_are_one_run(one, other):
+    found = fingerprints({"reference": {"seed": 9}, "one": one, "other": other})
+    assert found["one"] == found["other"]
+
+
+def test_what_makes_another_run():
+    runs = {f"run{i}": change for i, change in enumerate(OTHER.values())}
+    found = fingerprints({"reference": {"seed": 9}, "plain": {}, "joint": {"selection": SELECTING}, **runs})
+    assert len(set(found.values())) == len(found)
