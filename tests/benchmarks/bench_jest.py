@@ -151,7 +151,7 @@ def waiting() -> float:
         events = EventAccumulator(str(folder / "joint/events"))
         events.Reload()
         shares = [event.value for event in events.Scalars("data_wait")]
-    return statistics.median(shares[1:])  # the first ten steps wait for the compiler
+    return float(statistics.median(shares[1:]))  # the first ten steps wait for the compiler
 
 
 def main() -> None:

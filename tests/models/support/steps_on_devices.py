@@ -1,13 +1,17 @@
 """Steps and a whole run on the devices that this process is given; results as JSON.
 
     python steps_on_devices.py steps OUT            # the losses, and a few steps of several configs
-    python steps_on_devices.py train OUT FOLDER     # `train` with joint selection, data cached in FOLDER
+    python steps_on_devices.py train OUT FOLDER     # `train` with joint selection, all files in FOLDER
+
+While it trains, what it records is in FOLDER/records.jsonl, a line as soon as it is known.
 
 Started with one device, eight, or as one of two processes with four each: results must not depend on it.
 """
 
 import copy
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -48,6 +52,7 @@ CONFIGS: dict[str, Any] = {
     },
 }
 STEPS = 3
+STEPS_OF_A_RUN = int(os.environ.get("STEPS_OF_A_RUN", "6"))
 
 
 def config_of(name: str) -> TrainConfig:
@@ -83,14 +88,21 @@ def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = Non
 
 
 class Recorder:
-    def __init__(self):
-        self.metrics, self.scores = {}, {}
+    def __init__(self, path: Path | None = None):
+        self.metrics, self.scores, self.stop = {}, {}, False
+        self.file = path.open("a", buffering=1) if path else None
+
+    def write(self, kind, step, values):
+        if self.file:
+            self.file.write(json.dumps([kind, step, values]) + "\n")
 
     def log(self, step, metrics):
         self.metrics[step] = dict(metrics)
+        self.write("metrics", step, metrics)
 
     def evaluation(self, step, examples_seen, flops_total, scores):
         self.scores[step] = dict(scores)
+        self.write("scores", step, scores)
 
     def progress(self, step, total_steps):
         pass
@@ -99,7 +111,7 @@ class Recorder:
         pass
 
     def stop_requested(self):
-        return False
+        return self.stop
 
 
 def trained(folder: Path) -> dict[str, Any]:
@@ -111,18 +123,20 @@ def trained(folder: Path) -> dict[str, Any]:
             "train": {"examples": 512, "image_size": 16, "shard_size": 256},
             "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
         },
-        "schedule": {"batch_size": 16, "examples_seen": 16 * 6},
+        "schedule": {"batch_size": 16, "examples_seen": 16 * STEPS_OF_A_RUN},
         "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
         "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2},
     }
-    recorder = Recorder()
+    recorder = Recorder(folder / "records.jsonl")
+    signal.signal(signal.SIGTERM, lambda *_: setattr(recorder, "stop", True))
+    initialize_processes()
     reference = TrainConfig.model_validate(tree | {"schedule": {"batch_size": 16, "examples_seen": 32}})
     joint = TrainConfig.model_validate(tree | {"selection": JOINT})
     common: dict[str, Any] = {"data_cache": folder / "data", "flops_per_example": 1.0}
     train(reference, directory=folder / "reference", tracker=Recorder(), **common)
     found = Reference(folder / "reference", reference.model)
-    train(joint, directory=folder / "joint", tracker=recorder, reference=found, **common)
-    return {"metrics": recorder.metrics, "scores": recorder.scores}
+    done = train(joint, directory=folder / "joint", tracker=recorder, reference=found, **common)
+    return {"done": done, "metrics": recorder.metrics, "scores": recorder.scores}
 
 
 def losses() -> dict[str, Any]:
@@ -150,9 +164,9 @@ def losses() -> dict[str, Any]:
 
 
 def main() -> None:
-    initialize_processes()
     what, out = sys.argv[1], Path(sys.argv[2])
     if what == "steps":
+        initialize_processes()
         results = {name: steps(config_of(name))[0] for name in CONFIGS} | {"losses": losses()}
     else:
         results = trained(Path(sys.argv[3]))

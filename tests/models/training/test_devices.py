@@ -2,45 +2,15 @@
 
 import json
 import os
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from filelock import FileLock
+from tests.models.support.processes import start
 
 from jestlab.models.devices import Devices
 
-SCRIPT = Path(__file__).parents[1] / "support/steps_on_devices.py"
 PLACES = {"one device": (1, 1), "eight devices": (1, 8), "two processes of four": (2, 4)}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def start(processes, devices, *arguments):
-    """The script as so many processes, each with so many devices."""
-    port = free_port()
-    for number in range(processes):
-        environment = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        if processes > 1:
-            environment |= {
-                "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
-                "JAX_NUM_PROCESSES": str(processes),
-                "JAX_PROCESS_ID": str(number),
-            }
-        yield subprocess.Popen(
-            [sys.executable, SCRIPT, *map(str, arguments)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
 
 def results(what, folder):

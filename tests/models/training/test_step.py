@@ -12,7 +12,7 @@ from tests.models.support.steps_on_devices import JOINT, TINY, batch_of, steps
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
 from jestlab.models.training.step import build_step, initial_state, spread
-from jestlab.models.two_towers import TwoTowerModel, initialize
+from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 
 
 def config(**sections):
@@ -110,7 +110,7 @@ def test_cached_embeddings_select_what_the_reference_selects(one):
     model = TwoTowerModel(cfg.model)
     reference = initialize(cfg.model, jax.random.key(9))
     batch = batch_of(cfg, 0)
-    z = model.apply({"params": reference}, batch["image"], batch["text"])
+    z = embed(model, reference, batch["image"], batch["text"])
     batch |= {
         "reference_image_embedding": np.asarray(z.image),
         "reference_text_embedding": np.asarray(z.text),

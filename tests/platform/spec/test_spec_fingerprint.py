@@ -200,12 +200,22 @@ def test_a_folder_counts_by_content_and_not_by_place():
 
 SIZES_OF_S16 = {
     "vision": {
-        **{"width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
-        **{"patch_size": 16, "image_size": 256, "pooling": "map"},
+        "width": 384,
+        "depth": 12,
+        "heads": 6,
+        "mlp_dim": 1536,
+        "patch_size": 16,
+        "image_size": 256,
+        "pooling": "map",
     },
     "text": {
-        **{"width": 384, "depth": 12, "heads": 6, "mlp_dim": 1536},
-        **{"vocabulary_size": 32_000, "length": 64, "pooling": "last"},
+        "width": 384,
+        "depth": 12,
+        "heads": 6,
+        "mlp_dim": 1536,
+        "vocabulary_size": 32_000,
+        "length": 64,
+        "pooling": "last",
     },
     "embedding_dim": 384,
 }

@@ -1,0 +1,36 @@
+"""Starts `steps_on_devices.py` as one process or as several that compute together."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).with_name("steps_on_devices.py")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def start(processes, devices, *arguments, **variables):
+    """The script as so many processes, each with so many devices."""
+    port = free_port()
+    for number in range(processes):
+        flags = f"--xla_force_host_platform_device_count={devices}"
+        environment = os.environ | {"XLA_FLAGS": flags} | variables
+        if processes > 1:
+            environment |= {
+                "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+                "JAX_NUM_PROCESSES": str(processes),
+                "JAX_PROCESS_ID": str(number),
+            }
+        yield subprocess.Popen(
+            [sys.executable, SCRIPT, *map(str, arguments)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
