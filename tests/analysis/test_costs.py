@@ -53,15 +53,61 @@ def test_the_paper_s_factors():
     assert (
         costs.paper_flexi(1.0, 1, A=1.0, approximate_share=0.0) == 4
     )  # a pass that is not reused costs F more
+    assert costs.paper_multi_resolution(1.0, A=0.28) / iid == pytest.approx(0.64)
+
+
+def test_the_paper_s_training_budgets():
+    """Appendix, "Comparing approximation methods": equal FLOPs of the learner, billions of examples."""
+    shares = (0.0, 0.25, 0.5, 0.75, 0.95)
+    budgets = [costs.paper_training_budget(3, share) for share in shares]
+    assert [round(budget, 2) for budget in budgets] == [3, 3.69, 4.8, 6.86, 10.43]
+    for share, budget in zip(shares, budgets, strict=True):
+        spent = budget * costs.paper_multi_resolution(1.0, A=0.25, approximate_share=share)
+        assert spent == pytest.approx(3 * costs.paper_iid(1.0))
+
+
+@pytest.mark.parametrize(("text_length", "A"), [(64, 0.389), (16, 0.287)])
+def test_the_cost_of_an_approximate_pass_over_a_full_one(text_length, A):
+    """At twice the patch size. The paper's .28 is that of captions of 16 tokens."""
+    images = [
+        costs.vision_forward(image_size=256, patch_size=patch, pooling="map", embedding_dim=None, **BASE)
+        for patch in (16, 32)
+    ]
+    full, approximate = (
+        i + costs.text_forward(length=text_length, embedding_dim=768, **BASE) for i in images
+    )
+    assert approximate / full == pytest.approx(A, abs=5e-4)
+
+
+def test_dropped_patches_are_embedded_and_no_more():
+    tower: dict[str, Any] = {"image_size": 256, "patch_size": 16, "pooling": "map", "embedding_dim": None}
+    kept = costs.vision_forward(**tower, keep=0.25, **BASE)
+    as_small = costs.vision_forward(**(tower | {"image_size": 128}), **BASE)  # a quarter of the patches
+    assert kept == as_small + 2 * (256 - 64) * (3 * 16 * 16) * 768
+    assert costs.vision_forward(**tower, keep=1.0, **BASE) == costs.vision_forward(**tower, **BASE)
+    one = costs.vision_forward(**tower, keep=1e-6, **BASE)
+    assert one > 2 * 256 * (3 * 16 * 16) * 768
 
 
 def test_counted_cost_adds_the_pass_that_the_paper_reuses():
-    cost = costs.training_cost(F=10, examples=100, super_batch_ratio=5, scores_learner=True, F_reference=4)
+    cost = costs.training_cost(F=10, examples=100, super_batch_ratio=5, F_scoring=10, F_reference=4)
     assert cost == costs.Cost(learner=3000, scoring=5000, reference_scoring=2000)
     assert cost.total("learner") == 3000
     assert cost.total() == cost.total("scoring") == 8000
     assert cost.total("reference_scoring") == 10_000
     assert cost.total() == 100 * (costs.paper_jest(10, 5) + 10)
+
+
+def test_an_approximation_is_counted_where_it_is_used():
+    scores_and_trains = costs.training_cost(
+        F=10, examples=100, super_batch_ratio=5, F_scoring=3, F_approximate=3, approximate_share=0.5
+    )
+    assert scores_and_trains == costs.Cost(learner=1950, scoring=1500)
+    assert scores_and_trains.total() == pytest.approx(100 * costs.paper_flexi(10, 5, A=0.3))
+    trains_alone = costs.training_cost(F=10, examples=100, F_approximate=3, approximate_share=0.25)
+    assert trains_alone.total() == pytest.approx(
+        100 * costs.paper_multi_resolution(10, A=0.3, approximate_share=0.25)
+    )
 
 
 def test_no_scoring_no_cost():

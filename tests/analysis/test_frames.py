@@ -26,6 +26,19 @@ def test_references_stand_apart(study, stored_run):
     assert read.competitors == ["uniform", "independent", "joint"]
 
 
+def test_what_completed_without_an_evaluation_has_nothing_to_compare(study, stored_run):
+    """Cached embeddings, say. Until they are complete, how they stand is told."""
+    study.add(stored_run("cache", [], needed=1))
+    study.add(stored_run("slow", [], state="RUNNING"), stored_run("slow", [], seed=1))
+    read = frames.read(study.url, "study")
+    assert read.labels == ["reference", "slow", "uniform", "independent", "joint"]
+    assert set(read.costs["label"]) == set(read.labels)
+    assert list(read.runs.index) == list(range(10))
+    assert read.progress() == "9 COMPLETED, 1 RUNNING"
+    with pytest.raises(ValueError, match="has no run 'cache'"):
+        read.baseline("cache")
+
+
 def test_other_experiments_stay_out(study, stored_run):
     study.add(stored_run("uniform", [0.9]), experiment="other")
     assert frames.read(study.url, "other").labels == ["uniform"]
@@ -148,3 +161,24 @@ def test_a_path_with_odd_characters(study):
     odd = study.path.with_name("100% of #1.db")
     study.path.rename(odd)
     assert frames.experiments(f"sqlite:///{odd}") == ["study"]
+
+
+RETRIEVAL = [f"coco/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "headline"),
+    [
+        (["shapes/zero_shot", "shapes/10_shot", *RETRIEVAL],
+         ["coco/i2t_r1", "coco/t2i_r1", "shapes/10_shot", "shapes/zero_shot"]),
+        (["coco/i2t_r1", "flickr/i2t_r5", "flickr/i2t_r10"],  # no recall at 1 to stand for them
+         ["coco/i2t_r1", "flickr/i2t_r10", "flickr/i2t_r5"]),
+        (["own/rouge_r1", "own/rouge_r2", "own/my_i2t_r5", "own/my_i2t_r1"],  # a user's names
+         ["own/my_i2t_r1", "own/my_i2t_r5", "own/rouge_r1", "own/rouge_r2"]),
+    ],
+)  # fmt: skip
+def test_recall_at_further_ranks_is_no_headline(new_store, stored_run, evaluated, headline):
+    store = new_store().add(stored_run("uniform", [0.1], metrics=evaluated))
+    read = frames.read(store.url, "study")
+    assert read.metrics == headline
+    assert set(read.evaluations["name"]) == set(evaluated)

@@ -183,3 +183,20 @@ def test_snapshot(study):
         "interpolated curve, median over seeds (seeds that reach it) - reference: a reference, needed by "
         "other runs; no competitor"
     )
+
+
+def test_recall_at_further_ranks_changes_neither_score_nor_columns(new_store, stored_run):
+    headline = ["coco/i2t_r1", "shapes/zero_shot"]
+    further = ["coco/i2t_r5", "coco/i2t_r10"]
+    tables_of = {}
+    for metrics in (headline, headline + further):
+        store = new_store().add(stored_run("uniform", [0.2], metrics=metrics))
+        if further[0] in metrics:
+            with sqlite3.connect(store.path) as connection:
+                connection.execute("UPDATE v_evaluations SET value = 0.9 WHERE metric LIKE '%_r5'")
+                connection.execute("DELETE FROM v_evaluations WHERE metric LIKE '%_r10'")
+            connection.close()
+        tables_of[len(metrics)] = tables.summary(store.url, "study")
+    assert tables_of[2].markdown() == tables_of[4].markdown()
+    assert shown(tables_of[4])["uniform"]["score"] == "**20.0**"
+    assert list(tables_of[2].frame) == list(tables_of[4].frame)

@@ -119,13 +119,13 @@ def training() -> Iterator[Figure]:
             "text": jnp.ones((config.super_batch_size, length), jnp.int32),
         }
         parameters = initialize(config.model, jax.random.key(0))
-        state = initial_state(config, parameters)
+        state = initial_state(config, parameters, jax.random.key(0))
         step = build_step(config, TwoTowerModel(config.model))
         reference = initialize(config.model, jax.random.key(1))
 
         def run(step=step, batch=batch, reference=reference) -> None:
             nonlocal state
-            state, metrics = step(state, batch, jax.random.key(0), reference)
+            state, metrics = step(state, batch, reference)
             jax.block_until_ready(metrics)
 
         b = config.schedule.batch_size

@@ -8,14 +8,14 @@ Two conventions, each by its name:
 
 - *counted* (`training_cost`): what the code executes. Scoring runs a forward pass over the super-batch, and
   the step runs its own over the chosen examples, so an example seen costs 3F + F·B/b.
-- *paper's* (`paper_iid`, `paper_jest`, `paper_flexi`): the appendix of Evans et al. (2024), "FLOP
-  calculations for JEST / Flexi-JEST". The scoring pass is kept for the gradient, so an example seen costs
-  F(2 + B/b).
+- *paper's* (`paper_iid`, `paper_jest`, `paper_flexi`, `paper_multi_resolution`, `paper_training_budget`): the
+  appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST" and "Comparing approximation
+  methods". The scoring pass of JEST is kept for the gradient, so an example seen costs F(2 + B/b).
 
 Letters:
     F  forward pass of one example            B  super-batch    b  sub-batch, what is trained on
     f  filtering ratio, 1 − b/B               A  cost of the approximate model, as a share of F
-    λ  share of the sub-batch that the approximate model trains on
+    λ  share of the sub-batch that is trained on approximately
     n  tokens    D  width    M  hidden width of the MLP    E  width of the embedding space
 
 Nothing but the standard library is imported here: plans of thousands of runs are priced with it.
@@ -45,8 +45,8 @@ class Cost:
     Attributes:
         learner: The learner's forward and backward passes over the examples it trains on.
         scoring: The learner's forward passes over super-batches, to score them.
-        reference_scoring: The reference model's forward passes over super-batches: what caching its
-            embeddings with the data saves.
+        reference_scoring: The reference model's forward passes over super-batches, or over the data whose
+            embeddings it caches.
     """
 
     learner: float
@@ -96,6 +96,7 @@ def vision_forward(
     mlp_dim: int,
     pooling: Literal["map", "mean"],
     embedding_dim: int | None,
+    keep: float = 1.0,
 ) -> int:
     """FLOPs of the image tower on one image.
 
@@ -107,9 +108,13 @@ def vision_forward(
         mlp_dim: M, of the blocks and of the MAP head.
         pooling: "map" for attention pooling by one probe with an MLP behind it, "mean" for the tokens' mean.
         embedding_dim: E of the dense head after pooling; None where there is no head.
+        keep: Share of the patches that pass the encoder, at least one of them; the others are embedded and
+            dropped ("PatchDrop").
 
     Returns:
-        Patch embedding + encoder + pooling + head. ViT-B/16 at 256 px: 46.82 GFLOP.
+        Patch embedding + encoder + pooling + head. ViT-B/16 at 256 px: 46.82 GFLOP. At another patch size
+        than its own a tower resizes its patch kernel and positions once a pass: a product that does not grow
+        with the images and is left out (FlexiViT; B/16 at 32 px: 0.06 GFLOP a pass).
 
     Raises:
         ValueError: If the patch does not divide the image or the pooling is unknown.
@@ -118,8 +123,9 @@ def vision_forward(
         raise ValueError(f"patch_size {patch_size} does not divide image_size {image_size}")
     if pooling not in ("map", "mean"):
         raise ValueError(f"pooling {pooling!r} is unknown: choose map or mean")
-    length = (image_size // patch_size) ** 2
-    embedding = length * (_RGB * patch_size * patch_size) * width
+    patches = (image_size // patch_size) ** 2
+    embedding = patches * (_RGB * patch_size * patch_size) * width
+    length = patches if keep == 1.0 else max(1, round(keep * patches))
     if pooling == "map":
         # key and value of every token; query and out of the probe; its two attention products; its MLP
         pool = 2 * length * width * width + 2 * width * width + 2 * length * width + 2 * width * mlp_dim
@@ -152,20 +158,26 @@ def training_cost(
     F: float,
     examples: float,
     super_batch_ratio: float = 1.0,
-    scores_learner: bool = False,
+    F_scoring: float = 0.0,
     F_reference: float = 0.0,
+    F_approximate: float = 0.0,
+    approximate_share: float = 0.0,
 ) -> Cost:
     """The counted cost of training on `examples` examples: what the code executes.
 
-    Per example seen: 3F, and for each of the B/b candidates F to score it with the learner and F_reference to
-    score it with the reference.
+    Per example seen: 3(F(1 − λ) + F_approximate·λ), and for each of the B/b candidates F_scoring to score it
+    with the learner and F_reference to score it with the reference.
 
     Args:
         F: FLOPs of the learner's forward pass on one example, both towers.
         examples: Examples that the learner trains on.
         super_batch_ratio: B/b = 1/(1 − f).
-        scores_learner: Whether the learner scores the super-batch.
-        F_reference: FLOPs of the reference's forward pass on one example; 0 where no reference scores.
+        F_scoring: FLOPs of the learner's scoring of one candidate: F, or F_approximate where it scores
+            approximately; 0 where it does not score.
+        F_reference: FLOPs of the reference's scoring of one candidate; 0 where no reference scores, or its
+            embeddings are cached.
+        F_approximate: FLOPs of the learner's approximate forward pass on one example, both towers.
+        approximate_share: λ, as the batch has it: a whole number of examples over b.
 
     Returns:
         The cost, by scope.
@@ -175,9 +187,10 @@ def training_cost(
     """
     _check_ratio(super_batch_ratio)
     scored = examples * super_batch_ratio
+    forward = F * (1 - approximate_share) + F_approximate * approximate_share
     return Cost(
-        learner=_TRAINING_OVER_FORWARD * F * examples,
-        scoring=F * scored if scores_learner else 0.0,
+        learner=_TRAINING_OVER_FORWARD * forward * examples,
+        scoring=F_scoring * scored,
         reference_scoring=F_reference * scored,
     )
 
@@ -220,7 +233,39 @@ def paper_flexi(F: float, ratio: float, A: float, approximate_share: float = 0.5
         FLOPs for each example seen. Over C_IID at f = .8, λ = .5: 1.0417 at A = .25, 1.1067 at A = .28.
     """
     _check_ratio(ratio)
-    return _TRAINING_OVER_FORWARD * F * ((1 - approximate_share) + approximate_share * A) + A * F * ratio
+    return paper_multi_resolution(F, A, approximate_share) + A * F * ratio
+
+
+def paper_multi_resolution(F: float, A: float, approximate_share: float = 0.5) -> float:
+    """The paper's cost of one example under uniform sampling with a part trained on approximately.
+
+    3F((1 − λ) + λA).
+
+    Args:
+        F: FLOPs of the full model's forward pass.
+        A: Cost of the approximate model as a share of the full one's.
+        approximate_share: λ.
+
+    Returns:
+        FLOPs for each example seen. Over C_IID at λ = .5, A = .28: .64.
+    """
+    return _TRAINING_OVER_FORWARD * F * ((1 - approximate_share) + approximate_share * A)
+
+
+def paper_training_budget(examples: float, approximate_share: float, A: float = 0.25) -> float:
+    """How many examples cost as much with a part trained on approximately as `examples` without.
+
+    "Comparing approximation methods": the number of iterations is divided by (1 − λ) + λA.
+
+    Args:
+        examples: Seen at full resolution.
+        approximate_share: λ.
+        A: Cost of the approximate model as a share of the full one's; .25 by the number of patches.
+
+    Returns:
+        Examples seen. For 3B at λ = .25, .5, .75, .95: 3.69B, 4.8B, 6.86B, 10.43B.
+    """
+    return examples / ((1 - approximate_share) + approximate_share * A)
 
 
 def _check_ratio(ratio: float) -> None:

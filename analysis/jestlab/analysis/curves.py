@@ -1,7 +1,7 @@
 """Scores over training, and by what factor a run reaches the baseline's final score sooner.
 
-The score of a run at a step is the mean of all its evaluation metrics there; higher is better in each of
-them. Where a metric is missing there is no score, since a mean over fewer metrics would not compare.
+The score of a run at a step is the mean of the headline metrics (`Frames.metrics`) there; higher is better in
+each of them. Where one is missing there is no score, since a mean over fewer metrics would not compare.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
 
     Returns:
         One row a run and step, ordered by label, seed and step: label, seed, step, examples_seen, flops (NaN
-        if unknown), score (NaN if a metric is missing), final (bool), and a column for each metric.
+        if unknown), score (NaN if a headline metric is missing), final (bool), and a column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
@@ -46,7 +46,7 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
     evaluations = frames.evaluations
     values = evaluations.pivot(index=key, columns="name", values="value")
     curves = evaluations.groupby(key)[["examples_seen", "flops_total", "final"]].max()
-    curves["score"] = values.mean(axis=1, skipna=False)
+    curves["score"] = values[frames.metrics].mean(axis=1, skipna=False)
     curves["final"] = curves["final"].astype(bool)
     curves = curves.join(values).reset_index()
 

@@ -6,10 +6,11 @@ Only the views are known here, so a database URL is all that is needed, on any m
 from __future__ import annotations
 
 import difflib
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ _COSTS = """
 _METRICS = """
     SELECT label, seed, name, step, value
     FROM v_metrics WHERE experiment = :experiment AND name IN :names ORDER BY label, seed, name, step"""
+
+
+_RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
+"""Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,14 @@ class Frames:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Names (dataset/metric) of the evaluations, in alphabetical order."""
-        return sorted(self.evaluations["name"].unique())
+        """Names (dataset/metric) of the headline evaluations, in alphabetical order.
+
+        The score is their mean, and tables show them. Recall at a further rank is none where there is recall
+        at 1, such as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in
+        `evaluations`. Every other name, whatever program gave it, is a headline.
+        """
+        names = set(self.evaluations["name"])
+        return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
 
     @cached_property
     def scores_are_shares(self) -> bool:
@@ -137,7 +148,8 @@ def read(url: str, experiment: str) -> Frames:
         experiment: Its name.
 
     Returns:
-        Its runs, evaluations and costs.
+        Its runs, evaluations and costs, without the labels that are complete and were never evaluated: what
+        they made, such as cached embeddings, is for other runs.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -158,7 +170,18 @@ def read(url: str, experiment: str) -> Frames:
     frames = Frames(experiment, str(question), runs, evaluations, costs)
     if evaluations.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
-    return frames
+    silent = _silent(frames)
+    return replace(frames, runs=_without(runs, silent), costs=_without(costs, silent))
+
+
+def _silent(frames: Frames) -> set[str]:
+    """Labels that have nothing to compare and never will: all seeds completed, none evaluated."""
+    unfinished = frames.runs.loc[frames.runs["state"] != "COMPLETED", "label"]
+    return set(frames.labels) - set(unfinished) - set(frames.evaluations["label"])
+
+
+def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
+    return frame[~frame["label"].isin(labels)].reset_index(drop=True)
 
 
 def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:

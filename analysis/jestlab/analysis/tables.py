@@ -44,10 +44,11 @@ def summary(url: str, experiment: str, baseline: str | None = None, scope: Scope
         scope: What counts as FLOPs.
 
     Returns:
-        A table whose frame has the columns label, run, apart, seeds, seeds_planned; for each metric and for
-        score (their mean) `_mean` and `_std`; delta_mean, delta_std (paired by seed) and delta_seeds;
-        examples_seen, flops; fewer_examples and fewer_flops (censored medians over seeds, NaN where not
-        reached), seeds_reached and seeds_compared. A standard deviation is the sample's, NaN for one seed.
+        A table whose frame has the columns label, run, apart, seeds, seeds_planned; for each headline metric
+        (`Frames.metrics`) and for score (their mean) `_mean` and `_std`; delta_mean, delta_std (paired by
+        seed) and delta_seeds; examples_seen, flops; fewer_examples and fewer_flops (censored medians over
+        seeds, NaN where not reached), seeds_reached and seeds_compared. A standard deviation is the sample's,
+        NaN for one seed.
         What compares is NaN or 0 for runs that stand apart.
 
     Raises:
@@ -130,6 +131,7 @@ def _columns(frames: Frames, finals: pd.DataFrame, baseline: str, in_percent: bo
 def _metric_headers(frames: Frames) -> dict[str, str]:
     """Name → heading; the dataset is left out where one dataset alone has the metric."""
     pairs = frames.evaluations[["name", "dataset", "metric"]].drop_duplicates().sort_values("name")
+    pairs = pairs[pairs["name"].isin(frames.metrics)]
     repeated = set(pairs.loc[pairs["metric"].duplicated(), "metric"])
     headers = {}
     for name, dataset, metric in pairs.itertuples(index=False):

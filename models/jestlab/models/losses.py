@@ -1,24 +1,36 @@
-"""The sigmoid-contrastive loss (Zhai et al., 2023; Eq. 2 of the JEST paper).
+"""The contrastive losses: sigmoid (Zhai et al., 2023; Eq. 2 of the JEST paper) and softmax (CLIP; Eq. 1).
 
-Letters: n batch, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias.
+Each is written twice: densely, for one device, and as a ring over devices, in which texts travel from device
+to device and no device ever holds more than the logits of its own images with one device's texts. Both give
+the same value and gradient.
+
+Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
+s_ij = t z^im_i · z^txt_j.
 
 The paper's equation writes the logit as α z^im·z^txt − β, its pseudo-code as α z^im·z^txt + β. The code's
 sign is the one of SigLIP's public code and is used here: b here is −β of the equation, and starts at −10.
+The paper's Eq. 1 prints the exponent of its second denominator with the indices of the first's; both
+directions are meant, and are here.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 
 from .two_towers import Embeddings
 
+Loss = Callable[[Embeddings], jax.Array]
+
 
 def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
-    """The loss of every image with every text of a batch.
+    """The sigmoid loss of every image with every text of a batch.
 
-    ℓ[i, j] = −log σ(m_ij (t z^im_i · z^txt_j + b)), with m_ij = 1 on the diagonal and −1 off it,
-    as softplus(−m_ij · logit), which overflows nowhere.
+    ℓ[i, j] = −log σ(m_ij (s_ij + b)), with m_ij = 1 on the diagonal and −1 off it, as
+    softplus(−m_ij (s_ij + b)), which overflows nowhere.
 
     Args:
         z: Embeddings of n pairs.
@@ -26,7 +38,7 @@ def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
     Returns:
         float32 [n, n]; rows are images, columns are texts.
     """
-    logits = z.temperature * jnp.dot(z.image, z.text.T, preferred_element_type=jnp.float32) + z.bias
+    logits = _similarity(z, z.text) + z.bias
     n = logits.shape[0]
     m = 2.0 * jnp.eye(n, dtype=logits.dtype) - 1.0
     return jax.nn.softplus(-m * logits)
@@ -42,3 +54,117 @@ def sigmoid_loss(z: Embeddings) -> jax.Array:
         float32 [].
     """
     return pairwise_sigmoid_loss(z).sum(axis=-1).mean()
+
+
+def softmax_loss(z: Embeddings) -> jax.Array:
+    """Mean over pairs of both directions' cross-entropy: −½ (2 s_ii − log Σ_j e^s_ij − log Σ_j e^s_ji).
+
+    The bias has no part in it.
+
+    Args:
+        z: Embeddings of n pairs.
+
+    Returns:
+        float32 [].
+    """
+    s = _similarity(z, z.text)
+    own = jnp.diagonal(s)
+    return jnp.mean(
+        0.5 * (jax.nn.logsumexp(s, axis=1) + jax.nn.logsumexp(s, axis=0)) - own,
+    )
+
+
+def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
+    """`sigmoid_loss` of a batch that is split over devices; to be called under `jax.shard_map`.
+
+    Args:
+        z: Embeddings of this device's n / P pairs; t and b the same everywhere.
+        axis: Name of the mesh's axis.
+
+    Returns:
+        float32 [], the same on every device.
+    """
+    n = z.image.shape[0]
+    eye = jnp.eye(n, dtype=jnp.float32)
+
+    @jax.checkpoint  # the backward pass computes a block's logits again instead of keeping all of them
+    def block(total: jax.Array, texts: jax.Array, hop: jax.Array) -> jax.Array:
+        m = jnp.where(hop == 0, 2.0 * eye, 0.0) - 1.0  # the pairs themselves meet at home, before any hop
+        return total + jax.nn.softplus(-m * (_similarity(z, texts) + z.bias)).sum()
+
+    def hop(carry: tuple[jax.Array, jax.Array], k: jax.Array) -> tuple[tuple[jax.Array, jax.Array], None]:
+        total, texts = carry
+        return (block(total, texts, k), _next_device(texts, axis)), None
+
+    devices = jax.lax.axis_size(axis)
+    start = jax.lax.pcast(jnp.float32(0.0), axis, to="varying")
+    (total, _), _ = jax.lax.scan(hop, (start, z.text), jnp.arange(devices))
+    loss: jax.Array = jax.lax.psum(total, axis) / (n * devices)
+    return loss
+
+
+def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
+    """`softmax_loss` of a batch that is split over devices; to be called under `jax.shard_map`.
+
+    Texts travel with their own running log Σ_j e^s_ji, which is whole when they are home again.
+
+    Args:
+        z: Embeddings of this device's n / P pairs; t the same everywhere.
+        axis: Name of the mesh's axis.
+
+    Returns:
+        float32 [], the same on every device.
+    """
+    n = z.image.shape[0]
+    devices = jax.lax.axis_size(axis)
+
+    @jax.checkpoint
+    def block(texts: jax.Array) -> tuple[jax.Array, jax.Array]:
+        s = _similarity(z, texts)
+        return jax.nn.logsumexp(s, axis=1), jax.nn.logsumexp(s, axis=0)
+
+    def hop(carry: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
+        of_images, of_texts, texts = carry
+        of_texts, texts = _next_device(of_texts, axis), _next_device(texts, axis)
+        over_texts, over_images = block(texts)
+        carry = (jnp.logaddexp(of_images, over_texts), jnp.logaddexp(of_texts, over_images), texts)
+        return carry, None
+
+    carry = (*block(z.text), z.text)
+    (of_images, of_texts, _), _ = jax.lax.scan(hop, carry, None, length=devices - 1)
+    of_texts = _next_device(of_texts, axis)  # home
+    own = z.temperature * (z.image * z.text).sum(axis=-1)
+    loss: jax.Array = jax.lax.psum((0.5 * (of_images + of_texts) - own).sum(), axis) / (n * devices)
+    return loss
+
+
+def loss_function(kind: str, devices: int, axis: str) -> Loss:
+    """The loss of a batch split over devices, or of a whole one on one device.
+
+    Args:
+        kind: "sigmoid" or "softmax".
+        devices: P.
+        axis: Name of the mesh's axis.
+
+    Raises:
+        ValueError: An unknown loss.
+    """
+    if kind not in ("sigmoid", "softmax"):
+        raise ValueError(f"unknown loss {kind!r}: known are sigmoid, softmax")
+    if devices == 1:
+        return sigmoid_loss if kind == "sigmoid" else softmax_loss
+    ring = ring_sigmoid_loss if kind == "sigmoid" else ring_softmax_loss
+    return functools.partial(ring, axis=axis)
+
+
+def _similarity(z: Embeddings, texts: jax.Array) -> jax.Array:
+    """s: float32 [images, texts], in full float32 also where the hardware would rather round."""
+    products = jnp.dot(z.image, texts.T, precision="highest", preferred_element_type=jnp.float32)
+    return z.temperature * products
+
+
+def _next_device(x: jax.Array, axis: str) -> jax.Array:
+    """Pass an array around the ring by one device."""
+    devices = jax.lax.axis_size(axis)
+    passed: jax.Array = jax.lax.ppermute(x, axis, [(i, (i + 1) % devices) for i in range(devices)])
+    return passed

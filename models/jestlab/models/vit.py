@@ -40,23 +40,35 @@ def kept_patches(patches: int, keep: float) -> int:
     return max(1, round(keep * patches))
 
 
+def example_keys(key: jax.Array, positions: jax.Array) -> jax.Array:
+    """A key for each example, by its position in the whole batch.
+
+    Args:
+        key: The batch's.
+        positions: int [n].
+
+    Returns:
+        Keys [n].
+    """
+    return jax.vmap(lambda position: jax.random.fold_in(key, position))(positions)
+
+
 def drop_patches(x: jax.Array, keep: float, key: jax.Array) -> jax.Array:
     """Keep a random part of every example's tokens.
 
     Args:
         x: float [n, L, D].
         keep: Share of the tokens.
-        key: Which are kept depends on it and on the example's position in the batch, and on nothing else.
+        key: Which are kept depends on it and on the example's position in the batch, and on nothing else; or
+            [n], a key for each example, as `example_keys` makes them.
 
     Returns:
         float [n, `kept_patches(L, keep)`, D].
     """
     n, length, _ = x.shape
-
-    def draw(example: jax.Array) -> jax.Array:
-        return jax.random.permutation(jax.random.fold_in(key, example), length)
-
-    kept = jax.vmap(draw)(jnp.arange(n))[:, : kept_patches(length, keep)]
+    keys = key if key.ndim else example_keys(key, jnp.arange(n))
+    orders = jax.vmap(lambda own: jax.random.permutation(own, length))(keys)
+    kept = orders[:, : kept_patches(length, keep)]
     return jnp.take_along_axis(x, kept[:, :, None], axis=1)
 
 

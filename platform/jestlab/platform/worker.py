@@ -6,6 +6,9 @@ Exit codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard er
 and keeps it, 143 it was asked to stop. It is asked to stop by SIGTERM, SIGINT, or the end of its standard
 input where that is a pipe: whoever launched it holds the other end, so a launcher takes its workers along,
 however it dies.
+
+Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
+assist it: they hold no lock and write no results.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from pathlib import Path
 from types import FrameType
 
 from jestlab.platform import programs
-from jestlab.platform.context import Interrupted, Need, RunContext
+from jestlab.platform.assist import Unrecorded, assists
+from jestlab.platform.context import Interrupted, Need, Recorder, RunContext
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, lock, logs
@@ -108,6 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exits.FAILED
     directory = lab.root / run.directory
     directory.mkdir(parents=True, exist_ok=True)
+    if assists():
+        return _assist(lab, run, stop)
     held = lock.acquire(directory, options.wait, stop.requested)
     if held is None:
         return exits.STOPPED if stop.requested() else exits.BUSY
@@ -122,15 +128,34 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
         return exits.COMPLETED
     if stop.requested():
         return exits.STOPPED
-    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    logging.getLogger("jestlab").setLevel(logging.INFO)
-    directory = lab.root / run.directory
+    _log_to_standard_error()
     about = provenance.collect(Path(__file__).parent)
     attempt = Attempt.begin(store, fingerprint, log=f"{run.directory}/{logs.NAME}", provenance=about)
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {about.host}, pid {os.getpid()}")
-    context = RunContext(
-        directory=directory,
+    context = _context(lab, run, attempt, stop)
+    return _ended(attempt, stop, lambda: _execute(run, context))
+
+
+def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
+    """Compute along with the run's first process, which holds its lock and writes its results."""
+    _log_to_standard_error()
+    try:
+        _execute(run, _context(lab, run, Unrecorded(), stop))
+    except (Interrupted, KeyboardInterrupt):
+        return exits.STOPPED
+    return exits.COMPLETED
+
+
+def _log_to_standard_error() -> None:
+    logging.basicConfig(format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
+    logging.getLogger("jestlab").setLevel(logging.INFO)
+
+
+def _context(lab: Lab, run: RunRecord, recorder: Recorder, stop: Stop) -> RunContext:
+    """What the run's program gets."""
+    return RunContext(
+        directory=lab.root / run.directory,
         root=lab.root,
         cache=lab.data,
         seed=run.seed,
@@ -138,10 +163,9 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
             role: Need(need.fingerprint, need.program, lab.root / need.directory, need.config)
             for role, need in run.needs.items()
         },
-        recorder=attempt,
+        recorder=recorder,
         stop_requested=stop.requested,
     )
-    return _ended(attempt, stop, lambda: _execute(run, context))
 
 
 def _execute(run: RunRecord, context: RunContext) -> None:

@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from jestlab.models.data.curation import load_metadata, metadata_columns, select
+from jestlab.models.config import Data
+from jestlab.models.data import curation
+from jestlab.models.data.curation import load_metadata, metadata_columns, recaptions, select
 from jestlab.models.data.tars import TarWriter
 
 FILTER = "similarity > 0.25 and noise != 'blank'"
@@ -83,17 +85,130 @@ def test_damaged_metadata_are_named(own_web):
 def test_damaged_json_is_named(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
         for i, text in enumerate((json.dumps({"similarity": 1.0}).encode(), b"{nonsense")):
-            tar.add(f"{i}.jpg", b"")
+            tar.add(f"{i}.jpg", b"x")
             tar.add(f"{i}.json", text)
-            tar.add(f"{i}.txt", b"")
+            tar.add(f"{i}.txt", b"x")
     with pytest.raises(ValueError, match=r"0\.tar, example '1': its \.json is not JSON"):
         select(tmp_path, "similarity > 0")
 
 
 def test_no_metadata_at_all(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
-        tar.add("0.jpg", b"")
-        tar.add("0.txt", b"")
+        tar.add("0.jpg", b"x")
+        tar.add("0.txt", b"x")
     assert select(tmp_path, None).tolist() == [0]
     with pytest.raises(ValueError, match="no metadata column 'similarity'"):
         select(tmp_path, "similarity > 0")
+
+
+def shards(folder, tables):
+    """A tar of each table's rows, keyed 0000, 0001, … over all, and the table beside it."""
+    folder.mkdir(exist_ok=True)
+    key = 0
+    for number, table in enumerate(tables):
+        keys = [f"{key + i:04d}" for i in range(len(table))]
+        key += len(table)
+        with TarWriter(folder / f"{number:05d}.tar") as tar:
+            for name in keys:
+                tar.add(f"{name}.jpg", b"x")
+                tar.add(f"{name}.txt", f"own text {name}".encode())
+        pq.write_table(table.append_column("key", pa.array(keys)), folder / f"{number:05d}.parquet")
+    return folder
+
+
+LAION_2B = {"similarity": [0.3, 0.3, 0.3, 0.3], "punsafe": [0.01, 0.99, None, float("nan")]}
+LAION_400M = {"similarity": [0.3] * 4, "NSFW": ["UNLIKELY", "NSFW", None, "UNSURE"]}
+
+
+@pytest.mark.parametrize(
+    "columns, expression, kept",
+    [
+        (LAION_2B, "punsafe < 0.5", [0]),
+        (LAION_2B, "similarity > 0.2 and punsafe < 0.5", [0]),
+        (LAION_400M, "NSFW == 'UNLIKELY'", [0]),
+        (LAION_400M, "NSFW in ('UNLIKELY', 'UNSURE')", [0, 3]),
+        (LAION_400M, "NSFW != 'NSFW'", [0, 3]),
+        (LAION_400M, "NSFW not in ('NSFW', 'UNSURE')", [0]),
+    ],
+)
+def test_unsafe_pairs_are_dropped_and_so_is_what_was_never_rated(tmp_path, columns, expression, kept):
+    assert select(shards(tmp_path / "web", [pa.table(columns)]), expression).tolist() == kept
+
+
+def test_a_shard_in_which_nothing_was_rated(tmp_path):
+    """Its column has no type, or another one than its neighbours'."""
+    rated = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float64())})
+    single = pa.table({"punsafe": pa.array([0.1, 0.9], pa.float32())})
+    unrated = pa.table({"punsafe": pa.array([None, None])})
+    assert select(shards(tmp_path / "web", [unrated, rated, single]), "punsafe < 0.5").tolist() == [2, 4]
+
+
+def recaptioned_web(folder):
+    aligned = pa.table(
+        {"similarity": [0.4, 0.1, 0.1], "synthetic_caption": ["unused", "a dog, naïvely", None]}
+    )
+    others = pa.table({"similarity": [0.1, None, 0.1], "synthetic_caption": ["  ", "unused", "a cat"]})
+    return shards(folder, [aligned, others])
+
+
+def test_synthetic_captions_of_what_satisfies_the_condition(tmp_path):
+    found = recaptions(recaptioned_web(tmp_path / "web"), "similarity < 0.3")
+    assert found.numbers.tolist() == [1, 2, 3, 5]
+    assert found.missing().tolist() == [2, 3]  # none, and white space
+    captions = [f"own {i}" for i in (5, 0, 1, 4, 1)]
+    found.replace(np.array([5, 0, 1, 4, 1]), captions)
+    assert captions == ["a cat", "own 0", "a dog, naïvely", "own 4", "a dog, naïvely"]
+
+
+def test_synthetic_captions_are_kept_and_follow_the_metadata(tmp_path, monkeypatch):
+    folder = recaptioned_web(tmp_path / "web")
+    first = recaptions(folder, "similarity < 0.3")
+    with monkeypatch.context() as patch:
+        patch.setattr(curation, "_metadata", None)  # a second time nothing is read
+        assert recaptions(folder, "similarity < 0.3").numbers.tolist() == first.numbers.tolist()
+    assert recaptions(folder, "similarity < 0").numbers.tolist() == []
+    path = folder / "00001.parquet"
+    table = pq.read_table(path).drop_columns("synthetic_caption")
+    pq.write_table(table.append_column("synthetic_caption", pa.array(["new"] * 3)), path)
+    assert recaptions(folder, "similarity < 0.3").missing().tolist() == [2]
+
+
+def test_synthetic_captions_must_be_a_column_of_text(tmp_path):
+    with pytest.raises(ValueError, match="no metadata column 'synthetic_caption'"):
+        recaptions(shards(tmp_path / "none", [pa.table({"similarity": [0.1]})]), "similarity < 0.3")
+    numbers = pa.table({"similarity": [0.1], "synthetic_caption": [3]})
+    with pytest.raises(ValueError, match="'synthetic_caption' is not all text"):
+        recaptions(shards(tmp_path / "numbers", [numbers]), "similarity < 0.3")
+
+
+def test_synthetic_captions_in_json_members(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        for i, row in enumerate(({"similarity": 0.1, "synthetic_caption": "a fox"}, {"similarity": 0.5})):
+            tar.add(f"{i}.jpg", b"x")
+            tar.add(f"{i}.json", json.dumps(row).encode())
+            tar.add(f"{i}.txt", b"x")
+    captions = ["own 0", "own 1"]
+    recaptions(tmp_path, "similarity < 0.3").replace(np.array([0, 1]), captions)
+    assert captions == ["a fox", "own 1"]
+
+
+def test_recaption_of_the_synthetic_web_fails_before_anything_runs():
+    with pytest.raises(ValueError, match="no column 'synthetic_caption'"):
+        Data(recaption="similarity < 0.3")
+    with pytest.raises(ValueError, match="no column 'similarty': did you mean 'similarity'"):
+        Data(recaption="similarty < 0.3")
+    own = Data.model_validate({"train": {"kind": "folder", "path": "x"}, "recaption": "similarity < 0.3"})
+    assert own.recaption == "similarity < 0.3"
+
+
+def test_metadata_of_nested_shards(tmp_path):
+    shards(tmp_path / "a", [pa.table({"similarity": [0.1, 0.9]})])
+    shards(tmp_path / "b", [pa.table({"similarity": [0.9, 0.1]})])
+    assert select(tmp_path, "similarity > 0.5").tolist() == [1, 2]
+
+
+def test_many_shards_keep_their_order(tmp_path):
+    values = np.random.default_rng(0).random((40, 3))
+    folder = shards(tmp_path / "web", [pa.table({"similarity": row}) for row in values])
+    assert select(folder, "similarity > 0.5").tolist() == np.flatnonzero(values.ravel() > 0.5).tolist()
+    assert load_metadata(folder, ["similarity"])["similarity"] == values.ravel().tolist()

@@ -73,7 +73,7 @@ def test_a_failed_maker_can_be_repeated(tmp_path):
 
     with pytest.raises(OSError, match="disk full"):
         build_once(tmp_path / "data", fail)
-    assert not (tmp_path / "data").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
     build_once(tmp_path / "data", lambda folder: (folder / "whole").touch())
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["whole"]
 
@@ -159,3 +159,10 @@ def test_leftovers_of_killed_writers_go(tmp_path):
     os.utime(old, (1, 1))
     assert write_whole(tmp_path / "index.npz", b"x")
     assert not old.exists() and young.exists()
+
+
+def test_a_folder_that_a_killed_builder_left_is_no_leftover_file(tmp_path):
+    left = tmp_path / ".index.part"
+    left.mkdir()
+    os.utime(left, (1, 1))
+    assert write_whole(tmp_path / "index.npz", b"x")

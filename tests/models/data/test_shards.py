@@ -1,11 +1,14 @@
-"""Random access to shards: right bytes, a fresh index, clear errors."""
+"""Random access to shards: right bytes, a fresh index, damage left out and counted, clear errors."""
 
 from __future__ import annotations
 
+import json
+import mmap
 import os
 import pickle
 import tarfile
 import tempfile
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import numpy as np
 import pytest
 
 from jestlab.models.data import shards
-from jestlab.models.data.files import derived_path
+from jestlab.models.data.files import DERIVED
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tars import TarWriter
 
@@ -77,41 +80,109 @@ def test_few_files_stay_open_while_threads_read_many(tmp_path, monkeypatch):
     assert open_files() <= before + 2
 
 
+def kept_index(folder):
+    (path,) = (folder / DERIVED).glob("index-*")
+    return path
+
+
 def test_index_is_kept_and_read_again(own_web, monkeypatch):
     first = ShardIndex.load(own_web)
-    assert derived_path(own_web, "index.npz").exists()
-    monkeypatch.setattr(ShardIndex, "build", None)  # a second load must not scan
+    monkeypatch.setattr(shards, "_build", None)  # a second load must not scan
     second = ShardIndex.load(own_web)
-    for part in ("shard", "keys", "image", "text", "meta"):
+    for part in ("starts", "image", "text", "meta"):
         assert np.array_equal(getattr(first, part), getattr(second, part)), part
+    assert [first.keys(i) for i in range(3)] == [second.keys(i) for i in range(3)]
+    assert first.keys(1)[:2] == ["000010000", "000010001"]
 
 
-def test_index_follows_a_changed_tar(tmp_path):
+def test_index_lies_in_files_and_not_in_memory(own_web):
+    index = ShardIndex.load(own_web)
+    for part in (index.image, index.text, index.meta, index._keys, index._key_ends):
+        base: object = part
+        while not isinstance(base, mmap.mmap):
+            assert isinstance(base, np.ndarray)
+            base = base.base
+    assert sum(path.stat().st_size for path in kept_index(own_web).iterdir()) < 700 * 66 + 1000
+
+
+def test_index_follows_a_changed_tar_and_leaves_none_behind(tmp_path):
     folder = small_folder(tmp_path / "web", count=3)
     assert len(ShardSource(folder)) == 3
     small_folder(folder, count=5)
     assert len(ShardSource(folder)) == 5
     small_folder(folder, count=5, tars=2)
     assert len(ShardSource(folder)) == 10
+    kept_index(folder)
 
 
-@pytest.mark.parametrize("damage", [b"", b"not an archive", None])
-def test_damaged_index_is_built_again(own_web, damage):
-    ShardIndex.load(own_web)
-    path = derived_path(own_web, "index.npz")
-    path.write_bytes(path.read_bytes()[:5000] if damage is None else damage)
-    assert len(ShardSource(own_web).read(np.arange(3))) == 3
+@pytest.mark.parametrize("name", ["index.json", "spans.int64", "keys.bytes", "key_ends.int64"])
+@pytest.mark.parametrize("damage", [b"", b"not an index", None])
+def test_damaged_index_is_built_again(own_web, name, damage):
+    expected = ShardSource(own_web).read(np.arange(3))
+    path = kept_index(own_web) / name
+    if damage is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage)
+    assert ShardSource(own_web).read(np.arange(3)) == expected
+
+
+def test_building_holds_one_tar_at_a_time(tmp_path):
+    def peak(tars):
+        folder = small_folder(tmp_path / str(tars), count=400, tars=tars)
+        tracemalloc.start()
+        ShardIndex.load(folder)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return most
+
+    peak(1)  # what is imported and cached once does not count
+    assert peak(20) < 1.3 * peak(2)
+
+
+def test_index_of_a_million_loads_at_once(tmp_path):
+    """Neither a file is read nor a tar opened: counts of system calls, not times."""
+    folder = small_folder(tmp_path / "web", count=2)
+    index = ShardIndex.load(folder)
+    spans = kept_index(folder) / "spans.int64"
+    summary = json.loads((kept_index(folder) / "index.json").read_text())
+    n = 1_000_000
+    os.truncate(spans, n * 48)
+    os.truncate(kept_index(folder) / "key_ends.int64", n * 8)
+    summary["starts"] = [0, n]
+    (kept_index(folder) / "index.json").write_text(json.dumps(summary))
+    tracemalloc.start()
+    grown = ShardIndex.load(folder)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(grown) == n and len(index) == 2
+    assert peak < 1_000_000  # of 56 MB
+
+
+def test_shards_in_nested_folders_are_one_dataset(tmp_path):
+    small_folder(tmp_path / "b", count=2)
+    small_folder(tmp_path / "a", count=3, tars=2)
+    small_folder(tmp_path / ".hidden")
+    source = ShardSource(tmp_path)
+    assert source.index.tars == ("a/00000.tar", "a/00001.tar", "b/00000.tar")
+    assert source.captions(np.arange(8))[-3:] == ["caption 1 2", "caption 0 0", "caption 0 1"]
+    assert source.index.shard(np.array([0, 2, 3, 5, 6, 7])).tolist() == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become nobody")
-def test_a_folder_that_may_not_be_written_is_read_all_the_same():
-    with tempfile.TemporaryDirectory() as parent:
+def test_a_folder_that_may_not_be_written_is_read_all_the_same(monkeypatch):
+    with tempfile.TemporaryDirectory() as parent, tempfile.TemporaryDirectory() as temporary:
         Path(parent).chmod(0o755)
+        Path(temporary).chmod(0o777)
+        monkeypatch.setattr(tempfile, "tempdir", temporary)
         folder = small_folder(Path(parent) / "shared")
         try:
             os.seteuid(65534)
             assert len(ShardSource(folder)) == 3
-            assert not derived_path(folder, "index.npz").exists()
+            assert not (folder / DERIVED).exists()
+            with monkeypatch.context() as patch:  # the second time it need not scan
+                patch.setattr(shards, "_build", None)
+                assert len(ShardSource(folder)) == 3
         finally:
             os.seteuid(0)
 
@@ -124,24 +195,94 @@ def test_a_tar_cut_short_after_indexing_names_the_example(own_web):
         source.read(np.array([0, 599]))
 
 
+def write_examples(path, *examples):
+    """Examples as {extension: content}, among good ones."""
+    with TarWriter(path) as tar:
+        for i, files in enumerate(({"jpg": b"x", "txt": b"a"}, *examples, {"jpg": b"y", "txt": b"z"})):
+            for extension, content in files.items():
+                tar.add(f"{i}.{extension}", content)
+
+
 @pytest.mark.parametrize(
-    "files, missing", [(["0.jpg"], "caption"), (["0.txt"], "image"), (["0.jpg", "0.json"], "cap")]
+    "files, reason",
+    [
+        ({"jpg": b"x"}, "no caption"),
+        ({"txt": b"x"}, "no image"),
+        ({"json": b"{}"}, "no image"),
+        ({"jpg": b"", "txt": b"x"}, "empty image"),
+        ({"jpg": b"x", "txt": b""}, "blank caption"),
+        ({"jpg": b"x", "txt": b" \n\t\xe3\x80\x80"}, "blank caption"),
+        ({"jpg": b"x", "txt": b"\xff\xfe"}, "caption not UTF-8"),
+        ({"jpg": b"x", "txt": "café".encode("latin1")}, "caption not UTF-8"),
+    ],
 )
-def test_an_incomplete_example_is_named(tmp_path, files, missing):
-    with TarWriter(tmp_path / "0.tar") as tar:
-        for name in files:
-            tar.add(name, b"")
-    with pytest.raises(ValueError, match=rf"0\.tar, example '0': no {missing}"):
-        ShardSource(tmp_path)
+def test_a_damaged_example_is_left_out_and_counted(tmp_path, files, reason):
+    write_examples(tmp_path / "0.tar", files)
+    source = ShardSource(tmp_path)
+    assert [raw.caption for raw in source.read(np.arange(len(source)))] == ["a", "z"]
+    assert source.index.damaged == {reason: 1}
+    assert source.index.damaged_places == ("0.tar: example '1'",)
+    assert ShardIndex.load(tmp_path).damaged == {reason: 1}  # as it was kept
 
 
-def test_a_caption_that_is_not_text_is_named(tmp_path):
+def test_files_of_other_kinds_are_no_damage(tmp_path):
+    write_examples(tmp_path / "0.tar", {"cls": b"3"}, {"jpg": b"x", "txt": b"t", "seg.png": b"", "npy": b""})
+    with tarfile.open(tmp_path / "0.tar", "a") as tar:
+        tar.addfile(tarfile.TarInfo("._0.jpg"))  # as a Mac leaves them
+        tar.addfile(tarfile.TarInfo(".DS_Store"))
+    index = ShardIndex.load(tmp_path)
+    assert len(index) == 3 and not index.damaged and index.damage() is None
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x"])
+def test_a_path_that_leaves_the_archive_is_left_out(tmp_path, name):
     with TarWriter(tmp_path / "0.tar") as tar:
-        for i in range(2):
-            tar.add(f"{i}.jpg", b"")
-            tar.add(f"{i}.txt", b"fine" if i == 0 else b"\xff\xfe")
-    with pytest.raises(ValueError, match=r"0\.tar, example '1': its caption is not UTF-8"):
-        ShardSource(tmp_path).captions(np.arange(2))
+        for stem in ("0", name):
+            tar.add(f"{stem}.jpg", b"x")
+            tar.add(f"{stem}.txt", b"x")
+    index = ShardIndex.load(tmp_path)
+    assert len(index) == 1 and index.damaged == {"path outside the shard": 2}
+
+
+def test_the_first_places_are_named_in_one_line(tmp_path):
+    write_examples(tmp_path / "0.tar", *[{"jpg": b"x"}] * 3, {"jpg": b"x", "txt": b""}, {"txt": b"x"})
+    assert ShardIndex.load(tmp_path).damage() == (
+        "3 × no caption, 1 × blank caption, 1 × no image "
+        "(first at 0.tar: example '1', 0.tar: example '2', 0.tar: example '3', …)"
+    )
+
+
+@pytest.mark.parametrize(
+    "good, bad, share, passes",
+    [
+        (49, 1, 0.01, True),  # one of fifty is more than 1%, and still one alone
+        (48, 2, 0.01, False),
+        (198, 2, 0.01, True),
+        (197, 3, 0.01, False),
+        (50, 1, 0.0, False),
+        (1, 9, 1.0, True),
+        (50, 0, 0.0, True),
+    ],
+)
+def test_the_share_that_may_be_damaged(tmp_path, caplog, good, bad, share, passes):
+    write_examples(tmp_path / "0.tar", *[{"jpg": b"x", "txt": b"x"}] * (good - 2), *[{"jpg": b"x"}] * bad)
+    index = ShardIndex.load(tmp_path)
+    if passes:
+        index.check(share)
+        assert len(caplog.messages) == (bad > 0)
+    else:
+        with pytest.raises(
+            ValueError, match=r"damaged, above runtime\.damaged_share .*no caption.*0\.tar"
+        ) as error:
+            index.check(share)
+        assert "\n" not in str(error.value)
+
+
+def test_nothing_whole_is_an_error(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        tar.add("0.jpg", b"x")
+    with pytest.raises(ValueError, match="not one whole example in 1 tar shards: 1 × no caption"):
+        ShardIndex.load(tmp_path)
 
 
 def test_no_folder_and_no_shards(tmp_path):

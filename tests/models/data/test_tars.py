@@ -1,4 +1,4 @@
-"""Tar files: what is written, `tarfile` reads; what `tarfile` writes, is scanned; damage is an error."""
+"""Tar files: what is written, `tarfile` reads; what `tarfile` writes, is scanned; damage is found."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.models.data.tars import Member, TarWriter, members
+from jestlab.models.data.tars import Fault, Member, TarWriter, members, scan
 
 CONTENTS = {"000000000.jpg": b"x" * 700, "000000000.txt": b"", "a/b.json": b"y" * 512}
 
@@ -62,29 +62,121 @@ def test_tars_of_others_are_scanned(tmp_path, form):
     assert [member.name for member in expected][1:] == names
 
 
+def damaged(path, change):
+    """Write the archive, with its bytes changed by a function of them."""
+    write(path)
+    raw = bytearray(path.read_bytes())
+    changed = change(raw)
+    path.write_bytes(raw if changed is None else changed)
+    return list(scan(path))
+
+
+def names(found):
+    return [member.name for member in found if isinstance(member, Member)]
+
+
+def faults(found):
+    return [tuple(fault) for fault in found if isinstance(fault, Fault)]
+
+
+# The archive: headers at 0 (.jpg), 1536 (.txt, empty) and 2048 (.json); its end at 3072.
 @pytest.mark.parametrize(
-    "kept, reason",
+    "kept, whole, offset",
     [
-        (600, "cut short in member '000000000.jpg'"),  # in a member's content
-        (1300, "not a readable tar"),  # in its padding
-        (2049, "damaged header at byte 2048"),
+        (0, 0, 0),
+        (100, 0, 0),  # in a header
+        (600, 0, 0),  # in a member's content
+        (1300, 1, 1300),  # in its padding
+        (2049, 2, 2048),
+        (2560, 2, 2048),
     ],
 )
-def test_a_tar_cut_short_is_an_error(tmp_path, kept, reason):
-    write(tmp_path / "0.tar")
-    raw = (tmp_path / "0.tar").read_bytes()
-    (tmp_path / "0.tar").write_bytes(raw[:kept])
-    with pytest.raises(ValueError, match=rf"0\.tar: .*{reason}.*fetch the shard again"):
+def test_a_tar_cut_short_keeps_its_whole_members(tmp_path, kept, whole, offset):
+    found = damaged(tmp_path / "0.tar", lambda raw: raw[:kept])
+    assert names(found) == list(CONTENTS)[:whole]
+    assert faults(found) == [("shard cut short", offset)]
+    with pytest.raises(ValueError, match=rf"0\.tar: shard cut short at byte {offset}: fetch the shard"):
         list(members(tmp_path / "0.tar"))
 
 
-def test_a_damaged_header_in_the_middle_is_an_error_and_not_the_end(tmp_path):
-    write(tmp_path / "0.tar")
-    raw = bytearray((tmp_path / "0.tar").read_bytes())
-    raw[512 + 1024 + 3] ^= 0xFF  # in the second header
-    (tmp_path / "0.tar").write_bytes(raw)
-    with pytest.raises(ValueError, match="damaged header at byte 1536"):
+@pytest.mark.parametrize("zeros", [False, True])
+def test_after_a_damaged_header_the_scan_goes_on(tmp_path, zeros):
+    """A block of zeros in the middle is no end: `tarfile` would drop what follows and say nothing."""
+
+    def change(raw):
+        if zeros:
+            raw[1536:2048] = bytes(512)
+        else:
+            raw[1536 + 3] ^= 0xFF
+
+    found = damaged(tmp_path / "0.tar", change)
+    assert names(found) == ["000000000.jpg", "a/b.json"]
+    assert faults(found) == [("unreadable tar header", 1536)]
+    with pytest.raises(ValueError, match="unreadable tar header at byte 1536"):
         list(members(tmp_path / "0.tar"))
+
+
+def test_a_file_that_is_no_tar_is_one_fault(tmp_path):
+    (tmp_path / "0.tar").write_bytes(b"\x1f\x8b" + bytes(range(256)) * 40)
+    assert faults(scan(tmp_path / "0.tar")) == [("unreadable tar header", 0)]
+
+
+def forged(**fields):
+    """An archive whose first header says what no writer would."""
+    info = tarfile.TarInfo("a.txt")
+    block = bytearray(info.tobuf(tarfile.USTAR_FORMAT))
+    for at, value in fields.values():
+        block[at : at + len(value)] = value
+    block[148:156] = b" " * 8
+    block[148:156] = b"%06o\0 " % sum(block)
+    return bytes(block) + bytes(1024)
+
+
+@pytest.mark.parametrize(
+    "field", [b"-0000001000\0", b"77777777777\0", b"\x80" + b"\x7f" * 11, b"abc\0\0\0\0\0\0\0\0\0"]
+)
+def test_sizes_that_cannot_be_end_the_scan_and_not_the_program(tmp_path, field):
+    (tmp_path / "0.tar").write_bytes(forged(size=(124, field)))
+    found = list(scan(tmp_path / "0.tar"))
+    assert not names(found) and len(faults(found)) == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"9999 path=x\n", b"x" * 40, b"11 path=ab", b"13 size=-100\n", b"9" * 5000 + b" path=x\n", b"6 abc\n"],
+)
+def test_a_damaged_pax_header_is_a_fault_and_the_file_after_it_is_kept(tmp_path, content):
+    header = tarfile.TarInfo("PaxHeaders/a")
+    header.type, header.size = tarfile.XHDTYPE, len(content)
+    with tarfile.open(tmp_path / "0.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        tar.addfile(header, io.BytesIO(content))
+        tar.addfile(tarfile.TarInfo("b.txt"))
+    found = list(scan(tmp_path / "0.tar"))
+    assert names(found) == ["b.txt"] and faults(found) == [("unreadable tar header", 0)]
+
+
+@given(st.binary(max_size=6000), st.integers(0, 3071))
+def test_whatever_the_bytes_the_scan_ends(noise, place):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "0.tar"
+        found = damaged(path, lambda raw: raw[:place] + noise + raw[place + len(noise) :])
+        length = path.stat().st_size
+        for member in found:
+            if isinstance(member, Member):
+                assert 0 <= member.offset <= member.offset + member.size <= length
+
+
+def test_what_webdataset_writes_is_scanned(tmp_path):
+    """Its times are fractions, so that each file has a PAX header of its own."""
+    webdataset = pytest.importorskip("webdataset")
+    with webdataset.TarWriter(str(tmp_path / "0.tar")) as tar:
+        tar.write({"__key__": "a/0001", "jpg": b"j" * 700, "txt": "naïve caption"})
+    found = list(scan(tmp_path / "0.tar"))
+    assert not faults(found)
+    assert sorted((m.name, m.size) for m in found if isinstance(m, Member)) == [
+        ("a/0001.jpg", 700),
+        ("a/0001.txt", 14),
+    ]
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+from jestlab.models.data.tars import TarWriter
 
 
 def run(*arguments, cwd):
@@ -51,6 +54,26 @@ def test_inspect(place):
     shown = run("inspect", "web", cwd=place)
     assert shown.returncode == 0, shown.stderr
     assert "400 examples in 1 tar shards" in shown.stdout and "mismatched" in shown.stdout
+
+
+def test_inspect_counts_what_is_damaged(place):
+    shutil.copytree(place / "web", place / "worn")
+    with TarWriter(place / "worn" / "00001.tar") as tar:
+        for name, content in (
+            ("0.jpg", b"x"),
+            ("1.jpg", b"x"),
+            ("1.txt", b" "),
+            ("2.txt", b"a"),
+            ("3.txt", b"a"),
+        ):
+            tar.add(name, content)
+    shown = run("inspect", "worn", cwd=place)
+    assert shown.returncode == 0, shown.stderr
+    assert (
+        "400 examples in 2 tar shards\n  left out: 2 × no image\n  left out: 1 × no caption" in shown.stdout
+    )
+    counts = json.loads(run("inspect", "worn", "--json", cwd=place).stdout)
+    assert counts["damaged"] == {"no image": 2, "no caption": 1, "blank caption": 1}
 
 
 def test_inspect_what_a_filter_keeps(place):

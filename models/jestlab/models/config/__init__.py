@@ -16,7 +16,7 @@ from .data import (
     ShardFolder,
 )
 from .embed import EmbedConfig
-from .section import RunName, Section, Seed
+from .section import LocalPath, RunName, Section, Seed
 from .towers import IMAGE_SIZES, SIZES, TextTower, TwoTowers, Variant, VisionTower
 from .train import (
     Approximation,
@@ -27,6 +27,7 @@ from .train import (
     Selection,
     TrainConfig,
 )
+from .weights import WeightsConfig
 
 __all__ = [
     "IMAGE_SIZES",
@@ -38,6 +39,7 @@ __all__ = [
     "Data",
     "EmbedConfig",
     "Evaluation",
+    "LocalPath",
     "NoiseRates",
     "Optimizer",
     "RunName",
@@ -54,4 +56,5 @@ __all__ = [
     "TwoTowers",
     "Variant",
     "VisionTower",
+    "WeightsConfig",
 ]

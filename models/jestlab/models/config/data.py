@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from ..data.filters import Filter, missing_column
-from .section import Fraction, Section, Seed
+from .section import Fraction, LocalPath, Section, Seed
 
 
 class NoiseRates(Section):
@@ -40,6 +40,10 @@ SHAPES_COLUMNS = (
 """Columns of the synthetic web's metadata, for filters."""
 
 
+SYNTHETIC_CAPTION = "synthetic_caption"
+"""The metadata column that `recaption` reads."""
+
+
 class ShapesWeb(Section):
     """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
 
@@ -56,7 +60,7 @@ class ShardFolder(Section):
     """A folder of image–text tar shards as img2dataset writes them."""
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: LocalPath
     digest: str | None = (
         None  # of the shard index; filled in when planned, so that content and not place identifies
     )
@@ -76,7 +80,7 @@ class BenchmarkFolder(Section):
     """A folder that holds CLIP_benchmark webdataset folders, one a dataset."""
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: LocalPath
     digest: str | None = None
 
 
@@ -87,7 +91,9 @@ class Data(Section):
     filter: str | None = (
         None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
     )
-    recaption: str | None = None  # examples that satisfy it are read with their `synthetic_caption`
+    recaption: str | None = (
+        None  # examples that satisfy it are read with their `synthetic_caption`, left out if they have none
+    )
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
 
     @field_validator("filter", "recaption")
@@ -95,7 +101,10 @@ class Data(Section):
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
         """A filter that cannot be read, or not on these data, is found before anything runs."""
         if text is not None:
-            missing = missing_column(Filter.read(text).columns, SHAPES_COLUMNS)
+            columns = Filter.read(text).columns
+            if given.field_name == "recaption":
+                columns = [*columns, SYNTHETIC_CAPTION]
+            missing = missing_column(columns, SHAPES_COLUMNS)
             if missing and isinstance(given.data.get("train"), ShapesWeb):
                 raise ValueError(f"no {missing}")
         return text

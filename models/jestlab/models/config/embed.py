@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import PositiveInt
 
 from .data import Data, ShapesWeb
-from .section import RunName, Section, Seed
+from .section import Fraction, RunName, Section, Seed
 
 
 class EmbedRuntime(Section):
@@ -16,6 +16,7 @@ class EmbedRuntime(Section):
     batch_size: PositiveInt = 256  # examples a forward pass
     save_every_batches: PositiveInt = 16  # made durable, so that an interrupted run goes on from there
     loader_threads: PositiveInt = 1
+    damaged_share: Fraction = 0.01  # of the examples that may be damaged before the run fails
 
 
 class EmbedConfig(Section):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from .data import Data, ShapesWeb
 from .section import Fraction, RunName, Section, Seed
@@ -61,6 +62,15 @@ class Optimizer(Section):
     warmup_percent: Annotated[float, Field(ge=0.0, le=100.0)] = 1.0
     decay: Literal["cosine", "constant"] = "cosine"  # of the learning rate after the warm-up, to 0
     temperature_multiplier: PositiveFloat = 1.0  # on the updates of t and b
+
+    @field_validator("decay_parameters")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"is not a regular expression: {error}") from None
+        return pattern
 
 
 class Schedule(Section):
@@ -174,10 +184,10 @@ class TrainConfig(Section):
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
         if self.selects and self.loss == "softmax":
             raise ValueError("selection scores by the sigmoid loss: set loss: sigmoid, or rule: uniform")
-        size, patch_size = self.model.vision.image_size, self.approximate_patch_size
-        if self._approximates and self.approximation.method == "flexi" and size % patch_size:
+        image_size, patch_size = self.model.vision.image_size, self.approximate_patch_size
+        if self._approximates and self.approximation.method == "flexi" and image_size % patch_size:
             raise ValueError(
-                f"approximation.patch_size {patch_size} does not divide model.vision.image_size {size}"
+                f"approximation.patch_size {patch_size} does not divide model.vision.image_size {image_size}"
             )
         return self
 

@@ -1,7 +1,7 @@
 """Image–text data: the synthetic web, tar shards, curation, tokenizer, pipeline and benchmarks.
 
 folder = ensure_web(settings, seed, cache)            datasets.py: made once, or the user's own
-indices = select(folder, "similarity > 0.3")          curation.py
+indices = select(folder, "similarity > 0.3")          curation.py: and synthetic captions
 tokenizer = ensure_tokenizer(folder, 256)             tokenizer.py
 batches = training_batches(folder, ...)               pipeline.py: shuffled, decoded, tokenised, resumable
 test = load_benchmark(ensure_benchmark(...), 16)      benchmarks.py

@@ -1,18 +1,21 @@
-"""Test sets in CLIP_benchmark's webdataset form: `{split}/N.tar` of images with `.cls` or `.txt`."""
+"""Test sets in CLIP_benchmark's webdataset form, as its `build_wds_dataset` reads them; images stay on disk.
+
+    wds_vtab-pets/{test,train}/{nshards.txt, 0.tar, 1.tar, …}      .jpg, .png or .webp with .cls or .txt
+    wds_vtab-pets/{classnames.txt, zeroshot_classification_templates.txt, dataset_type.txt}
+
+A benchmark is read whole or not at all: nothing damaged is skipped, since scores would no longer compare.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.images import Pixels, decode
-from jestlab.models.data.tars import members
-
-_IMAGES = ("jpg", "jpeg", "png", "webp")
+from jestlab.models.data.lazy_images import LazyImages
+from jestlab.models.data.splits import Split, read_split
 
 Ints = npt.NDArray[np.int64]
 
@@ -22,17 +25,17 @@ class ClassificationSet:
     """A classification dataset: n test images of C classes, m training images for few-shot probes.
 
     Attributes:
-        images: uint8[n, h, w, 3], of the test split.
+        images: n, of the test split.
         labels: int64[n], into `class_names`.
-        train_images: uint8[m, h, w, 3]; m = 0 where the dataset has no train split.
+        train_images: m; none where the dataset has no train split.
         train_labels: int64[m].
         class_names: C names.
-        templates: Prompts with `{c}` in the class's place.
+        templates: Prompts with `{c}` (or `{}`) in the class's place.
     """
 
-    images: Pixels
+    images: LazyImages
     labels: Ints
-    train_images: Pixels
+    train_images: LazyImages
     train_labels: Ints
     class_names: tuple[str, ...]
     templates: tuple[str, ...]
@@ -43,12 +46,12 @@ class RetrievalSet:
     """A retrieval dataset: n images and t captions, each of one image.
 
     Attributes:
-        images: uint8[n, h, w, 3].
+        images: n.
         captions: t of them.
-        image_of_caption: int64[t], the image that each describes.
+        image_of_caption: int64[t], the image that each describes, ascending.
     """
 
-    images: Pixels
+    images: LazyImages
     captions: tuple[str, ...]
     image_of_caption: Ints
 
@@ -62,7 +65,7 @@ class Benchmark:
 
 
 def load_benchmark(folder: Path, image_size: int) -> Benchmark:
-    """Every dataset of a folder.
+    """Every dataset of a folder: labels and captions are read, images are only found.
 
     A dataset is a subfolder with a `test` split: of retrieval where its `dataset_type.txt` says so, else of
     classification. It is named after its folder, without a leading `wds_` and a trailing `_classification`.
@@ -73,7 +76,7 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
 
     Raises:
         FileNotFoundError: No dataset there, or one that lacks a file.
-        ValueError: A damaged tar, image or label.
+        ValueError: A damaged tar, a bad label or template, two datasets of one name, or one of another type.
     """
     found = Benchmark({}, {})
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
@@ -81,20 +84,34 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
             continue
         name = path.name.removeprefix("wds_")
         if is_retrieval(path):
+            _require_new(name, found.retrieval, path)
             found.retrieval[name] = retrieval(path, image_size)
         else:
-            found.classification[name.removesuffix("_classification")] = classification(path, image_size)
+            name = name.removesuffix("_classification")
+            _require_new(name, found.classification, path)
+            found.classification[name] = classification(path, image_size)
     if not found.classification and not found.retrieval:
+        remedy = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
         raise FileNotFoundError(
-            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form)"
+            f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){remedy}"
         )
     return found
 
 
 def is_retrieval(folder: Path) -> bool:
-    """Whether a dataset folder says that it is for retrieval."""
-    kind = folder / "dataset_type.txt"
-    return kind.exists() and kind.read_text().strip().lower() == "retrieval"
+    """Whether a dataset folder says that it is for retrieval.
+
+    Raises:
+        ValueError: It is for something else again, such as "multilabel".
+    """
+    path = folder / "dataset_type.txt"
+    kind = path.read_text().strip().lower() if path.exists() else "classification"
+    if kind not in ("classification", "retrieval"):
+        raise ValueError(
+            f"{path}: type {kind!r} is not scored here, only classification and retrieval: "
+            "move the dataset out of the benchmark's folder"
+        )
+    return kind == "retrieval"
 
 
 def classification(folder: Path, image_size: int) -> ClassificationSet:
@@ -107,88 +124,79 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
 
     Raises:
         FileNotFoundError: One of the files is missing.
-        ValueError: A damaged tar, image or label.
+        ValueError: A damaged tar, a bad label, or a template without a place for the class.
     """
     class_names = _lines(folder / "classnames.txt")
-    images, labels = _labelled(folder / "test", image_size, len(class_names))
-    if (folder / "train").is_dir():
-        train_images, train_labels = _labelled(folder / "train", image_size, len(class_names))
-    else:
-        train_images, train_labels = images[:0], labels[:0]
     templates = _lines(folder / "zeroshot_classification_templates.txt")
-    return ClassificationSet(images, labels, train_images, train_labels, class_names, templates)
+    for template in templates:
+        if "{c}" not in template and "{}" not in template:
+            raise ValueError(
+                f"{folder / 'zeroshot_classification_templates.txt'}: no {{c}} in {template!r}, "
+                "where the class's name would go"
+            )
+    test = read_split(folder / "test", "cls", image_size)
+    labels = _labels(test, len(class_names))
+    if (folder / "train").is_dir():
+        train = read_split(folder / "train", "cls", image_size)
+        train_images, train_labels = train.images, _labels(train, len(class_names))
+    else:
+        none = np.empty(0, np.int64)
+        train_images, train_labels = test.images.take(none), none
+    return ClassificationSet(test.images, labels, train_images, train_labels, class_names, templates)
 
 
 def retrieval(folder: Path, image_size: int) -> RetrievalSet:
-    """A retrieval dataset; a caption is a line of an image's `.txt`.
+    """A retrieval dataset; a caption is a line of an image's `.txt` that is not empty.
 
     Args:
         folder: The dataset's folder, with `test/`.
         image_size: Side to which images are resized, in pixels.
 
     Raises:
-        FileNotFoundError: There are no tars.
-        ValueError: A damaged tar or image, or an image without caption.
+        FileNotFoundError: `nshards.txt` or a shard is missing.
+        ValueError: A damaged tar, or an image without caption.
     """
-    images: list[Pixels] = []
+    split = read_split(folder / "test", "txt", image_size)
     captions: list[str] = []
     image_of_caption: list[int] = []
-    for where, files in _examples(folder / "test"):
-        lines = [line for line in _part(files, ("txt",), where).decode().splitlines() if line.strip()]
+    for image, content in enumerate(split.targets):
+        try:
+            lines = [line for line in content.decode().splitlines() if line.strip()]
+        except UnicodeDecodeError:
+            raise ValueError(f"{split.images.describe(image)}: its captions are not UTF-8") from None
         if not lines:
-            raise ValueError(f"{where}: it has no caption")
+            raise ValueError(f"{split.images.describe(image)}: it has no caption")
         captions += lines
-        image_of_caption += [len(images)] * len(lines)
-        images.append(_image(files, where, image_size))
-    return RetrievalSet(np.stack(images), tuple(captions), np.array(image_of_caption, np.int64))
+        image_of_caption += [image] * len(lines)
+    return RetrievalSet(split.images, tuple(captions), np.array(image_of_caption, np.int64))
 
 
-def _labelled(split: Path, image_size: int, classes: int) -> tuple[Pixels, Ints]:
-    """Images and labels of a split."""
-    images, labels = [], []
-    for where, files in _examples(split):
-        text = _part(files, ("cls",), where).decode(errors="replace").strip()
+def _require_new(
+    name: str, known: dict[str, ClassificationSet] | dict[str, RetrievalSet], path: Path
+) -> None:
+    """ValueError where two folders would give one dataset's name."""
+    if name in known:
+        raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
+
+
+def _labels(split: Split, classes: int) -> Ints:
+    """int64[n], a split's labels."""
+    labels = np.empty(len(split.targets), np.int64)
+    for i, content in enumerate(split.targets):
+        text = content.decode(errors="replace").strip()
         if not text.isdecimal() or int(text) >= classes:
-            raise ValueError(f"{where}: label {text!r} is not a number from 0 to {classes - 1}")
-        labels.append(int(text))
-        images.append(_image(files, where, image_size))
-    return np.stack(images), np.array(labels, np.int64)
-
-
-def _image(files: dict[str, bytes], where: str, image_size: int) -> Pixels:
-    """An example's image."""
-    try:
-        return decode(_part(files, _IMAGES, where), image_size)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _part(files: dict[str, bytes], extensions: tuple[str, ...], where: str) -> bytes:
-    """An example's file with one of some extensions."""
-    for extension in extensions:
-        if extension in files:
-            return files[extension]
-    raise ValueError(f"{where}: no .{' or .'.join(extensions)} among its files: {sorted(files)}")
-
-
-def _examples(split: Path) -> Iterator[tuple[str, dict[str, bytes]]]:
-    """Description and files by extension of each example of a split, in the order of the shards' numbers."""
-    tars = sorted(split.glob("*.tar"), key=lambda path: (len(path.name), path.name))
-    if not tars:
-        raise FileNotFoundError(f"{split}: holds no .tar shards")
-    for path in tars:
-        examples: dict[str, dict[str, bytes]] = {}
-        with path.open("rb") as file:
-            for member in members(path):
-                stem, _, extension = member.name.rpartition("/")[2].partition(".")
-                file.seek(member.offset)
-                examples.setdefault(stem, {})[extension.lower()] = file.read(member.size)
-        for key, files in examples.items():
-            yield f"{path}, example {key!r}", files
+            raise ValueError(
+                f"{split.images.describe(i)}: label {text!r} is not a number from 0 to {classes - 1}"
+            )
+        labels[i] = int(text)
+    return labels
 
 
 def _lines(path: Path) -> tuple[str, ...]:
     """The lines of a text file that are not empty."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: missing, and CLIP_benchmark's form asks for it")
-    return tuple(line for line in path.read_text().splitlines() if line.strip())
+    lines = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
+    if not lines:
+        raise ValueError(f"{path}: is empty")
+    return lines

@@ -1,27 +1,42 @@
-"""Curation by metadata: which examples of a folder of shards satisfy a filter."""
+"""Curation by metadata: which examples of a folder satisfy a filter, and which get synthetic captions."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from jestlab.models.config.data import SYNTHETIC_CAPTION
+from jestlab.models.data.files import build_derived, shard_files
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SHARDS_AT_ONCE = 4
+_LOG_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
+
+Part = TypeVar("Part")
+Number = TypeVar("Number", np.int64, np.uint8)
+
 
 def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
     """The examples whose metadata satisfy a filter.
 
     Metadata come from the parquet beside each tar, or from the `.json` members of a tar without one. As in
-    SQL, a comparison with a missing value is not satisfied.
+    SQL, a comparison with a missing value is not satisfied: `punsafe < 0.5` drops what was never rated, too.
 
     Args:
         folder: A folder of shards.
@@ -39,17 +54,152 @@ def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
     if expression is None:
         return np.arange(len(index), dtype=np.int64)
     condition = Filter.parse(expression)
-    chosen = []
-    for shard in range(len(index.tars)):
-        examples = np.flatnonzero(index.shard == shard)
-        kept = _satisfying(condition, _metadata(index, shard, examples, condition.columns))
-        chosen.append(examples[[_key(key) in kept for key in index.keys[examples]]])
-    indices = np.concatenate(chosen).astype(np.int64)
+    source = ShardSource(folder, index)
+
+    def chosen(shard: int) -> npt.NDArray[np.int64]:
+        table = _satisfying(condition, _metadata(source, shard, condition.columns))
+        return index.examples(shard)[_rows_of(index, shard, table) >= 0]
+
+    indices: npt.NDArray[np.int64] = np.concatenate(
+        [np.zeros(0, np.int64), *_by_shard(chosen, index, "filtered")]
+    )
     if not len(indices):
         raise ValueError(
             f"filter {condition.text!r}: none of the {len(index)} examples of {folder} satisfies it"
         )
     return indices
+
+
+@dataclass(frozen=True)
+class Recaptions:
+    """Synthetic captions of the examples that satisfy a condition, memory-mapped.
+
+    Attributes:
+        numbers: int64[m], the examples that satisfy it, ascending.
+        ends: int64[m], where each one's caption ends in `text`; an empty one is missing.
+        text: uint8[t], the captions one after the other, in UTF-8.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    text: npt.NDArray[np.uint8]
+
+    def missing(self) -> npt.NDArray[np.int64]:
+        """The examples that satisfy the condition and have no synthetic caption, ascending."""
+        starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
+        missing: npt.NDArray[np.int64] = self.numbers[self.ends == starts[: len(self.ends)]]
+        return missing
+
+    def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
+        """Put synthetic captions in the places of examples that satisfy the condition.
+
+        Args:
+            index: int64[k], global example numbers.
+            captions: Their k captions; changed.
+        """
+        places = np.searchsorted(self.numbers, index)
+        found = self.numbers[np.minimum(places, len(self.numbers) - 1)] == index if len(self.numbers) else ()
+        for row in np.flatnonzero(found).tolist():
+            place = int(places[row])
+            start = self.ends[place - 1] if place else 0
+            captions[row] = self.text[start : self.ends[place]].tobytes().decode()
+
+
+def recaptions(folder: Path, expression: str) -> Recaptions:
+    """The synthetic captions of a folder's examples that satisfy a condition, as of WebLI-curated++.
+
+    There, every pair whose image–text alignment is below the threshold is re-captioned, so one that has no
+    synthetic caption is no part of it: neither its own text nor an empty one would do, and the pipeline
+    leaves it out. They are read once, tar by tar, and kept beside the index.
+
+    Args:
+        folder: A folder of shards whose metadata have the column `synthetic_caption`.
+        expression: As of `filters.Filter`: "similarity < 0.3".
+
+    Returns:
+        The captions; white space alone counts as missing.
+
+    Raises:
+        ValueError: As of `select`, or no such column of text. That nothing satisfies it is no error.
+
+    Source:
+        Section 4.4, "Scaling data curation".
+    """
+    index = ShardIndex.load(folder)
+    condition = Filter.parse(expression)
+    source = ShardSource(folder, index)
+
+    def captions(shard: int) -> tuple[npt.NDArray[np.int64], list[bytes]]:
+        table = _satisfying(condition, _metadata(source, shard, [*condition.columns, SYNTHETIC_CAPTION]))
+        rows = _rows_of(index, shard, table)
+        cells = table[SYNTHETIC_CAPTION].to_pylist()
+        if any(not isinstance(cell, str | None) for cell in cells):
+            tar = folder / index.tars[shard]
+            raise ValueError(f"{tar}: its metadata column {SYNTHETIC_CAPTION!r} is not all text")
+        chosen = np.flatnonzero(rows >= 0)
+        texts = [(cells[row] or "").strip().encode(errors="replace") for row in rows[chosen].tolist()]
+        return index.examples(shard)[chosen], texts
+
+    def build(partial: Path) -> None:
+        end = 0
+        with (
+            (partial / "numbers").open("wb") as numbers,
+            (partial / "ends").open("wb") as ends,
+            (partial / "text").open("wb") as text,
+        ):
+            for examples, texts in _by_shard(captions, index, "recaptioned"):
+                numbers.write(examples.tobytes())
+                stops = end + np.cumsum([len(content) for content in texts], dtype=np.int64)
+                ends.write(stops.tobytes())
+                text.write(b"".join(texts))
+                end = int(stops[-1]) if texts else end
+
+    state = hashlib.sha256(f"{condition.text}\n{index.signature}\n".encode())
+    for path, stat in shard_files(folder, (".parquet",)):
+        state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
+    kept = build_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build)
+    return Recaptions(
+        _map(kept / "numbers", np.int64), _map(kept / "ends", np.int64), _map(kept / "text", np.uint8)
+    )
+
+
+def choose(
+    index: ShardIndex, filter: str | None, recaption: str | None
+) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
+    """The examples that a run reads, and how.
+
+    Args:
+        index: Of the folder.
+        filter: As of `select`.
+        recaption: As of `recaptions`, or None.
+
+    Returns:
+        int64[k], ascending, without those that want a synthetic caption and have none; None for all. And the
+        synthetic captions, where there is a condition for them.
+
+    Raises:
+        ValueError: As of `select` and `recaptions`, or nothing is left.
+    """
+    chosen = None if filter is None else select(index.folder, filter)
+    if recaption is None:
+        return chosen, None
+    captions = recaptions(index.folder, recaption)
+    everything = np.arange(len(index)) if chosen is None else chosen
+    captioned = np.setdiff1d(everything, captions.missing(), assume_unique=True)
+    if not len(captioned):
+        raise ValueError(
+            f"recaption {recaption!r}: none of the {len(everything)} examples of {index.folder} "
+            "that it is to re-caption has a synthetic caption"
+        )
+    if missing := len(everything) - len(captioned):
+        _LOG.warning("%s: left out for want of a synthetic caption: %d examples", index.folder, missing)
+        return captioned, captions
+    return chosen, captions
+
+
+def _map(path: Path, dtype: type[Number]) -> npt.NDArray[Number]:
+    """An array that lies in a file; an empty file cannot be mapped."""
+    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
 def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
@@ -66,16 +216,16 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
         ValueError: An unknown column.
     """
     index = ShardIndex.load(folder)
-    values: dict[str, list[Any]] = {name: [] for name in columns}
-    for shard in range(len(index.tars)):
-        examples = np.flatnonzero(index.shard == shard)
-        table = _metadata(index, shard, examples, columns)
-        row_of = {key: row for row, key in enumerate(table["key"].to_pylist())}
-        rows = [row_of.get(_key(key)) for key in index.keys[examples]]
-        for column in columns:
-            cells = table[column].to_pylist()
-            values[column] += [None if row is None else cells[row] for row in rows]
-    return values
+    source = ShardSource(folder, index)
+
+    def cells(shard: int) -> list[list[Any]]:
+        table = _metadata(source, shard, columns)
+        rows = _rows_of(index, shard, table).tolist()
+        found = (table[name].to_pylist() for name in columns)
+        return [[None if row < 0 else column[row] for row in rows] for column in found]
+
+    parts = list(_by_shard(cells, index, "read metadata"))
+    return {name: [cell for part in parts for cell in part[i]] for i, name in enumerate(columns)}
 
 
 def metadata_columns(folder: Path) -> list[str]:
@@ -85,34 +235,66 @@ def metadata_columns(folder: Path) -> list[str]:
         folder: A folder of shards.
     """
     index = ShardIndex.load(folder)
-    parquet = _parquet(index, 0)
+    first = int(index.shard(np.array(0)))
+    parquet = _parquet(index, first)
     if parquet.exists():
         return _schema(parquet)
-    rows = _json_rows(index, np.flatnonzero(index.shard == 0))
+    rows = _json_rows(ShardSource(folder, index), first)
     return sorted({name for row in rows for name in row})
 
 
-def _metadata(
-    index: ShardIndex, shard: int, examples: npt.NDArray[np.int64], columns: Sequence[str]
-) -> pa.Table:
+def _by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
+    """What a function says of each tar that holds examples, in order; a few tars at once, since reading
+    parquet lets other threads run."""
+    shards = np.flatnonzero(np.diff(index.starts)).tolist()
+    next_log = time.monotonic() + _LOG_SECONDS
+    with ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
+        waiting: deque[Future[Part]] = deque()
+        for count, shard in enumerate(shards):
+            waiting.append(pool.submit(function, shard))
+            if len(waiting) == _SHARDS_AT_ONCE:
+                yield waiting.popleft().result()
+            if time.monotonic() > next_log:
+                next_log = time.monotonic() + _LOG_SECONDS
+                _LOG.info("%s: %s %s of %s shards", index.folder, done, f"{count:,}", f"{len(shards):,}")
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.int64]:
+    """The row of each example of a tar in a table with its keys; −1 where it has none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    # A key as metadata hold it is without folders within the tar.
+    keys = pa.array([key.rpartition("/")[2] for key in index.keys(shard)], pa.string())
+    known = table["key"].combine_chunks().cast(pa.string())
+    rows: npt.NDArray[np.int64] = (
+        pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)
+    )
+    return rows
+
+
+def _metadata(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Table:
     """The key and the given columns of a tar's metadata: any order, maybe rows of failed downloads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    index = source.index
     parquet = _parquet(index, shard)
     if parquet.exists():
         _check_columns(["key", *columns], _schema(parquet), parquet)
         try:
-            return pq.read_table(parquet, columns=sorted({"key", *columns}))
+            return pq.read_table(parquet, columns=sorted({"key", *columns}), use_threads=False)
         except (pa.ArrowException, OSError) as error:
             raise ValueError(f"{parquet}: not a readable parquet file ({error})") from error
-    rows = _json_rows(index, examples)
+    rows = _json_rows(source, shard)
     known = sorted({name for row in rows for name in row})
-    _check_columns(columns, known, index.folder / index.tars[shard])
+    tar = index.folder / index.tars[shard]
+    _check_columns(columns, known, tar)
     try:
         return pa.table({name: [row.get(name) for row in rows] for name in sorted({"key", *columns})})
     except pa.ArrowException as error:
-        tar = index.folder / index.tars[shard]
         raise ValueError(f"{tar}: a metadata column mixes types over its .json files ({error})") from error
 
 
@@ -132,35 +314,36 @@ def _schema(parquet: Path) -> list[str]:
         raise ValueError(f"{parquet}: not a readable parquet file ({error})") from error
 
 
-def _json_rows(index: ShardIndex, examples: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-    """The metadata in the `.json` files of examples, each with its key."""
+def _json_rows(source: ShardSource, shard: int) -> list[dict[str, Any]]:
+    """The metadata in the `.json` files of a tar's examples, each with its key."""
     rows = []
-    for example, text in zip(examples, ShardSource(index.folder).metadata(examples), strict=True):
+    examples = source.index.examples(shard)
+    keys = source.index.keys(shard)
+    for example, key, text in zip(examples, keys, source.metadata(examples), strict=True):
         try:
             row = json.loads(text or b"{}")
         except ValueError as error:
-            raise ValueError(f"{index.describe(example)}: its .json is not JSON ({error})") from error
-        rows.append({**row, "key": _key(index.keys[example])})
+            raise ValueError(f"{source.index.describe(example)}: its .json is not JSON ({error})") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{source.index.describe(example)}: its .json is not an object of columns")
+        rows.append({**row, "key": key.rpartition("/")[2]})
     return rows
 
 
-def _satisfying(condition: Filter, table: pa.Table) -> set[str]:
-    """The keys of the rows that satisfy a filter."""
+def _satisfying(condition: Filter, table: pa.Table) -> pa.Table:
+    """The rows that satisfy a filter."""
     import pyarrow as pa
 
     try:
-        return set(table.filter(condition.compile())["key"].to_pylist())
+        return table.filter(condition.compile())
     except (pa.ArrowException, TypeError) as error:
-        types = ", ".join(f"{field.name}: {field.type}" for field in table.schema if field.name != "key")
+        types = ", ".join(
+            f"{field.name}: {field.type}" for field in table.schema if field.name in condition.columns
+        )
         reason = str(error).partition("\n")[0]
         raise ValueError(
             f"filter {condition.text!r} does not fit the metadata ({types}): {reason}"
         ) from error
-
-
-def _key(key: bytes) -> str:
-    """An example's key as its metadata hold it: without folders within the tar."""
-    return key.decode().rpartition("/")[2]
 
 
 def _check_columns(columns: Sequence[str], known: Sequence[str], path: Path) -> None:

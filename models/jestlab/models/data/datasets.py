@@ -15,7 +15,7 @@ from jestlab.models.config import (
     ShardFolder,
 )
 from jestlab.models.data import shapes
-from jestlab.models.data.files import build_once, derived_path, file_sha256, write_whole
+from jestlab.models.data.files import build_once, derived_path, file_sha256, shard_files, write_whole
 from jestlab.models.data.shards import ShardIndex
 
 
@@ -44,7 +44,7 @@ def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Pat
 
     def build(partial: Path) -> None:
         shapes.make_web(partial, settings, seed)
-        ShardIndex.build(partial)
+        ShardIndex.load(partial)
 
     return build_once(cache / name, build)
 
@@ -87,20 +87,20 @@ def digest(folder: Path) -> str:
         FileNotFoundError: The folder is missing or holds no tar.
     """
     kept_at = derived_path(folder, "digest.json")
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix in _CONTENT]
-    if not any(path.suffix == ".tar" for path in paths):
+    found = shard_files(folder, _CONTENT)
+    if not any(path.suffix == ".tar" for path, _ in found):
         raise FileNotFoundError(f"{folder}: holds no .tar shards")
     try:
         kept = json.loads(kept_at.read_text())
     except (FileNotFoundError, ValueError):
         kept = {}
     files: dict[str, dict[str, Any]] = {}
-    for path in paths:
-        name, stat = path.relative_to(folder).as_posix(), path.stat()
+    for path, stat in found:
+        name = path.as_posix()
         files[name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
         known = dict(kept.get(name, {}))
         sha256 = known.pop("sha256", None)
-        files[name]["sha256"] = sha256 if sha256 and known == files[name] else file_sha256(path)
+        files[name]["sha256"] = sha256 if sha256 and known == files[name] else file_sha256(folder / path)
     if files != kept:
         write_whole(kept_at, json.dumps(files, indent=1).encode())
     state = hashlib.sha256()

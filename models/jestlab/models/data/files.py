@@ -7,16 +7,20 @@ import errno
 import hashlib
 import os
 import shutil
+import stat
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 
 DERIVED = ".jestlab"
-"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers. Safe to delete."""
+"""Subfolder of a shard folder for what is computed from it: index, digest, tokenizers, captions. Safe to
+delete."""
 
 _STALE_SECONDS = 3600.0
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def derived_path(folder: Path, name: str) -> Path:
@@ -45,7 +49,7 @@ def write_whole(path: Path, content: bytes) -> bool:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in _NOT_ALLOWED:
             return False
         partial.unlink(missing_ok=True)
         raise
@@ -56,7 +60,7 @@ def _remove_stale(folder: Path) -> None:
     """Remove what killed writers left in a folder of derived files."""
     for partial in folder.glob("*.part"):
         with contextlib.suppress(FileNotFoundError):  # a living writer has just renamed it
-            if time.time() - partial.stat().st_mtime > _STALE_SECONDS:
+            if partial.is_file() and time.time() - partial.stat().st_mtime > _STALE_SECONDS:
                 partial.unlink()
 
 
@@ -83,10 +87,67 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
             if partial.exists():
                 shutil.rmtree(partial)
             partial.mkdir()
-            build(partial)
+            try:
+                build(partial)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise  # the lock stays: whoever waits on it is to build alone
             partial.rename(folder)
         lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
     return folder
+
+
+def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
+    """Make a folder of what is computed from a folder's shards, unless it is there.
+
+    It lies beside the shards, or where those may not be written to, in this user's part of the system's
+    temporary folder: a shared dataset is often read-only.
+
+    Args:
+        folder: The folder of shards.
+        name: Of the derived folder; whatever its content depends on must be part of it.
+        build: Fills the folder that it is given.
+
+    Returns:
+        The derived folder.
+    """
+    try:
+        return build_once(derived_path(folder, name), build)
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED:
+            raise
+    place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
+    return build_once(_own_temporary_folder() / place / name, build)
+
+
+def _own_temporary_folder() -> Path:
+    """A folder that nobody else can have filled."""
+    folder = Path(tempfile.gettempdir()) / f"jestlab-{os.geteuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise PermissionError(f"{folder}: not this user's alone: remove it, or set TMPDIR to another folder")
+    return folder
+
+
+def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.stat_result]]:
+    """The files of a dataset at any depth, hidden folders left out, in the order of their paths.
+
+    Args:
+        folder: The dataset's folder.
+        suffixes: Of the files that count: ".tar".
+
+    Returns:
+        Each file's path within the folder, with its size and times.
+    """
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            if name.endswith(tuple(suffixes)) and not name.startswith("."):
+                path = Path(place, name)
+                found.append((path.relative_to(folder), path.stat()))
+    return sorted(found, key=lambda entry: entry[0])
 
 
 def file_sha256(path: Path) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
+import json
+import logging
+import math
 import os
+import shutil
 import threading
-import zipfile
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +18,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.files import derived_path, write_whole
-from jestlab.models.data.tars import members
+from jestlab.models.data.files import build_derived, shard_files
+from jestlab.models.data.tars import Fault, scan
 
-_FORMAT = 1  # of the index file; another number is rebuilt
+_FORMAT = 2  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
+_KNOWN = {*_IMAGES, "txt", "json"}
 _OPEN_FILES = 128
+_PLACES = 3  # of damaged examples that are named
+_LOG_SECONDS = 10.0
+_LOG = logging.getLogger(__name__)
 
 Ints = npt.NDArray[np.int64]
 
@@ -36,138 +43,261 @@ class RawExample(NamedTuple):
 class ShardIndex:
     """Where each example's image, caption and metadata lie. Examples are counted over the tars in name order.
 
-    n examples in s tars.
+    n examples in s tars. The index is built once, kept beside the shards and memory-mapped, so that neither
+    building nor loading it holds more than one tar's examples in memory. Damaged examples have no number:
+    those that lack an image or a caption, whose caption is blank or not UTF-8, or that lie in an unreadable
+    part of their tar. Captions are read when the index is built, since each lies in the page that its header
+    was read from: so the examples and their order are known before training. That an image cannot be decoded
+    is found when it is.
 
     Attributes:
         folder: The folder of tars.
-        tars: Names of the tars, sorted, s of them.
-        tar_stats: int64[s, 2], size in bytes and modification time in ns: a change makes the index stale.
-        shard: int64[n], the tar of each example.
-        keys: bytes[n], webdataset keys, unique within a tar.
+        tars: Paths of the tars within it, sorted, s of them; folders within it count too.
+        signature: Changes whenever a tar does; cheap, and no measure of content as `datasets.digest` is.
+        starts: int64[s + 1], number of each tar's first example; n at the end.
         image: int64[n, 2], offset and size of the image file.
         text: int64[n, 2], the same of the caption.
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) where there is none.
+        damaged: How many examples, members or tars were left out, by reason.
+        damaged_places: The first few of them.
     """
 
     folder: Path
     tars: tuple[str, ...]
-    tar_stats: Ints
-    shard: Ints
-    keys: npt.NDArray[np.bytes_]
+    signature: str
+    starts: Ints
     image: Ints
     text: Ints
     meta: Ints
+    damaged: dict[str, int]
+    damaged_places: tuple[str, ...]
+    _keys: npt.NDArray[np.uint8]
+    _key_ends: Ints
 
     def __len__(self) -> int:
-        return len(self.shard)
+        return int(self.starts[-1])
 
-    @property
-    def signature(self) -> str:
-        """Changes whenever a tar of the folder does; cheap, and no measure of content as `digest` is."""
-        state = hashlib.sha256(repr(self.tars).encode())
-        state.update(np.ascontiguousarray(self.tar_stats).tobytes())
-        return state.hexdigest()
+    def shard(self, examples: npt.NDArray[np.integer[Any]]) -> Ints:
+        """The tar of each example: int64[k] of numbers into `tars`."""
+        return np.searchsorted(self.starts[1:], examples, side="right")
+
+    def examples(self, shard: int) -> Ints:
+        """The examples of a tar, ascending."""
+        return np.arange(self.starts[shard], self.starts[shard + 1])
+
+    def keys(self, shard: int) -> list[str]:
+        """The webdataset keys of a tar's examples, in their order; unique within the tar."""
+        first, last = int(self.starts[shard]), int(self.starts[shard + 1])
+        ends = self._key_ends[first:last].tolist()
+        start = int(self._key_ends[first - 1]) if first else 0
+        joint = self._keys[start : ends[-1] if ends else start].tobytes()
+        starts = [start, *ends[:-1]]
+        spans = zip(starts, ends, strict=True)
+        return [joint[a - start : b - start].decode(errors="replace") for a, b in spans]
 
     def describe(self, example: int) -> str:
         """Shard and member of an example, for messages."""
-        return f"{self.folder / self.tars[self.shard[example]]}, example {self.keys[example].decode()!r}"
+        start = self._key_ends[example - 1] if example else 0
+        key = self._keys[start : self._key_ends[example]].tobytes().decode(errors="replace")
+        return f"{self.folder / self.tars[int(self.shard(np.array(example)))]}, example {key!r}"
+
+    def damage(self) -> str | None:
+        """One line on what was left out, and where first; None where nothing was."""
+        if not self.damaged:
+            return None
+        reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.damaged.items())
+        more = ", …" if sum(self.damaged.values()) > len(self.damaged_places) else ""
+        return f"{reasons} (first at {', '.join(self.damaged_places)}{more})"
+
+    def check(self, damaged_share: float) -> None:
+        """Log what was left out.
+
+        Args:
+            damaged_share: Largest share of all examples that may be damaged, in whole examples, rounded up:
+                one of 50 may at a share of 0.01, none at 0.
+
+        Raises:
+            ValueError: More is.
+        """
+        damaged = sum(self.damaged.values())
+        if damaged > math.ceil(damaged_share * (len(self) + damaged)):
+            raise ValueError(
+                f"{self.folder}: {damaged / (len(self) + damaged):.2%} of its examples are damaged, above "
+                f"runtime.damaged_share {damaged_share:.2%}: {self.damage()}: fetch these shards "
+                "again, or raise runtime.damaged_share"
+            )
+        if damaged:
+            _LOG.warning("%s: left out as damaged: %s", self.folder, self.damage())
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
-        """The index kept beside the shards, or a new one where it is missing or stale.
+        """The index kept beside the shards, or a new one where it is missing, stale or damaged.
+
+        Where the folder may not be written to, it is kept in this user's part of the temporary folder.
 
         Args:
-            folder: A folder with tars.
+            folder: A folder with tars, at any depth.
 
         Raises:
             FileNotFoundError: No such folder, or no tar in it.
-            ValueError: A damaged tar, or an example that lacks its image or caption.
+            ValueError: Not one whole example in it.
         """
-        tars, stats = _stat(folder)
-        path = derived_path(folder, "index.npz")
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder of shards")
+        found = shard_files(folder, (".tar",))
+        if not found:
+            raise FileNotFoundError(
+                f"{folder}: holds no .tar shards (img2dataset writes them with output_format=webdataset)"
+            )
+        tars = tuple(path.as_posix() for path, _ in found)
+        stats = np.array([(stat.st_size, stat.st_mtime_ns) for _, stat in found], np.int64)
+        signature = hashlib.sha256(repr(tars).encode() + stats.tobytes()).hexdigest()
+        name = f"index-{_FORMAT}-{signature[:16]}"
+
+        def build(partial: Path) -> None:
+            _build(folder, tars, partial)
+            for stale in partial.parent.glob("index-*"):
+                shutil.rmtree(stale, ignore_errors=True)
+
+        kept = build_derived(folder, name, build)
         try:
-            with np.load(path, allow_pickle=False) as file:
-                if (
-                    int(file["format"]) == _FORMAT
-                    and file["tars"].tolist() == list(tars)
-                    and np.array_equal(file["tar_stats"], stats)
-                ):
-                    parts = {name: file[name] for name in ("shard", "keys", "image", "text", "meta")}
-                    return cls(folder, tars, stats, **parts)
-        except FileNotFoundError:
-            pass  # never built
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
-            pass  # damaged: what is derived can be derived again
-        return cls.build(folder)
+            return cls._open(folder, tars, signature, kept)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            _LOG.warning("%s: damaged (%s), built again", kept, error)
+        shutil.rmtree(kept)
+        return cls._open(folder, tars, signature, build_derived(folder, name, build))
 
     @classmethod
-    def build(cls, folder: Path) -> ShardIndex:
-        """Scan the tars' headers and keep the index beside them (in memory alone where that is not allowed).
+    def _open(cls, folder: Path, tars: tuple[str, ...], signature: str, kept: Path) -> ShardIndex:
+        """Map the files of an index; any error means that they are damaged."""
+        summary = json.loads((kept / _SUMMARY).read_text())
+        starts = np.array(summary["starts"], np.int64)
+        n, bytes_of_keys = int(starts[-1]), int(summary["key_bytes"])
+        if len(starts) != len(tars) + 1:
+            raise ValueError("of other tars")
+        spans = _map(kept / _SPANS, np.dtype(np.int64), (n, 3, 2))
+        return cls(
+            folder=folder,
+            tars=tars,
+            signature=signature,
+            starts=starts,
+            image=spans[:, 0],
+            text=spans[:, 1],
+            meta=spans[:, 2],
+            damaged={str(reason): int(count) for reason, count in summary["damaged"].items()},
+            damaged_places=tuple(map(str, summary["damaged_places"])),
+            _keys=_map(kept / _KEYS, np.dtype(np.uint8), (bytes_of_keys,)),
+            _key_ends=_map(kept / _KEY_ENDS, np.dtype(np.int64), (n,)),
+        )
 
-        Args:
-            folder: A folder with tars.
 
-        Raises:
-            FileNotFoundError: No such folder, or no tar in it.
-            ValueError: A damaged tar, or an example that lacks its image or caption.
-        """
-        tars, stats = _stat(folder)
-        shard: list[int] = []
-        keys: list[bytes] = []
-        spans: list[tuple[int, ...]] = []
+_SUMMARY, _SPANS, _KEYS, _KEY_ENDS = "index.json", "spans.int64", "keys.bytes", "key_ends.int64"
+
+
+def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    """An array that lies in a file."""
+    if path.stat().st_size != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"{path.name} has another size")
+    return np.asarray(np.memmap(path, dtype, "r", shape=shape))
+
+
+def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
+    """Scan the tars one by one, and write their index as it grows."""
+    starts, key_bytes = [0], 0
+    damaged: Counter[str] = Counter()
+    places: list[str] = []
+    next_log = time.monotonic() + _LOG_SECONDS
+    with (
+        (kept / _SPANS).open("wb") as spans_file,
+        (kept / _KEYS).open("wb") as keys_file,
+        (kept / _KEY_ENDS).open("wb") as ends_file,
+    ):
         for number, name in enumerate(tars):
-            for key, image, text, meta in _examples(folder / name):
-                shard.append(number)
-                keys.append(key.encode())
-                spans.append((*image, *text, *meta))
-        table = np.array(spans, np.int64).reshape(-1, 3, 2)
-        parts: dict[str, npt.NDArray[Any]] = {
-            "shard": np.array(shard, np.int64),
-            "keys": np.array(keys, np.bytes_),
-            "image": table[:, 0],
-            "text": table[:, 1],
-            "meta": table[:, 2],
-        }
-        file = io.BytesIO()
-        np.savez(
-            file, allow_pickle=False, format=np.int64(_FORMAT), tars=np.array(tars), tar_stats=stats, **parts
-        )
-        write_whole(derived_path(folder, "index.npz"), file.getvalue())
-        return cls(folder, tars, stats, **parts)
-
-
-def _stat(folder: Path) -> tuple[tuple[str, ...], Ints]:
-    """Names of the tars, and their sizes and times."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder}: no such folder of shards")
-    tars = tuple(sorted(path.name for path in folder.glob("*.tar")))
-    if not tars:
-        raise FileNotFoundError(
-            f"{folder}: holds no .tar shards (img2dataset writes them with output_format=webdataset)"
-        )
-    stats = [(folder / name).stat() for name in tars]
-    return tars, np.array([(stat.st_size, stat.st_mtime_ns) for stat in stats], np.int64)
+            examples, faults = _examples(folder / name)
+            keys = [example.key.encode(errors="surrogateescape") for example in examples]
+            spans = [(*example.image, *example.text, *example.meta) for example in examples]
+            spans_file.write(np.array(spans, np.int64).tobytes())
+            keys_file.write(b"".join(keys))
+            ends = key_bytes + np.cumsum([len(key) for key in keys], dtype=np.int64)
+            ends_file.write(ends.tobytes())
+            key_bytes = int(ends[-1]) if keys else key_bytes
+            starts.append(starts[-1] + len(examples))
+            damaged.update(fault.reason for fault in faults)
+            places += [f"{name}: {fault.place}" for fault in faults[: _PLACES - len(places)]]
+            if time.monotonic() > next_log:
+                next_log = time.monotonic() + _LOG_SECONDS
+                done = f"{number + 1:,} of {len(tars):,} shards, {starts[-1]:,} examples"
+                _LOG.info("%s: indexed %s", folder, done)
+    if not starts[-1]:
+        why = ", ".join(f"{count:,} × {reason}" for reason, count in damaged.items()) or "no image files"
+        raise ValueError(f"{folder}: not one whole example in {len(tars)} tar shards: {why}")
+    summary = {
+        "starts": starts,
+        "key_bytes": key_bytes,
+        "damaged": dict(damaged.most_common()),
+        "damaged_places": places,
+    }
+    (kept / _SUMMARY).write_text(json.dumps(summary))
 
 
 Span = tuple[int, int]
 
 
-def _examples(path: Path) -> list[tuple[str, Span, Span, Span]]:
-    """Key (what precedes the first dot) and spans of image, caption and metadata of a tar's examples."""
+class _Example(NamedTuple):
+    """Key and spans of a whole example."""
+
+    key: str
+    image: Span
+    text: Span
+    meta: Span
+
+
+class _Damaged(NamedTuple):
+    """Why something is left out, and its place within the tar."""
+
+    reason: str
+    place: str
+
+
+def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
+    """The whole examples of a tar, and what is damaged. A key is what precedes the first dot of a name."""
     groups: dict[str, dict[str, Span]] = {}
-    for member in members(path):
+    examples: list[_Example] = []
+    damaged: list[_Damaged] = []
+    for member in scan(path):
+        if isinstance(member, Fault):
+            damaged.append(_Damaged(member.reason, f"byte {member.offset}"))
+            continue
         head, _, base = member.name.rpartition("/")
         stem, _, extension = base.partition(".")
-        key = f"{head}/{stem}" if head else stem
-        groups.setdefault(key, {})[extension.lower()] = (member.offset, member.size)
-    examples = []
-    for key, files in groups.items():
-        image = next((files[extension] for extension in _IMAGES if extension in files), None)
-        if image is None or "txt" not in files:
-            missing = "caption (.txt)" if image else f"image (.{', .'.join(_IMAGES)})"
-            raise ValueError(f"{path}, example {key!r}: no {missing} among its files: {sorted(files)}")
-        examples.append((key, image, files["txt"], files.get("json", (0, 0))))
-    return examples
+        # Nothing is ever extracted, so such a path endangers nothing; but no honest tool writes it.
+        if member.name.startswith("/") or ".." in head.split("/"):
+            damaged.append(_Damaged("path outside the shard", repr(member.name)))
+        elif stem and extension.lower() in _KNOWN:
+            key = f"{head}/{stem}" if head else stem
+            groups.setdefault(key, {})[extension.lower()] = (member.offset, member.size)
+    with path.open("rb") as file:
+        for key, files in groups.items():
+            image = next((files[extension] for extension in _IMAGES if extension in files), None)
+            text = files.get("txt")
+            if reason := _reason(file.fileno(), image, text):
+                damaged.append(_Damaged(reason, f"example {key!r}"))
+            elif image and text:
+                examples.append(_Example(key, image, text, files.get("json", (0, 0))))
+    return examples, damaged
+
+
+def _reason(descriptor: int, image: Span | None, text: Span | None) -> str | None:
+    """Why an example is damaged, if it is."""
+    if image is None or text is None:
+        return "no caption" if image else "no image"
+    if not image[1]:
+        return "empty image"
+    try:
+        caption = os.pread(descriptor, text[1], text[0]).decode()
+    except UnicodeDecodeError:
+        return "caption not UTF-8"
+    return None if caption.strip() else "blank caption"
 
 
 class _OpenFile:
@@ -183,8 +313,8 @@ class _OpenFile:
 class ShardSource:
     """Reads examples by their number. Safe in threads, cheap to pickle; files are opened when first read."""
 
-    def __init__(self, folder: Path) -> None:
-        self.index = ShardIndex.load(folder)
+    def __init__(self, folder: Path, index: ShardIndex | None = None) -> None:
+        self.index = index or ShardIndex.load(folder)
         self._files: OrderedDict[int, _OpenFile] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -207,20 +337,18 @@ class ShardSource:
             The k pairs, in that order.
 
         Raises:
-            ValueError: A tar has become shorter than its index says, or a caption is not UTF-8.
+            ValueError: A tar has become shorter than its index says.
         """
-        images = self._read(indices, self.index.image)
-        captions = self.captions(indices)
-        return [RawExample(image, caption) for image, caption in zip(images, captions, strict=True)]
+        files, captions = self.images(indices), self.captions(indices)
+        return [RawExample(file, caption) for file, caption in zip(files, captions, strict=True)]
+
+    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """The image files alone."""
+        return self._read(indices, self.index.image)
 
     def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
         """The captions alone."""
-        texts = self._read(indices, self.index.text)
-        try:
-            return [text.decode() for text in texts]
-        except UnicodeDecodeError:
-            bad = next(i for i, text in zip(indices, texts, strict=True) if not _is_utf8(text))
-            raise ValueError(f"{self.index.describe(bad)}: its caption is not UTF-8") from None
+        return [text.decode() for text in self._read(indices, self.index.text)]
 
     def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
         """The JSON metadata, unparsed; empty where an example has none."""
@@ -229,7 +357,7 @@ class ShardSource:
     def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
         """The bytes of one part of each example."""
         contents = []
-        shards = self.index.shard[indices].tolist()
+        shards = self.index.shard(indices).tolist()
         for position, (shard, (offset, size)) in enumerate(zip(shards, spans[indices].tolist(), strict=True)):
             file = self._file(shard)  # held here, so that it cannot be closed by another thread's eviction
             content = os.pread(file.descriptor, size, offset)
@@ -253,12 +381,3 @@ class ShardSource:
             else:
                 self._files.move_to_end(shard)
             return file
-
-
-def _is_utf8(text: bytes) -> bool:
-    """Whether bytes decode."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

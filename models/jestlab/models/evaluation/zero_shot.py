@@ -1,4 +1,4 @@
-"""Zero-shot classification by class names in prompt templates, as big_vision does it.
+"""Zero-shot classification by class names in prompt templates, as big_vision's `discriminative_classifier`.
 
 Letters: n images, C classes, T templates, E embedding width.
 """
@@ -11,29 +11,30 @@ from collections.abc import Sequence
 
 import numpy as np
 
+BLOCK = 4_096  # images compared with all classes at a time
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
-def canonical_class_name(name: str) -> str:
-    """The first alias: `_` to space, punctuation stripped, lower case, spaces collapsed."""
-    name = name.split(",")[0].replace("_", " ").lower()
-    name = name.translate(str.maketrans("", "", string.punctuation))
-    return re.sub(r"\s+", " ", name).strip()
+
+def canonical(text: str, keep: str) -> str:
+    """`_` to space, punctuation stripped except for the string `keep`, lower case, spaces collapsed."""
+    parts = text.replace("_", " ").split(keep)
+    text = keep.join(part.translate(_NO_PUNCTUATION) for part in parts)
+    return re.sub(r"\s+", " ", text.lower()).strip()
 
 
 def prompts(class_names: Sequence[str], templates: Sequence[str]) -> list[str]:
-    """Every class in every template, class by class.
+    """Every class in every template, class by class; names and templates are made canonical first.
 
     Args:
-        class_names: C names.
-        templates: T templates with `{c}` (CLIP_benchmark's) or `{}` where the name goes.
+        class_names: C names; of aliases separated by commas the first counts.
+        templates: T templates with `{c}` (CLIP_benchmark's) or `{}` (big_vision's) where the name goes.
 
     Returns:
         C × T prompts.
     """
-    return [
-        template.replace("{c}", canonical_class_name(name)).replace("{}", canonical_class_name(name))
-        for name in class_names
-        for template in templates
-    ]
+    names = [canonical(name, keep=",").split(",")[0] for name in class_names]
+    forms = [canonical(template.replace("{c}", "{}"), keep="{}") for template in templates]
+    return [form.replace("{}", name) for name in names for form in forms]
 
 
 def class_embeddings(prompt_embeddings: np.ndarray, templates: int) -> np.ndarray:
@@ -62,4 +63,8 @@ def zero_shot_accuracy(images: np.ndarray, classes: np.ndarray, labels: np.ndarr
     Returns:
         Accuracy in 0…1.
     """
-    return float(np.mean(np.argmax(images @ classes.T, axis=-1) == labels))
+    right = 0
+    for start in range(0, len(labels), BLOCK):
+        block = slice(start, start + BLOCK)
+        right += int(np.sum(np.argmax(images[block] @ classes.T, axis=-1) == labels[block]))
+    return right / len(labels)

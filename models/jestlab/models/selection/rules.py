@@ -69,7 +69,6 @@ def _jointly(key: jax.Array, scores: jax.Array, batch_size: int, chunks: int, ga
 
     conditional_i = S_ii + Σ_{j chosen} (S_ij + S_ji)
     """
-    super_batch = scores.shape[0]
     sizes = chunk_sizes(batch_size, chunks)
 
     def round_of(size: int) -> Callable[[Carry, jax.Array], tuple[Carry, jax.Array]]:
@@ -81,7 +80,8 @@ def _jointly(key: jax.Array, scores: jax.Array, batch_size: int, chunks: int, ga
 
         return draw_chunk
 
-    carry = (jnp.diagonal(scores), jnp.zeros(super_batch, bool))
+    own = jnp.diagonal(scores)
+    carry = (own, jnp.zeros_like(own, bool))  # "like", so that it varies over devices if the scores do
     keys = jax.random.split(key, chunks)
     drawn, first = [], 0
     for size in sorted(set(sizes), reverse=True):  # one scan for the larger chunks, one for the others

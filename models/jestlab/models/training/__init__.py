@@ -1,6 +1,7 @@
 """One training run: optimiser, step, loop, checkpoints, TensorBoard events."""
 
 from .loop import train
+from .reference import Reference
 from .tracker import Tracker
 
-__all__ = ["Tracker", "train"]
+__all__ = ["Reference", "Tracker", "train"]

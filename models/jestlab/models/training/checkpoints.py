@@ -1,24 +1,33 @@
 """Checkpoints of a run: training state and data iterator together; the one module that knows orbax.
 
 The parameters are a part of their own, so that a learner loads its reference without the optimiser's state.
+A checkpoint is written while training goes on. Once it is whole, its files are hashed: orbax notices a file
+that is missing or cut short, but not a flipped bit (seen with orbax 0.12.8).
 """
 
 from __future__ import annotations
 
+import json
+import logging
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from orbax.checkpoint import v1 as ocp
 
 from ..config import TwoTowers
+from ..data.files import file_sha256, write_whole
+from ..processes import all_say, is_first
 from ..two_towers import Parameters, initialize
 from .step import TrainState
 
+_LOG = logging.getLogger(__name__)
+
 
 class Checkpoints:
-    """The checkpoints of one run, newest last; a save replaces nothing before it is whole."""
+    """The checkpoints of one run: the newest few, and the best by score."""
 
     def __init__(self, directory: Path, keep: int) -> None:
         """Open (or make) the folder.
@@ -27,50 +36,106 @@ class Checkpoints:
             directory: Where the checkpoints lie.
             keep: How many of the newest are kept.
         """
+        policies = ocp.training.preservation_policies
+        self._directory = directory.absolute()
         self._checkpointer = ocp.training.Checkpointer(
-            directory.absolute(),
-            preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+            self._directory,
+            preservation_policy=policies.AnyPreservationPolicy(
+                [
+                    policies.LatestN(keep),
+                    policies.BestN(
+                        get_metric_fn=lambda metrics: float(metrics["score"]),
+                        n=1,
+                        keep_checkpoints_without_metrics=False,
+                    ),
+                ]
+            ),
             cleanup_tmp_directories=True,  # what a killed run left half-written
         )
+        self._pending: tuple[int, Any] | None = None  # step, and what orbax will say of its save
 
-    @property
-    def latest_step(self) -> int | None:
-        """Step of the newest checkpoint."""
-        latest = self._checkpointer.latest
-        return None if latest is None else int(latest.step)
+    def save(self, state: TrainState, iterator: Any, score: float | None = None) -> None:
+        """Begin to save after `state.step` steps; the state may be donated as soon as this returns.
 
-    def save(self, state: TrainState, iterator: Any) -> None:
-        """Save after `state.step` steps; returns when it is on disk. Saving a step again changes nothing.
+        Saving a step again changes nothing. An earlier save is waited for.
 
         Args:
             state: The training state.
             iterator: The Grain iterator that yields the next batch.
+            score: How good the parameters are, where they were just evaluated: the best are kept.
         """
+        self.wait()
         step = int(state.step)
-        if step != self.latest_step:
-            parts = {"parameters": state.parameters, "optimizer": state.optimizer, "iterator": iterator}
-            self._checkpointer.save_checkpointables(step, parts)
+        if step in _steps(self._directory):
+            return
+        parts = {**_parts(state), "iterator": iterator}
+        metrics = None if score is None else {"score": score}
+        response = self._checkpointer.save_checkpointables_async(step, parts, metrics=metrics)
+        self._pending = (step, response)
+
+    def wait(self) -> None:
+        """Return when what was saved is on disk."""
+        if self._pending is not None:
+            step, response = self._pending
+            self._pending = None
+            response.result()
+            if is_first():
+                _write_digests(self._directory, step)
 
     def restore(self, state: TrainState, iterator: Any) -> TrainState:
-        """The newest checkpoint's state; moves the iterator to its batch.
+        """The newest whole checkpoint's state; moves the iterator to its batch.
+
+        Damaged checkpoints are set aside, so that training goes on from the one before.
 
         Args:
-            state: A state of the same structure, for shapes.
+            state: A state of the same structure, for shapes and placement.
             iterator: A fresh iterator over the same data.
 
         Returns:
-            The state after `latest_step` steps; the given one when there is no checkpoint.
+            The state that was saved; the given one when there is no checkpoint.
         """
-        step = self.latest_step
-        if step is None:
-            return state
-        parts = self._checkpointer.load_checkpointables(
-            step, {"parameters": state.parameters, "optimizer": state.optimizer, "iterator": iterator}
-        )
-        return TrainState(jnp.int32(step), parts["parameters"], parts["optimizer"])
+        beginning = iterator.get_state()
+        for step in reversed(_steps(self._directory)):
+            wanted = {**_parts(state), "iterator": iterator}
+            loaded = self._load(step, wanted)
+            if loaded is not None:
+                progress = loaded["progress"]
+                return TrainState(
+                    progress["step"], loaded["parameters"], loaded["optimizer"], progress["key"]
+                )
+            iterator.set_state(beginning)
+            self._set_aside(step)
+        return state
+
+    def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
+        """What a checkpoint holds; None if it is damaged."""
+        damage = _damage(self._directory, step)
+        verified = damage is None and _digests_path(self._directory, step).exists()
+        loaded: dict[str, Any] | None = None
+        if damage is None:
+            try:
+                loaded = self._checkpointer.load_checkpointables(step, wanted)
+            except Exception as error:  # orbax raises many kinds for a damaged file
+                if verified:
+                    raise
+                damage = f"{type(error).__name__} on reading it"
+        if not all_say(damage is None):
+            _LOG.warning("checkpoint %d is damaged (%s): going on from the one before it", step, damage)
+            return None
+        return loaded
+
+    def _set_aside(self, step: int) -> None:
+        """Rename a damaged checkpoint's folder, for whoever wants to look; its step can be saved again."""
+        if is_first():
+            folder = self._directory / str(step)
+            folder.rename(folder.with_name(f"damaged-{step}-{time.time_ns()}"))
+            _digests_path(self._directory, step).unlink(missing_ok=True)
+        all_say(True)
+        self._checkpointer.reload()
 
     def close(self) -> None:
-        """Release the folder."""
+        """Wait for the last save and release the folder."""
+        self.wait()
         self._checkpointer.close()
 
 
@@ -81,14 +146,20 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
         directory: Its checkpoint folder.
         config: Its architecture.
 
+    Returns:
+        The tree, on one device.
+
     Raises:
         FileNotFoundError: There is no checkpoint.
+        ValueError: The newest is damaged.
     """
-    steps = sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
+    steps = _steps(directory)
     if not steps:
         raise FileNotFoundError(f"no checkpoint in {directory}")
+    if damage := _damage(directory, steps[-1]):
+        raise ValueError(f"checkpoint {directory / str(steps[-1])} is damaged ({damage}): train the run anew")
     abstract = jax.eval_shape(lambda: initialize(config, jax.random.key(0)))
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     abstract = jax.tree.map(lambda leaf: leaf.update(sharding=device), abstract)
     loaded = ocp.load_checkpointables(directory.absolute() / str(steps[-1]), {"parameters": abstract})
     parameters: Parameters = loaded["parameters"]
@@ -99,7 +170,60 @@ def save_parameters(directory: Path, parameters: Parameters) -> None:
     """Write parameters alone, as step 0, where `load_parameters` finds them.
 
     Args:
-        directory: The checkpoint folder; made anew.
+        directory: The checkpoint folder.
         parameters: The model's.
     """
     ocp.save_checkpointables(directory.absolute() / "0", {"parameters": parameters}, overwrite=True)
+    _write_digests(directory, 0)
+
+
+def _parts(state: TrainState) -> dict[str, Any]:
+    """A state as a checkpoint's parts."""
+    return {
+        "parameters": state.parameters,
+        "optimizer": state.optimizer,
+        "progress": {"step": state.step, "key": state.key},
+    }
+
+
+def _steps(directory: Path) -> list[int]:
+    """Steps of the checkpoints in a folder, ascending."""
+    return sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
+
+
+def _digests_path(directory: Path, step: int) -> Path:
+    return directory / f"sha256-{step}.json"
+
+
+def _files(directory: Path, step: int) -> Iterator[tuple[str, Path]]:
+    folder = directory / str(step)
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            yield path.relative_to(folder).as_posix(), path
+
+
+def _write_digests(directory: Path, step: int) -> None:
+    """Hash a checkpoint that is whole, and forget the hashes of those that are gone."""
+    digests = {name: file_sha256(path) for name, path in _files(directory, step)}
+    write_whole(_digests_path(directory, step), json.dumps(digests, indent=1).encode())
+    kept = {_digests_path(directory, known) for known in _steps(directory)}
+    for path in directory.glob("sha256-*.json"):
+        if path not in kept:
+            path.unlink()
+
+
+def _damage(directory: Path, step: int) -> str | None:
+    """What is wrong with a checkpoint's files, where they were hashed: a run may be killed before that."""
+    try:
+        digests = json.loads(_digests_path(directory, step).read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return "its list of hashes is not readable"
+    found = dict(_files(directory, step))
+    for name, digest in digests.items():
+        if name not in found:
+            return f"{name} is missing"
+        if file_sha256(found[name]) != digest:
+            return f"{name} has changed"
+    return None

@@ -2,9 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from ..config import TrainConfig
+
+
+class Events(Protocol):
+    """Where scalars go."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write values at a step."""
+
+
+@contextlib.contextmanager
+def events_of(config: TrainConfig, directory: Path, first_step: int, write: bool) -> Iterator[Events]:
+    """The events of a run, closed at the end.
+
+    Args:
+        config: The run.
+        directory: Its event folder.
+        first_step: Steps done when this attempt begins.
+        write: Whether this process writes any.
+    """
+    if not write:
+        yield _NoEvents()
+        return
+    writer = EventWriter(directory, flatten(config.model_dump(mode="json")), first_step)
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+class _NoEvents:
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write nothing."""
 
 
 class EventWriter:

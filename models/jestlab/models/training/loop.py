@@ -6,9 +6,9 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,16 +17,18 @@ from ..config import TrainConfig
 from ..data import datasets
 from ..data.files import write_whole
 from ..data.pipeline import training_batches
-from ..data.tokenizer import Tokenizer, ensure_tokenizer
+from ..data.tokenizer import ensure_tokenizer
+from ..devices import Devices
 from ..evaluation import Evaluator
-from ..two_towers import Parameters, TwoTowerModel, initialize
-from .checkpoints import Checkpoints, load_parameters
-from .events import EventWriter, flatten
-from .step import build_step, initial_state
-from .tracker import Tracker
+from ..processes import any_says, initialize_processes, is_first
+from ..two_towers import initialize
+from .checkpoints import Checkpoints
+from .events import events_of
+from .reference import TOKENIZER, Reference, prepare
+from .step import Metrics, TrainState, build_step, initial_state
+from .tracker import Silent, Tracker
 
 _LOG = logging.getLogger(__name__)
-_TOKENIZER = "tokenizer.model"
 
 
 def train(
@@ -36,9 +38,11 @@ def train(
     data_cache: Path,
     flops_per_example: float,
     tracker: Tracker,
-    reference: tuple[TrainConfig, Path] | None = None,
+    reference: Reference | None = None,
 ) -> bool:
     """Train, evaluate and checkpoint until the schedule's end, from the newest checkpoint if there is one.
+
+    Runs on all devices of all processes; the first process alone reports and writes results.
 
     Args:
         config: The run.
@@ -46,145 +50,204 @@ def train(
         data_cache: Where data made from settings lie, shared by all runs.
         flops_per_example: Cost of one example seen, for `flops_total`.
         tracker: Receives metrics and scores.
-        reference: Config and folder of the finished reference run, if the selection scores with one.
+        reference: The finished reference run, if the selection scores with one.
 
     Returns:
         True when the schedule is done, False when the tracker asked to stop; a checkpoint was saved then.
 
     Raises:
         FloatingPointError: The loss is not finite; the message names the step.
-        ValueError: The reference reads images of another size.
+        ValueError: The config does not fit its reference, its data or the devices.
     """
+    initialize_processes()
+    devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
+    if not is_first():
+        tracker = Silent(tracker)
+
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
-    write_whole(directory / _TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
-    scorer = _load_reference(config, reference)
-
+    if is_first():
+        write_whole(directory / TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
+    scorer = prepare(config, web, tokenizer, reference)
     batches = training_batches(
         web,
         filter=config.data.filter,
+        recaption=config.data.recaption,
         tokenizer=tokenizer,
         image_size=config.model.vision.image_size,
         text_length=config.model.text.length,
         batch_size=config.super_batch_size,
         seed=config.seed,
-        reference_tokenizer=scorer.other_reading(tokenizer, config.model.text.length) if scorer else None,
+        reference_tokenizer=scorer.tokenizer,
+        lookups=scorer.lookups,
+        rows=devices.rows(config.super_batch_size),
+        threads=config.runtime.loader_threads,
+        damaged_share=config.runtime.damaged_share,
     )
-    evaluator = Evaluator(config, benchmark, tokenizer)
-    step_function = build_step(config, scorer.model if scorer else None)
+    evaluator = Evaluator(config, benchmark, tokenizer, devices)
+    stepper = _Stepper(config, scorer.model, devices, devices.replicate(scorer.parameters))
     checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints)
+
     model_key, selection_key = jax.random.split(jax.random.key(config.seed))
     model_key = jax.random.fold_in(model_key, config.initialization)
-    fresh = initial_state(config, initialize(config.model, model_key))
-    state = checkpoints.restore(fresh, batches)
-    step = int(state.step)
-    events = EventWriter(directory / "events", flatten(config.model_dump(mode="json")), step)
-
-    total, b = config.total_steps, config.batch_size
-    evaluation_steps = {
-        math.ceil(total * i / config.evaluation.points) for i in range(1, config.evaluation.points + 1)
-    }
-    timer = _Timer(step)
-    _LOG.info("training from step %d to %d, B %d, b %d", step, total, config.super_batch_size, b)
+    fresh = initial_state(config, initialize(config.model, model_key), selection_key)
+    state = checkpoints.restore(devices.replicate(fresh), batches)
+    step, total, b = int(state.step), config.total_steps, config.batch_size
+    marks = _Marks(config)
+    clock = _Clock(step)
+    _LOG.info(
+        "training from step %d to %d, B %d, b %d, %d device(s)",
+        step,
+        total,
+        config.super_batch_size,
+        b,
+        devices.count,
+    )
     tracker.progress(step, total)
-    try:
+    with (
+        events_of(config, directory / "events", step, is_first()) as events,
+        contextlib.closing(checkpoints),
+    ):
         while step < total:
-            if tracker.stop_requested():
+            if marks.may_stop(step) and any_says(tracker.stop_requested()):
                 tracker.flush()
                 checkpoints.save(state, batches)
                 return False
-            batch = next(batches)
-            state, metrics = step_function(
-                state,
-                {name: batch[name] for name in batch if name != "index"},
-                selection_key,
-                scorer.parameters if scorer else None,
-            )
-            step += 1
-            seen, flops = step * b, step * b * flops_per_example
+            size = marks.steps_from(step)
+            with clock.waiting():
+                loaded = [next(batches) for _ in range(size)]
+            state, metrics = stepper(state, loaded)
+            step += size
+            if not marks.at(step):
+                continue
 
-            if step % config.runtime.log_every_steps == 0 or step == total:
-                values = _finite(metrics, step) | {"examples_seen": seen, "flops_total": flops}
+            seen, flops = step * b, step * b * flops_per_example
+            values = stepper.finite(metrics, step)
+            if marks.logs(step):
+                values |= {"examples_seen": seen, "flops_total": flops}
                 tracker.log(step, values)
-                rate = timer.rate(step, b)
-                events.scalars(step, values | {"examples_per_second": rate})
+                rate, waited = clock.read(step, b)
+                events.scalars(step, values | {"examples_per_second": rate, "data_wait": waited})
                 _LOG.info("step %d/%d  loss %.4f  %.0f examples/s", step, total, values["loss"], rate)
                 tracker.progress(step, total)
-            if step in evaluation_steps:
-                with timer.paused():
+            score = None
+            if marks.evaluates(step):
+                with clock.stopped():
                     scores = evaluator(state.parameters)
+                score = float(np.mean(list(scores.values())))
                 tracker.evaluation(step, seen, flops, scores)
                 events.scalars(step, scores)
                 _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
-            if step % config.runtime.checkpoint_every_steps == 0 or step == total:
-                with timer.paused():
+            if marks.saves(step):
+                with clock.stopped():
                     tracker.flush()
-                    checkpoints.save(state, batches)
-    finally:
-        events.close()
-        checkpoints.close()
+                    checkpoints.save(state, batches, score)
     return True
 
 
-class _Reference(NamedTuple):
-    """A trained model whose loss says what is learnable, and how it reads captions."""
+class _Stepper:
+    """The compiled step, for one step a call and for several."""
 
-    model: TwoTowerModel
-    parameters: Parameters
-    tokenizer: Tokenizer
-    length: int  # tokens
+    def __init__(self, config: TrainConfig, scorer: Any, devices: Devices, reference: Any) -> None:
+        self._devices = devices
+        self._reference = reference
+        sizes = {1, config.runtime.steps_per_dispatch}
+        self._functions = {n: build_step(config, scorer, devices, n) for n in sizes}
+        self._losses: list[jax.Array] = []
 
-    def other_reading(self, tokenizer: Tokenizer, length: int) -> tuple[Tokenizer, int] | None:
-        """Its tokenizer and length, unless the learner's give the same tokens."""
-        alike = (self.tokenizer.digest, self.length) == (tokenizer.digest, length)
-        return None if alike else (self.tokenizer, self.length)
+    def __call__(self, state: TrainState, batches: list[dict[str, np.ndarray]]) -> tuple[TrainState, Metrics]:
+        """Take as many steps as there are batches; returns at once, the devices go on computing."""
+        names = [name for name in batches[0] if name not in ("index", "damaged")]
+        if len(batches) == 1:
+            arrays = self._devices.split({name: batches[0][name] for name in names})
+        else:
+            stacked = {name: np.stack([batch[name] for batch in batches]) for name in names}
+            arrays = self._devices.split(stacked, axis=1)
+        state, metrics = self._functions[len(batches)](state, arrays, self._reference)
+        self._losses.append(metrics["loss"])
+        return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
+    def finite(self, metrics: Metrics, step: int) -> dict[str, float]:
+        """The scalar metrics of the last step as floats.
 
-def _load_reference(config: TrainConfig, reference: tuple[TrainConfig, Path] | None) -> _Reference | None:
-    """The reference's model, parameters and tokenizer; it must read images of the learner's size."""
-    if not config.needs_reference:
-        return None
-    if reference is None:
-        raise ValueError("selection.reference names no finished run")
-    theirs, directory = reference
-    if theirs.model.vision.image_size != config.model.vision.image_size:
-        raise ValueError(
-            f"the reference reads images of {theirs.model.vision.image_size} px, "
-            f"the learner of {config.model.vision.image_size} px: set model.vision.image_size alike"
-        )
-    return _Reference(
-        TwoTowerModel(theirs.model),
-        load_parameters(directory / "checkpoints", theirs.model),
-        Tokenizer((directory / _TOKENIZER).read_bytes()),
-        theirs.model.text.length,
-    )
-
-
-def _finite(metrics: Mapping[str, jax.Array], step: int) -> dict[str, float]:
-    """Metrics as floats; a loss that is not finite ends the run."""
-    values = {name: float(value) for name, value in metrics.items()}
-    if not np.isfinite(values["loss"]):
-        raise FloatingPointError(f"loss is {values['loss']} at step {step}: training diverged")
-    return values
+        Raises:
+            FloatingPointError: A loss since the last call is not finite; names its step.
+        """
+        losses = np.concatenate([np.atleast_1d(np.asarray(loss)) for loss in self._losses])
+        self._losses.clear()
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            where = step - len(losses) + 1 + int(bad[0])
+            raise FloatingPointError(f"loss is {losses[bad[0]]} at step {where}: training diverged")
+        return {name: float(value) for name, value in metrics.items() if not value.ndim}
 
 
-class _Timer:
-    """Examples per second of training alone: evaluation and checkpoints do not count."""
+class _Marks:
+    """At which steps something happens besides training.
+
+    Steps are taken up to `steps_per_dispatch` at a time, on a grid that depends on the step's number alone,
+    so that a resumed run calls the same compiled functions as an uninterrupted one.
+    """
+
+    def __init__(self, config: TrainConfig) -> None:
+        runtime, points = config.runtime, config.evaluation.points
+        self._total = config.total_steps
+        self._log, self._save = runtime.log_every_steps, runtime.checkpoint_every_steps
+        self._size = runtime.steps_per_dispatch
+        self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
+
+    def logs(self, step: int) -> bool:
+        """Whether metrics are logged after a step."""
+        return step % self._log == 0 or step == self._total
+
+    def evaluates(self, step: int) -> bool:
+        """Whether the model is evaluated after a step."""
+        return step in self._evaluations
+
+    def saves(self, step: int) -> bool:
+        """Whether a checkpoint is saved after a step: at set intervals, and wherever it may be the best."""
+        return step % self._save == 0 or self.evaluates(step) or step == self._total
+
+    def at(self, step: int) -> bool:
+        """Whether any of it happens after a step."""
+        return self.logs(step) or self.evaluates(step) or self.saves(step)
+
+    def may_stop(self, step: int) -> bool:
+        """Whether to ask if the run shall stop: several processes have to agree, which takes time."""
+        return jax.process_count() == 1 or self.at(step)
+
+    def steps_from(self, step: int) -> int:
+        """How many steps to take in one call."""
+        whole = step % self._size == 0 and not any(self.at(s) for s in range(step + 1, step + self._size))
+        return self._size if whole else 1
+
+
+class _Clock:
+    """How fast training goes: evaluation and checkpoints do not count."""
 
     def __init__(self, step: int) -> None:
         self._step = step
         self._start = time.perf_counter()
+        self._waited = 0.0
 
-    def rate(self, step: int, batch_size: int) -> float:
-        """Examples seen per second since the last call."""
+    def read(self, step: int, batch_size: int) -> tuple[float, float]:
+        """Examples seen per second, and the share of time spent waiting for data, since the last call."""
         now = time.perf_counter()
-        rate = (step - self._step) * batch_size / (now - self._start)
-        self._step, self._start = step, now
-        return rate
+        elapsed = now - self._start
+        rate, waited = (step - self._step) * batch_size / elapsed, self._waited / elapsed
+        self._step, self._start, self._waited = step, now, 0.0
+        return rate, waited
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def waiting(self) -> Iterator[None]:
+        """Context in which training waits for data."""
+        began = time.perf_counter()
+        yield
+        self._waited += time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
         """Context in which time stands still."""
         began = time.perf_counter()
         yield

@@ -1,11 +1,19 @@
 """One step: score the super-batch, select, train on the sub-batch (the paper's "Pseudocode for JEST").
 
-Departures from the print: the model is not approximated; the scoring pass is not reused for the gradient (the
-print recomputes it too, while the paper's cost formula F(2 + B/b) assumes reuse), so a step costs F(3 + B/b);
-and the selection's key is derived from the run's seed and the step, so that a resumed run draws what the
-uninterrupted one would.
+The step is what one device does: it holds B/P rows of the super-batch, embeds them, gathers everyone's
+embeddings to select from, gets its b/P rows of the sub-batch, and adds its gradient to everyone's.
 
-Letters: B super-batch, b sub-batch, L tokens.
+Departures from the print:
+
+* The scoring pass is not reused for the gradient (the print recomputes it too, while the paper's cost formula
+  F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
+* With B = b nothing is scored or selected: every rule would choose all.
+* The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
+  sub-batch in the order in which it was drawn; λ = ½ gives the print's halves.
+* The key is derived from the run's seed and the step, so that a resumed run draws what the uninterrupted one
+  would.
+
+Letters: B super-batch, b sub-batch, P devices, L tokens, E embedding width, λ share trained on approximately.
 """
 
 from __future__ import annotations
@@ -15,99 +23,311 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.sharding import PartitionSpec
 
 from ..config import TrainConfig
-from ..losses import sigmoid_loss
+from ..devices import AXIS, Devices
+from ..losses import loss_function
 from ..selection import score_matrix, select
-from ..two_towers import Parameters, TwoTowerModel, embed
+from ..transformer import Execution
+from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed
+from ..vit import FULL, View, example_keys
+from .exchange import take_rows
 from .optimizer import build_optimizer
 
 Batch = dict[str, jax.Array]
-"""`image` uint8 [B, h, w, 3], `text` int32 [B, L], `reference_text` likewise where it differs."""
+"""`image` uint8 [B, h, w, 3], `text` int32 [B, L]; for a reference that reads otherwise `reference_text`
+int32 [B, L']; for a cached one `reference_image_embedding` and `reference_text_embedding` float32 [B, E]."""
+
+Metrics = dict[str, jax.Array]
 
 
 class TrainState(NamedTuple):
-    """All that a step changes."""
+    """All that a step changes, and the key that it draws from."""
 
     step: jax.Array  # int32 [], steps done
     parameters: Parameters
     optimizer: Any
+    key: jax.Array  # uint32, the data of the run's PRNG key; the same at every step
 
 
-StepFunction = Callable[
-    [TrainState, Batch, jax.Array, Parameters | None], tuple[TrainState, dict[str, jax.Array]]
-]
+StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState, Metrics]]
 
 
-def build_step(config: TrainConfig, reference: TwoTowerModel | None) -> StepFunction:
+def initial_state(config: TrainConfig, parameters: Parameters, key: jax.Array) -> TrainState:
+    """Step 0 from fresh parameters and the run's key."""
+    optimizer = build_optimizer(config.optimizer, config.total_steps)
+    return TrainState(jnp.int32(0), parameters, optimizer.init(parameters), jax.random.key_data(key))
+
+
+def approximate_view(config: TrainConfig) -> View:
+    """What the approximation looks at: larger patches, or a part of them."""
+    if config.approximation.method == "flexi":
+        return View(patch_size=config.approximate_patch_size)
+    return View(keep=config.approximation.keep)
+
+
+def build_step(
+    config: TrainConfig, reference: TwoTowerModel | None, devices: Devices | None = None, steps: int = 1
+) -> StepFunction:
     """Compile the training step of a config.
 
     Args:
         config: The run.
-        reference: The reference's architecture, if the selection scores with it.
+        reference: The reference's architecture, if the selection scores with it online.
+        devices: What to compute on; None: one device. P divides B, b and λb.
+        steps: How many steps one call takes.
 
     Returns:
-        `step(state, batch, key, reference_parameters) → (state, metrics)`, jitted; the old state is donated.
-        The batch holds B pairs; the key is the run's, the same at every step (an argument and no constant,
-        so that runs that differ in their seed share one compiled function). Metrics are float32 scalars:
-        `loss`, `grad_norm`, `temperature`, `bias`, and with selection `score_selected` and
-        `score_super_batch`, the means of the pairs' own scores.
+        `step(state, batch, reference_parameters) → (state, metrics)`, jitted; the old state is donated. The
+        batch holds B pairs, split by rows over the devices; with several steps its arrays and the metrics
+        have a leading axis of that length. `reference_parameters` are the reference's, of a cached one
+        `{t, b}` alone. Metrics are float32 scalars: `loss`, `grad_norm`, `temperature`, `bias`, and with
+        selection `score_selected` and `score_super_batch`, the means of the pairs' own scores; and
+        `selected`, int32 [b], the positions in the super-batch that were trained on.
+
+    Raises:
+        ValueError: `runtime.microbatches` does not divide what a device trains on.
     """
-    model = TwoTowerModel(config.model)
-    optimizer = build_optimizer(config.optimizer, config.total_steps)
-    selection = config.selection
-    b = config.batch_size
+    devices = devices or Devices(jax.devices()[:1])
+    step = _Step(config, reference, devices)
+    function: Callable[..., Any] = step
+    if steps > 1:
 
-    def choose(
-        state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
-    ) -> tuple[Batch, dict[str, jax.Array]]:
-        scoring = selection.criterion
-        learner_z = reference_z = None
-        if scoring != "easy_reference":
-            learner_z = embed(model, state.parameters, batch["image"], batch["text"])
-        if scoring != "hard_learner":
-            if reference is None or reference_parameters is None:
-                raise ValueError(f"criterion {scoring!r} scores with a reference, and none was given")
-            text = batch.get("reference_text", batch["text"])
-            reference_z = embed(reference, reference_parameters, batch["image"], text)
-        scores = jax.lax.stop_gradient(score_matrix(scoring, learner_z, reference_z))
-        chosen = select(
-            jax.random.fold_in(key, state.step),
-            scores,
-            rule=selection.rule,
-            batch_size=b,
-            chunks=selection.chunks,
-            gain=selection.gain,
+        def function(state: TrainState, batches: Batch, reference_parameters: Parameters | None) -> Any:
+            return jax.lax.scan(
+                lambda carry, batch: step(carry, batch, reference_parameters), state, batches, length=steps
+            )
+
+    everywhere, by_rows = PartitionSpec(), PartitionSpec(*[None] * (steps > 1), AXIS)
+    return jax.jit(
+        jax.shard_map(
+            function,
+            mesh=devices.mesh,
+            in_specs=(everywhere, by_rows, everywhere),
+            out_specs=(everywhere, everywhere),
+        ),
+        donate_argnums=0,
+    )
+
+
+class _Step:
+    """One step on one device, under `jax.shard_map`."""
+
+    def __init__(self, config: TrainConfig, reference: TwoTowerModel | None, devices: Devices) -> None:
+        self.config = config
+        self.reference = reference
+        self.model = TwoTowerModel(
+            config.model, Execution(remat=config.runtime.remat, scan=config.runtime.scan_layers)
         )
-        own = jnp.diagonal(scores)
-        metrics = {"score_selected": own[chosen].mean(), "score_super_batch": own.mean()}
-        return {name: batch[name][chosen] for name in ("image", "text")}, metrics
+        self.optimizer = build_optimizer(config.optimizer, config.total_steps)
+        self.loss = loss_function(config.loss, devices.count, AXIS)
+        self.view = approximate_view(config)
+        self.scoring_view = self.view if config.approximation.score else FULL
+        self.microbatches = config.runtime.microbatches
+        each, approximate = config.batch_size // devices.count, config.approximate_size // devices.count
+        if each % self.microbatches or approximate % self.microbatches:
+            raise ValueError(
+                f"runtime.microbatches {self.microbatches} does not divide the {each} examples that a device "
+                f"trains on, {approximate} of them approximately"
+            )
+        self.full, self.approximate = spread(each // self.microbatches, approximate // self.microbatches)
 
-    def loss_of(parameters: Parameters, batch: Batch) -> jax.Array:
-        return sigmoid_loss(embed(model, parameters, batch["image"], batch["text"]))
-
-    def step(
-        state: TrainState, batch: Batch, key: jax.Array, reference_parameters: Parameters | None
-    ) -> tuple[TrainState, dict[str, jax.Array]]:
-        metrics: dict[str, jax.Array] = {}
-        if config.selects:
-            batch, metrics = choose(state, batch, key, reference_parameters)
-        loss, gradients = jax.value_and_grad(loss_of)(state.parameters, batch)
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.parameters)
-        parameters = optax.apply_updates(state.parameters, updates)
+    def __call__(
+        self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
+    ) -> tuple[TrainState, Metrics]:
+        metrics: Metrics = {}
+        key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
+        selection_key, scoring_key, training_key = jax.random.split(key, 3)
+        if self.config.selects:
+            scores = self._scores(state.parameters, reference_parameters, batch, scoring_key)
+            chosen = self._choose(scores, selection_key)
+            own = jnp.diagonal(scores)
+            metrics |= {
+                "score_selected": own[chosen].mean(),
+                "score_super_batch": own.mean(),
+                "selected": chosen,
+            }
+            batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
+        keys = self._patch_keys(training_key, batch["image"].shape[0])
+        loss, gradients = self._loss_and_gradients(state.parameters, batch["image"], batch["text"], keys)
+        updates, optimizer_state = self.optimizer.update(gradients, state.optimizer, state.parameters)
         metrics |= {
             "loss": loss,
             "grad_norm": optax.global_norm(gradients),
             "temperature": jnp.exp(state.parameters["t"][0]),
             "bias": state.parameters["b"][0],
         }
-        return TrainState(state.step + 1, parameters, optimizer_state), metrics
+        parameters = optax.apply_updates(state.parameters, updates)
+        state = TrainState(state.step + 1, parameters, optimizer_state, state.key)
+        # All devices have computed the same metrics; the maximum says so to JAX.
+        return state, jax.lax.pmax(metrics, AXIS)
 
-    return jax.jit(step, donate_argnums=0)
+    def _scores(
+        self,
+        parameters: Parameters,
+        reference_parameters: Parameters | None,
+        batch: Batch,
+        key: jax.Array,
+    ) -> jax.Array:
+        """float32 [B, B], on every device."""
+        learner_z = reference_z = None
+        if self.config.scores_learner:
+            keys = self._patch_keys(key, batch["image"].shape[0])
+            learner_z = _everyones(
+                self._embed(self.model, parameters, batch["image"], batch["text"], self.scoring_view, keys)
+            )
+        if self.config.needs_reference:
+            reference_z = _everyones(self._reference_embeddings(reference_parameters, batch))
+        scores = score_matrix(self.config.selection.criterion, learner_z, reference_z)
+        return jax.lax.stop_gradient(scores)
+
+    def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:
+        if parameters is None:
+            raise ValueError("the selection scores with a reference, and none was given")
+        if self.reference is None:
+            image, text = batch["reference_image_embedding"], batch["reference_text_embedding"]
+            return Embeddings(image, text, *_temperature_and_bias(parameters))
+        text = batch.get("reference_text", batch["text"])
+        return self._embed(self.reference, parameters, batch["image"], text, FULL, None)
+
+    def _choose(self, scores: jax.Array, key: jax.Array) -> jax.Array:
+        """int32 [b], the same on every device."""
+        selection = self.config.selection
+        return select(
+            key,
+            scores,
+            rule=selection.rule,
+            batch_size=self.config.batch_size,
+            chunks=selection.chunks,
+            gain=selection.gain,
+        )
+
+    def _embed(
+        self,
+        model: TwoTowerModel,
+        parameters: Parameters,
+        images: jax.Array,
+        tokens: jax.Array,
+        view: View,
+        keys: jax.Array | None,
+    ) -> Embeddings:
+        """Embed without a gradient, no more rows at a time than a microbatch has."""
+
+        def part(rows: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
+            z = embed(model, parameters, rows[0], rows[1], view, rows[2])
+            return z.image, z.text
+
+        size = len(self.full) + len(self.approximate) if self.microbatches > 1 else images.shape[0]
+        image, text = _in_parts(part, (images, tokens, keys), size)
+        return Embeddings(image, text, *_temperature_and_bias(parameters))
+
+    def _loss_and_gradients(
+        self, parameters: Parameters, images: jax.Array, tokens: jax.Array, keys: jax.Array | None
+    ) -> tuple[jax.Array, Parameters]:
+        """Of the whole sub-batch, summed over devices.
+
+        With microbatches the gradient is the whole batch's all the same, negatives of other microbatches
+        included (GradCache, Gao et al., 2021): embed without keeping activations, differentiate the loss with
+        respect to the embeddings, then embed each part again to carry that on to the parameters.
+        """
+        parameters = jax.lax.pcast(
+            parameters, AXIS, to="varying"
+        )  # each device: its own part of the gradient
+        rows = (images, tokens, keys)
+        if self.microbatches == 1:
+            loss, gradients = jax.value_and_grad(
+                lambda p: self.loss(Embeddings(*self._mixed(p, rows), *_temperature_and_bias(p)))
+            )(parameters)
+            return loss, jax.lax.psum(gradients, AXIS)
+
+        parts = jax.tree.map(lambda x: x.reshape(self.microbatches, -1, *x.shape[1:]), rows)
+        image, text = jax.lax.map(lambda part: self._mixed(parameters, part), parts)
+        scalars = {name: parameters[name] for name in ("t", "b")}
+        loss, (image_gradient, text_gradient, scalar_gradients) = jax.value_and_grad(
+            lambda image, text, p: self.loss(
+                Embeddings(_joined(image), _joined(text), *_temperature_and_bias(p))
+            ),
+            argnums=(0, 1, 2),
+        )(image, text, scalars)
+
+        def accumulate(total: Parameters, part: Any) -> tuple[Parameters, None]:
+            rows, cotangents = part
+            _, backward = jax.vjp(lambda p: self._mixed(p, rows), parameters)
+            return jax.tree.map(jnp.add, total, backward(cotangents)[0]), None
+
+        gradients, _ = jax.lax.scan(
+            accumulate,
+            jax.tree.map(jnp.zeros_like, parameters) | scalar_gradients,
+            (parts, (image_gradient, text_gradient)),
+        )
+        return loss, jax.lax.psum(gradients, AXIS)
+
+    def _mixed(
+        self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
+    ) -> tuple[jax.Array, jax.Array]:
+        """Embeddings of a microbatch: the larger part of its images seen fully, the others approximately."""
+        images, tokens, keys = rows
+        if not len(self.approximate):
+            z = embed(self.model, parameters, images, tokens)
+            return z.image, z.text
+
+        def seen(positions: np.ndarray, view: View) -> jax.Array:
+            own_keys = None if keys is None else keys[positions]
+            z: Any = self.model.apply(
+                {"params": parameters}, images[positions], view, own_keys, method=TwoTowerModel.embed_images
+            )
+            return jnp.asarray(z)
+
+        image = jnp.concatenate([seen(self.full, FULL), seen(self.approximate, self.view)])
+        order = np.concatenate([self.full, self.approximate])
+        text: Any = self.model.apply({"params": parameters}, tokens[order], method=TwoTowerModel.embed_texts)
+        return image, jnp.asarray(text)
+
+    def _patch_keys(self, key: jax.Array, rows: int) -> jax.Array | None:
+        """A key for each of this device's rows, by their position in the whole batch; where one is needed."""
+        if self.view.keep == 1.0:
+            return None
+        return example_keys(key, jax.lax.axis_index(AXIS) * rows + jnp.arange(rows))
 
 
-def initial_state(config: TrainConfig, parameters: Parameters) -> TrainState:
-    """Step 0 from fresh parameters."""
-    optimizer = build_optimizer(config.optimizer, config.total_steps)
-    return TrainState(jnp.int32(0), parameters, optimizer.init(parameters))
+def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions 0 … size − 1 in two parts, the second spread evenly: of 4 and 2, [0, 2] and [1, 3].
+
+    Args:
+        size: How many positions.
+        marked: How many of them are in the second part.
+
+    Returns:
+        The unmarked and the marked positions, int [size − marked] and int [marked].
+    """
+    before = np.arange(size + 1) * marked // size
+    is_marked = np.diff(before) > 0
+    return np.flatnonzero(~is_marked), np.flatnonzero(is_marked)
+
+
+def _temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+    return jnp.exp(parameters["t"][0]), parameters["b"][0]
+
+
+def _everyones(z: Embeddings) -> Embeddings:
+    """The embeddings of all devices' rows, in order, on every device."""
+    image, text = (jax.lax.all_gather(part, AXIS, tiled=True) for part in (z.image, z.text))
+    return z._replace(image=image, text=text)
+
+
+def _joined(x: jax.Array) -> jax.Array:
+    """[parts, rows, …] → [parts · rows, …]."""
+    return x.reshape(-1, *x.shape[2:])
+
+
+def _in_parts(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
+    """function(rows), at most `size` rows at a time."""
+    count = jax.tree.leaves(rows)[0].shape[0]
+    parts = next(k for k in range(1, count + 1) if count % k == 0 and count // k <= size)
+    if parts == 1:
+        return function(rows)
+    split = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), rows)
+    return jax.tree.map(_joined, jax.lax.map(function, split))

@@ -25,3 +25,29 @@ class Tracker(Protocol):
 
     def stop_requested(self) -> bool:
         """Whether to save and end at the next step."""
+
+
+class Silent:
+    """A tracker that records nothing: of processes that compute along with the one that reports."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        """Args: tracker: Asked whether to stop, and for nothing else."""
+        self._tracker = tracker
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record nothing."""
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        """Record nothing."""
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Say nothing."""
+
+    def flush(self) -> None:
+        """There is nothing to write."""
+
+    def stop_requested(self) -> bool:
+        """Whether this process was asked to stop."""
+        return self._tracker.stop_requested()

@@ -20,6 +20,7 @@ VERBS = {
     "table": "The comparison table of an experiment.",
     "plot": "Learning curves and the Pareto plot of an experiment.",
     "data": "Make and inspect image-text shards.",
+    "weights": "Public weights, and those of runs: in and out.",
 }
 
 EPILOG = """\b
@@ -77,7 +78,7 @@ def main(args: list[str] | None = None) -> None:
         sys.exit(2)
     except click.UsageError as error:
         hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-        click.echo(f"jestlab: {error.format_message()}{hint}", err=True)
+        click.echo(f"jestlab: {' '.join(error.format_message().split())}{hint}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo("jestlab: interrupted", err=True)

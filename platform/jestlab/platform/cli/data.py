@@ -81,7 +81,7 @@ def make_benchmark(folder: Path, seed: int | None, image_size: int | None, as_js
 @click.option("--filter", "expression", help="Show what a filter over the metadata keeps.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
-    """Count pairs by kind of noise, show captions."""
+    """Count pairs, also by kind of noise and what is damaged; show captions."""
     summary = _summary(folder, expression)
     if as_json:
         click.echo(json.dumps(summary, indent=2))
@@ -93,6 +93,8 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
     console.print(
         f"{folder}: {summary['examples']:,} examples in {summary['shards']} tar shards", highlight=False
     )
+    for reason, count in summary["damaged"].items():
+        console.print(f"  left out: {count:,} × {reason}", highlight=False)
     if "noise" in summary:
         table = Table("noise", box=None, header_style="bold")
         for title in ("pairs", "share") if expression is None else ("pairs", "share", "kept", "of kind"):
@@ -126,6 +128,7 @@ def _summary(folder: Path, expression: str | None) -> dict[str, Any]:
         "folder": str(folder),
         "shards": len(source.index.tars),
         "examples": len(source),
+        "damaged": source.index.damaged,
     }
     if expression is not None:
         summary |= {"filter": expression, "kept": len(kept)}

@@ -7,12 +7,14 @@ import importlib.util
 import re
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.program import Config, Price, Program, working_directory_importable
 from jestlab.platform.programs.train import TRAIN
+from jestlab.platform.programs.weights import WEIGHTS
 
 __all__ = ["Config", "Price", "Program", "get"]
 
-OURS = {program.name: program for program in (TRAIN,)}
+OURS = {program.name: program for program in (TRAIN, EMBED, WEIGHTS)}
 _ENTRY_POINT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 
@@ -20,7 +22,7 @@ def get(name: str) -> Program:
     """A program by its name.
 
     Args:
-        name: "train", or "package.module:callable". The callable gets `(config, context)`: the config, a
+        name: One of ours, or "package.module:callable". The callable gets `(config, context)`: the config, a
             plain mapping with `seed` in it, and a `RunContext`.
 
     Raises:

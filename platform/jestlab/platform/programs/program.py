@@ -28,7 +28,8 @@ class Price:
     Attributes:
         learner: FLOPs of training on the examples seen.
         scoring: FLOPs of the learner's scoring of candidates.
-        reference_scoring: FLOPs of the reference's scoring of candidates: what caching its embeddings saves.
+        reference_scoring: FLOPs of the reference's scoring of candidates, or of its pass over the data where
+            that caches its embeddings.
         examples: Examples seen by the learner.
     """
 
@@ -55,6 +56,8 @@ class Program:
         identity_of: What in a config decides the result; None for all of it.
         price_of: Cost of a config, given the configs of the runs it needs by role; None where nobody knows.
         complete: Fills in what only the data can say, such as their digests; None where there is nothing.
+        inherits: Sections of a study's base that hold for runs of this program too where the study's own
+            program is another, with a section of that name and type.
     """
 
     name: str
@@ -62,8 +65,30 @@ class Program:
     version: int = 1
     schema: type[BaseModel] | None = None
     identity_of: Callable[[Any], dict[str, Any]] | None = None
-    price_of: Callable[[Any, Mapping[str, Config]], Price] | None = None
+    price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     complete: Callable[[Any, Digest], Config] | None = None
+    inherits: tuple[str, ...] = ()
+
+    def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
+        """What of a study's base holds for a run of this program.
+
+        Args:
+            base: Of the study: sections of the config of its program.
+            owner: The study's program.
+
+        Returns:
+            All of it for the study's own program, else the sections that this one inherits.
+        """
+        if self.name == owner.name:
+            return dict(base)
+        return {name: base[name] for name in self.inherits if name in base and self._shares(name, owner)}
+
+    def _shares(self, section: str, other: Program) -> bool:
+        """Whether a section of the config means the same to both programs."""
+        if self.schema is None or other.schema is None:
+            return False
+        own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
+        return own is not None and theirs is not None and own.annotation is theirs.annotation
 
     def identity(self, config: Config) -> dict[str, Any]:
         """What in a config decides the result, as plain data that the caller may change."""

@@ -3,72 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from jestlab.models.config import BenchmarkFolder, ShardFolder, TrainConfig, TwoTowers
-from jestlab.platform.errors import UserError
+from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
+from jestlab.platform.programs.data import with_digests
+from jestlab.platform.programs.embed import EMBED
+from jestlab.platform.programs.flops import cost
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 
 if TYPE_CHECKING:
-    from jestlab.analysis.costs import Cost
     from jestlab.platform.context import RunContext
 
 REFERENCE = "selection.reference"
 """The role of the reference among a run's needs: the place in the config that names it."""
 
 
-def forward_flops(model: TwoTowers) -> int:
-    """F: FLOPs of one example's forward pass through both towers."""
-    from jestlab.analysis import costs
-
-    vision, text = model.vision, model.text
-    return costs.vision_forward(
-        image_size=vision.image_size,
-        patch_size=vision.patch_size,
-        width=vision.width,
-        depth=vision.depth,
-        mlp_dim=vision.mlp_dim or 4 * vision.width,
-        pooling=vision.pooling,
-        embedding_dim=None if vision.width == model.embedding_dim else model.embedding_dim,
-    ) + costs.text_forward(
-        length=text.length,
-        width=text.width,
-        depth=text.depth,
-        mlp_dim=text.mlp_dim or 4 * text.width,
-        embedding_dim=model.embedding_dim,
-    )
-
-
-def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
-    """FLOPs of training, by what they are spent on.
-
-    Args:
-        config: The run.
-        reference: Architecture of its reference; None if nothing is scored with one.
-        examples: Examples seen by the learner: 1 for the cost of one.
-
-    Returns:
-        The counted cost, the sub-batch's forward pass counted again after its scoring.
-    """
-    from jestlab.analysis import costs
-
-    return costs.training_cost(
-        F=forward_flops(config.model),
-        examples=examples,
-        super_batch_ratio=config.super_batch_size / config.batch_size,
-        scores_learner=config.scores_learner,
-        F_reference=forward_flops(reference) if reference and config.needs_reference else 0.0,
-    )
-
-
 def price(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
-    """Cost of a whole run; a reference that is no run of this program is taken for the learner's like."""
-    reference = needs.get(REFERENCE)
-    architecture = reference.model if isinstance(reference, TrainConfig) else config.model
+    """Cost of a whole run.
+
+    Cached embeddings cost the run nothing: the run that made them has paid. A reference whose architecture is
+    not known is taken for the learner's like.
+    """
     examples = config.total_steps * config.batch_size
-    whole = cost(config, architecture, examples)
+    whole = cost(config, _scoring_model(config, needs.get(REFERENCE)), examples)
     return Price(whole.learner, whole.scoring, whole.reference_scoring, examples)
+
+
+def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
+    """The architecture that scores beside the learner; None where it has scored before."""
+    if isinstance(reference, EmbedConfig):
+        return None
+    model = getattr(reference, "model", None)
+    return model if isinstance(model, TwoTowers) else config.model
 
 
 def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
@@ -77,27 +43,8 @@ def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
     Raises:
         UserError: A folder is missing or holds no shards.
     """
-    found: dict[str, Any] = {}
-    for part, folder in (("train", config.data.train), ("benchmark", config.data.benchmark)):
-        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
-            path = Path(folder.path)
-            if not path.is_dir():
-                raise UserError(f"data.{part}.path: no folder {path}: give one of image–text tar shards")
-            if part == "train" and config.data.filter is not None:
-                _check_filter(config.data.filter, path)
-            found[part] = folder.model_copy(update={"digest": digest(path)})
-    if not found:
-        return config
-    return config.model_copy(update={"data": config.data.model_copy(update=found)})
-
-
-def _check_filter(text: str, folder: Path) -> None:
-    """UserError for a filter on columns that a folder's metadata lack."""
-    from jestlab.models.data.curation import metadata_columns
-    from jestlab.models.data.filters import Filter, missing_column
-
-    if missing := missing_column(Filter.read(text).columns, metadata_columns(folder)):
-        raise UserError(f"data.filter: {folder} has no metadata {missing}")
+    data = with_digests(config.data, digest)
+    return config if data is config.data else config.model_copy(update={"data": data})
 
 
 def run(config: TrainConfig, context: RunContext) -> None:
@@ -110,14 +57,15 @@ def run(config: TrainConfig, context: RunContext) -> None:
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
     """
-    from jestlab.models.training import train
+    from jestlab.models.training import Reference, train
     from jestlab.platform.context import Interrupted
 
     reference = None
     if config.needs_reference:
         need = context.needs[REFERENCE]
-        reference = (TrainConfig.model_validate(need.config), need.directory)
-    per_example = cost(config, reference[0].model if reference else None, examples=1.0)
+        model = None if need.program == EMBED.name else TwoTowers.model_validate(need.config["model"])
+        reference = Reference(need.directory, model)
+    per_example = cost(config, reference.model if reference else None, examples=1.0)
     finished = train(
         config,
         directory=context.directory,

@@ -182,7 +182,7 @@ class _Run:
         self.spec: RunSpec = study.runs[name]
         self.program = program_of(study, name)
         self.fields = fields_of(self.program.schema) if self.program.schema is not None else None
-        self.base: Tree = study.base if self.program.name == study.program else {}
+        self.base: Tree = self.program.inherited(study.base, program_of(study))
 
     def variants(self) -> Iterator[Variant]:
         """The run at each of its points.

@@ -23,6 +23,9 @@ from jestlab.platform.spec.tree import KIND, Tree
 NAMES_A_RUN = "names_a_run"
 """Marks a field whose value is the name of another run: `Field(json_schema_extra={NAMES_A_RUN: True})`."""
 
+IS_PATH = "is_path"
+"""Marks a field whose value is a path, in the same way."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -34,6 +37,7 @@ class Field:
         default_kind: The `kind` that is meant where none is said.
         types: Python types that a value may have; empty where pydantic alone judges.
         names_a_run: Whether the value is the name of another run.
+        is_path: Whether the value is the path of a file or folder.
     """
 
     children: Mapping[str, Field] = field(default_factory=dict)
@@ -41,6 +45,7 @@ class Field:
     default_kind: str | None = None
     types: tuple[type, ...] = ()
     names_a_run: bool = False
+    is_path: bool = False
 
     def parts(self, section: Tree) -> Mapping[str, Field]:
         """Parts that a given mapping may have: those of its `kind`, if it says one that is known."""
@@ -57,10 +62,13 @@ def fields_of(model: type[BaseModel]) -> Field:
 def _field(info: FieldInfo) -> Field:
     annotations = list(_alternatives(info.annotation))
     extras = [info.json_schema_extra, *(extra for _, extra in annotations)]
-    names_a_run = any(isinstance(extra, dict) and extra.get(NAMES_A_RUN) for extra in extras)
+    names_a_run, is_path = (
+        any(isinstance(extra, dict) and extra.get(mark) for extra in extras)
+        for mark in (NAMES_A_RUN, IS_PATH)
+    )
     sections = [a for a, _ in annotations if isinstance(a, type) and issubclass(a, BaseModel)]
     if not sections:
-        return Field(types=_types([a for a, _ in annotations]), names_a_run=names_a_run)
+        return Field(types=_types([a for a, _ in annotations]), names_a_run=names_a_run, is_path=is_path)
     variants = {_kind(model): fields_of(model).children for model in sections} if len(sections) > 1 else {}
     children: dict[str, Field] = {}
     for model in sections:
@@ -172,7 +180,6 @@ def run_names(model: type[BaseModel]) -> tuple[Path, ...]:
 
 
 @functools.cache
-def folder_paths(model: type[BaseModel]) -> tuple[Path, ...]:
-    """Where a config holds paths of data folders: `path` in sections that may be `kind: folder`."""
-    sections = ((path, part) for path, part in walk(fields_of(model)) if "folder" in part.variants)
-    return tuple((*path, "path") for path, part in sections if "path" in part.children)
+def local_paths(model: type[BaseModel]) -> tuple[Path, ...]:
+    """Paths of the fields whose values are paths of files and folders."""
+    return tuple(path for path, part in walk(fields_of(model)) if part.is_path)

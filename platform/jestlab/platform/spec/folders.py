@@ -1,4 +1,4 @@
-"""Data folders named in a spec: relative paths made absolute, so that a resolved spec works from anywhere."""
+"""Files and folders that a spec names: made absolute, so that a resolved spec works from anywhere."""
 
 from __future__ import annotations
 
@@ -6,29 +6,34 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.fields import folder_paths
+from jestlab.platform.spec.fields import local_paths
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import Tree, depth_of, lookup, merge, nested
 
 
 def anchor(study: Study, folder: Path) -> Study:
-    """A study whose data folders are absolute.
+    """A study whose paths are absolute.
 
     Args:
         study: The study.
         folder: What its relative paths count from.
     """
     written = study.to_dict()
+    for path in _local_paths(study):
+        _anchor_in(written, ("base",), path, folder)
     for name in study.runs:
-        schema = program_of(study, name).schema
-        for path in folder_paths(schema) if schema is not None else ():
-            if program_of(study, name).name == study.program:
-                _anchor_in(written, ("base",), path, folder)
+        for path in _local_paths(study, name):
             _anchor_in(written["runs"], (name,), path, folder)
             for axis in written.get("axes", ()):
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), folder)
     return Study.parse(written)
+
+
+def _local_paths(study: Study, run: str | None = None) -> tuple[tuple[str, ...], ...]:
+    """Places of files and folders in a run's config, or without a run in the base."""
+    schema = program_of(study, run).schema
+    return local_paths(schema) if schema is not None else ()
 
 
 def _anchor_in(tree: Tree, prefix: tuple[str, ...], path: tuple[str, ...], folder: Path) -> None:

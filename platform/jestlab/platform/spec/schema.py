@@ -45,7 +45,8 @@ class RunSpec(_Part):
 
     Attributes:
         program: What it executes; None for the study's program. The base is the config of the study's
-            program only, so a run with another program starts from that program's defaults.
+            program, so a run with another program starts from that program's defaults and from the sections
+            of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
         overrides: Laid over the base.
@@ -74,7 +75,7 @@ class Study(_Part):
         paper: The figure or table of the paper that it reproduces.
         scale: Which of its scales this is.
         program: What its runs execute, unless they say otherwise.
-        base: What all runs of that program share.
+        base: What all runs of that program share, and in part those of others: see `RunSpec.program`.
         runs: By name.
         axes: Values that runs take.
         seeds: Replicates.

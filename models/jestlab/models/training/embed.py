@@ -1,0 +1,216 @@
+"""One embedding run: a reference's view of every example, resumable after any save."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import grain
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from ..config import EmbedConfig, TwoTowers
+from ..data import datasets
+from ..data.curation import choose
+from ..data.embeddings import About, EmbeddingWriter, content_digest
+from ..data.images import decode
+from ..data.shards import ShardIndex, ShardSource
+from ..data.tokenizer import Tokenizer
+from ..devices import Devices
+from ..processes import any_says, first_says, initialize_processes, is_first
+from ..two_towers import Parameters, TwoTowerModel
+from ..two_towers import embed as embed_pairs
+from .checkpoints import load_parameters
+from .reference import TOKENIZER
+from .tracker import Silent, Tracker
+
+_LOG = logging.getLogger(__name__)
+_BATCHES_AHEAD = 4
+
+
+def embed(
+    config: EmbedConfig,
+    *,
+    directory: Path,
+    data_cache: Path,
+    tracker: Tracker,
+    reference: tuple[TwoTowers, Path],
+) -> bool:
+    """Embed every example of the data, from the last save if there is one.
+
+    Images are read at the reference's size and captions by its tokenizer, so a learner may have others. A
+    damaged example is marked and not embedded: training reads another in its place. All processes read and
+    compute, the first one writes.
+
+    Args:
+        config: The run.
+        directory: The run's folder; `embeddings/` is written in it.
+        data_cache: Where data made from settings lie, shared by all runs.
+        tracker: Receives progress and the metrics `examples_embedded`, `examples_damaged` and
+            `examples_per_second`, by batches.
+        reference: Architecture and folder of the finished reference run: `checkpoints/`, `tokenizer.model`.
+
+    Returns:
+        True when all is embedded, False when the tracker asked to stop; what was embedded is saved then.
+
+    Raises:
+        FileNotFoundError: The reference's folder lacks its checkpoint or tokenizer.
+        ValueError: The folder holds embeddings of other data or by another model, or too many examples are
+            damaged.
+    """
+    initialize_processes()
+    if not is_first():
+        tracker = Silent(tracker)
+    towers, theirs = reference
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
+    reader = _Reader(
+        config, web, Tokenizer((theirs / TOKENIZER).read_bytes()), towers, forward.devices.rows(forward.size)
+    )
+    what = About(
+        digest=content_digest(config.data, web),
+        filter=config.data.filter,
+        recaption=config.data.recaption,
+        examples=len(reader.source),
+        selected=len(reader.indices),
+        width=towers.embedding_dim,
+        precision=config.precision,
+        temperature=forward.temperature,
+        bias=forward.bias,
+    )
+    size, every, total = forward.size, config.runtime.save_every_batches, len(reader.indices)
+    with contextlib.ExitStack() as stack:
+        writer = EmbeddingWriter(directory, what) if is_first() else None
+        stack.callback(writer.close if writer else lambda: None)
+        first, began = first_says(writer.progress.done if writer else 0), time.perf_counter()
+        done = first
+        _LOG.info("embedding from example %d to %d", first, total)
+        tracker.progress(_batches(first, size), _batches(total, size))
+        for count, batch in enumerate(reader.batches(first, size, config.runtime.loader_threads), start=1):
+            k = len(batch.examples)
+            images, texts, damaged = forward(batch)
+            done += k
+            if writer:
+                writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
+            saving = count % every == 0 or done == total
+            stopping = saving or jax.process_count() == 1
+            stopping = stopping and done < total and any_says(tracker.stop_requested())
+            if writer and (saving or stopping):
+                unreadable = writer.progress.damaged
+                step, rate = _batches(done, size), (done - first) / (time.perf_counter() - began)
+                _LOG.info("example %d/%d  %d damaged  %.0f examples/s", done, total, unreadable, rate)
+                values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}
+                tracker.log(step, values | {"examples_per_second": rate})
+                tracker.progress(step, _batches(total, size))
+                tracker.flush()
+                writer.save()
+            if stopping:
+                return False
+    return True
+
+
+def _batches(examples: int, size: int) -> int:
+    """How many batches examples fill, the last one maybe in part."""
+    return -(-examples // size)
+
+
+class _Rows(NamedTuple):
+    """This process's part of a batch of k examples, padded to the rows that its devices take; r rows."""
+
+    examples: npt.NDArray[np.int64]  # [k], global numbers of the whole batch's examples
+    image: npt.NDArray[np.uint8]  # [r, h, w, 3]; zeros where damaged
+    text: npt.NDArray[np.int32]  # [r, L]
+    damaged: npt.NDArray[np.bool_]  # [r]
+
+
+class _Reader:
+    """The examples to embed, once, in ascending order, as a learner will read them.
+
+    Attributes:
+        source: The folder of shards.
+        indices: int64[n], global numbers of the examples.
+    """
+
+    def __init__(
+        self, config: EmbedConfig, folder: Path, tokenizer: Tokenizer, towers: TwoTowers, rows: slice
+    ) -> None:
+        index = ShardIndex.load(folder)
+        index.check(config.runtime.damaged_share)
+        chosen, self._recaptions = choose(index, config.data.filter, config.data.recaption)
+        self.source = ShardSource(folder, index)
+        self.indices = np.arange(len(index)) if chosen is None else chosen
+        self._tokenizer, self._towers, self._rows = tokenizer, towers, rows
+
+    def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
+        """Batches from an example on, a few of them read ahead.
+
+        Args:
+            first: Its position in `indices`.
+            size: Examples a batch; the last may hold fewer.
+            threads: That read and decode.
+        """
+        left = self.indices[first:]
+        batches = grain.MapDataset.range(_batches(len(left), size)).map(
+            lambda number: self._load(left[number * size : (number + 1) * size])
+        )
+        options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=_BATCHES_AHEAD)
+        return iter(batches.to_iter_dataset(options))
+
+    def _load(self, index: npt.NDArray[np.int64]) -> _Rows:
+        side, rows = self._towers.vision.image_size, self._rows.stop - self._rows.start
+        mine = index[self._rows]
+        images = np.zeros((rows, side, side, 3), np.uint8)
+        damaged = np.zeros(rows, bool)
+        for row, file in enumerate(self.source.images(mine)):
+            try:
+                images[row] = decode(file, side)
+            except ValueError as error:
+                _LOG.warning("%s: %s", self.source.index.describe(mine[row]), error)
+                damaged[row] = True
+        captions = self.source.captions(mine)
+        if self._recaptions is not None:
+            self._recaptions.replace(mine, captions)
+        captions += [""] * (rows - len(mine))
+        return _Rows(index, images, self._tokenizer(captions, self._towers.text.length), damaged)
+
+
+class _Forward:
+    """The reference's forward pass, compiled once, over all devices.
+
+    Attributes:
+        devices: All of them.
+        size: Examples a batch, a multiple of their number.
+        temperature: t.
+        bias: b.
+    """
+
+    def __init__(self, towers: TwoTowers, parameters: Parameters, batch_size: int) -> None:
+        self.devices = Devices(jax.devices())
+        self.size = _batches(batch_size, self.devices.count) * self.devices.count
+        self._parameters = self.devices.replicate(parameters)
+        model = TwoTowerModel(towers)
+
+        def forward(
+            parameters: Parameters, image: jax.Array, text: jax.Array, damaged: jax.Array
+        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+            z = embed_pairs(model, parameters, image, text)
+            return z.image, z.text, damaged
+
+        self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
+        # Not by the device's exp: the same to the last bit on whichever device the run goes on.
+        self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
+        self.bias = float(parameters["b"][0])
+
+    def __call__(
+        self, rows: _Rows
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Every process's part of a batch → embeddings float32 [size, E] twice, and which are damaged."""
+        batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
+        image, text, damaged = self._embed(self._parameters, **batch)
+        return np.asarray(image, np.float32), np.asarray(text, np.float32), np.asarray(damaged)

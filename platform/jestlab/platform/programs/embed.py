@@ -1,0 +1,100 @@
+"""The program `embed`: a reference's embeddings of a whole training set, for runs to select with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs.data import with_digests
+from jestlab.platform.programs.flops import forward_flops
+from jestlab.platform.programs.program import Config, Digest, Price, Program
+
+if TYPE_CHECKING:
+    from jestlab.platform.context import Need, RunContext
+
+REFERENCE = "reference"
+"""The role of the reference among a run's needs: the place in the config that names it."""
+
+
+def price(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
+    """The reference's forward pass over every example: an upper bound, since a filter is not looked into.
+
+    No learner sees anything, so it is scoring by the reference alone. None where the reference's architecture
+    or the number of examples is not known.
+    """
+    model = getattr(needs.get(REFERENCE), "model", None)
+    examples = _count(config.data.train)
+    if examples is None or not isinstance(model, TwoTowers):
+        return None
+    return Price(0.0, 0.0, float(forward_flops(model)) * examples, examples=0)
+
+
+def _count(train: ShapesWeb | ShardFolder) -> int | None:
+    """How many examples the data hold; None where the folder is not on this machine."""
+    if isinstance(train, ShapesWeb):
+        return train.examples
+    from jestlab.models.data.shards import ShardIndex
+
+    return len(ShardIndex.load(Path(train.path))) if Path(train.path).is_dir() else None
+
+
+def complete(config: EmbedConfig, digest: Digest) -> EmbedConfig:
+    """A config whose training folder carries the digest of what it holds; it has no use for the benchmark.
+
+    Raises:
+        UserError: The folder is missing or holds no shards.
+    """
+    data = with_digests(config.data, digest, parts=("train",))
+    return config if data is config.data else config.model_copy(update={"data": data})
+
+
+def run(config: EmbedConfig, context: RunContext) -> None:
+    """Embed one training set to its end, from what an earlier attempt has made durable.
+
+    Args:
+        config: The run.
+        context: Where to work and report.
+
+    Raises:
+        Interrupted: It was asked to stop; what is embedded is saved.
+        UserError: The reference is no model.
+    """
+    from jestlab.models.training.embed import embed
+    from jestlab.platform.context import Interrupted
+
+    need = context.needs[REFERENCE]
+    finished = embed(
+        config,
+        directory=context.directory,
+        data_cache=context.cache,
+        tracker=context,
+        reference=(_model(config, need), need.directory),
+    )
+    if not finished:
+        raise Interrupted
+    context.artifact("embeddings", context.directory / "embeddings")
+
+
+def _model(config: EmbedConfig, need: Need) -> TwoTowers:
+    """The architecture of a finished run of towers."""
+    if "model" not in need.config:
+        raise UserError(
+            f"reference: {config.reference!r} is a run of {need.program}, which makes no towers: name a run "
+            "of train or weights"
+        )
+    return TwoTowers.model_validate(need.config["model"])
+
+
+EMBED = Program(
+    name="embed",
+    entry_point="jestlab.platform.programs.embed:run",
+    version=EmbedConfig.version,
+    schema=EmbedConfig,
+    identity_of=EmbedConfig.identity,
+    price_of=price,
+    complete=complete,
+    inherits=("data",),
+)

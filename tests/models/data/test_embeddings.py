@@ -1,0 +1,100 @@
+"""Cached embeddings on disk: whatever is counted is there, whatever was in flight when the power went."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jestlab.models.data.embeddings import About, EmbeddingCache, EmbeddingWriter
+
+N, WIDTH = 40, 3
+
+
+def about(precision="float32", **changes):
+    sizes = {"examples": N, "selected": N, "width": WIDTH}
+    given = {"digest": "d", "filter": None, "recaption": None, "precision": precision}
+    return About(**{**sizes, **given, "temperature": 10.0, "bias": -10.0, **changes})
+
+
+def rows(index, shift=0.0):
+    """Rows that say whose they are."""
+    return (np.repeat(index[:, None], WIDTH, axis=1) + shift).astype(np.float32)
+
+
+def write(writer, index, damaged=()):
+    index = np.asarray(index, np.int64)
+    writer.write(index, rows(index), rows(index, 0.5), np.isin(index, damaged))
+
+
+def test_data_are_on_disk_before_they_are_counted(tmp_path, monkeypatch):
+    """The order in which files are flushed is what a power failure would show."""
+    flushed = []
+    real = os.fsync
+
+    def fsync(descriptor):
+        flushed.append(Path(f"/proc/self/fd/{descriptor}").readlink().name.split(".")[0])
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    writer = EmbeddingWriter(tmp_path, about())
+    write(writer, range(10))
+    assert json.loads((tmp_path / "embeddings/about.json").read_text())["done"] == 0
+    flushed.clear()
+    writer.save()
+    assert flushed == ["images", "texts", "status", "about"]
+    assert json.loads((tmp_path / "embeddings/about.json").read_text())["done"] == 10
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@given(
+    data=st.data(),
+    marks=st.dictionaries(st.integers(0, N - 1), st.booleans(), min_size=1),
+    batches=st.lists(st.tuples(st.integers(1, N), st.booleans()), max_size=5),
+    precision=st.sampled_from(["float32", "float16"]),
+)
+def test_what_is_written_is_read(tmp_path_factory, data, marks, batches, precision):
+    """Any selection, in batches of any size, with any damage, saved and taken up anywhere."""
+    directory = tmp_path_factory.mktemp("cache")
+    selected = np.array(sorted(marks), np.int64)
+    damaged = [example for example, mark in marks.items() if mark]
+    what = about(selected=len(selected), precision=precision)
+    for size, saved in [*batches, (N, True)]:
+        writer = EmbeddingWriter(directory, what)
+        done = writer.progress.done
+        write(writer, selected[done : done + size], damaged)
+        if saved:
+            writer.save()
+        writer.close()
+    assert writer.progress == (len(selected), len(damaged))
+    cache = EmbeddingCache.open(directory)
+    whole = np.array([i for i in selected if i not in damaged], np.int64)
+    asked = np.array(data.draw(st.lists(st.sampled_from(whole.tolist()))) if len(whole) else [], np.int64)
+    np.testing.assert_array_equal(cache.images(asked), rows(asked))
+    np.testing.assert_array_equal(cache.texts(asked), rows(asked, 0.5))
+    for example in {*range(N)} - {*whole.tolist()}:
+        word = "was damaged" if example in damaged else "was not embedded"
+        with pytest.raises(ValueError, match=f"example {example} {word}"):
+            cache.images(np.array([*whole[:1], example]))
+    assert (cache.width, cache.temperature, cache.bias) == (WIDTH, 10.0, -10.0)
+
+
+def test_a_negative_number_is_no_example(tmp_path):
+    writer = EmbeddingWriter(tmp_path, about())
+    write(writer, range(N))
+    writer.save()
+    with pytest.raises(ValueError, match="no example -1, the data hold 40"):
+        EmbeddingCache.open(tmp_path).images(np.array([3, -1]))
+
+
+def test_files_of_another_format_are_refused(tmp_path):
+    EmbeddingWriter(tmp_path, about()).close()
+    path = tmp_path / "embeddings" / "about.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
+    with pytest.raises(
+        ValueError, match=r"about.json: of another format: delete .*embeddings and embed anew"
+    ):
+        EmbeddingCache.open(tmp_path)

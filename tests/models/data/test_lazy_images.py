@@ -1,0 +1,129 @@
+"""Images that stay on disk: decoded in order, ahead by a bounded number, once where they are kept."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from jestlab.models.data import lazy_images
+from jestlab.models.data.images import decode
+from jestlab.models.data.lazy_images import LazyImages, keep_within
+
+N = 100
+
+
+@pytest.fixture(scope="module")
+def contents():
+    """PNG files of random pixels."""
+    rng = np.random.default_rng(0)
+    files = []
+    for _ in range(N):
+        file = io.BytesIO()
+        Image.fromarray(rng.integers(0, 256, (9, 7, 3), np.uint8)).save(file, "PNG")
+        files.append(file.getvalue())
+    return files
+
+
+@pytest.fixture(scope="module")
+def make(contents, tmp_path_factory):
+    """Images in two files, 60 and 40; any byte string at offsets will do for a tar."""
+    folder = tmp_path_factory.mktemp("tars")
+    spans, offset = [], 0
+    paths = (folder / "0.tar", folder / "1.tar")
+    for number, part in enumerate((contents[:60], contents[60:])):
+        paths[number].write_bytes(b"".join(part))
+        offset = 0
+        for content in part:
+            spans.append((offset, len(content)))
+            offset += len(content)
+    shard = np.repeat(np.array([0, 1], np.int64), [60, 40])
+    keys = np.array([b"s%03d" % i for i in range(N)], np.bytes_)
+    return lambda: LazyImages(paths, shard, keys, np.array(spans, np.int64), 8)
+
+
+@pytest.fixture(scope="module")
+def expected(contents):
+    return np.stack([decode(content, 8) for content in contents])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(0, N - 1), max_size=70), st.integers(1, 40), st.integers(1, 3))
+def test_batches_are_the_decoded_images_in_order(make, expected, indices, batch_size, threads):
+    images = make().take(np.array(indices, np.int64))
+    batches = list(images.batches(batch_size, threads))
+    assert all(len(batch) == batch_size for batch in batches[:-1])
+    got = np.concatenate([np.empty((0, 8, 8, 3), np.uint8), *batches])
+    np.testing.assert_array_equal(got, expected[indices])
+    assert images.decoded_bytes == got.nbytes
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Counts decoded images."""
+    count, lock = [0], threading.Lock()
+
+    def counting(content, size):
+        with lock:
+            count[0] += 1
+        return decode(content, size)
+
+    monkeypatch.setattr(lazy_images, "decode", counting)
+    return count
+
+
+def test_decoding_runs_ahead_by_two_batches_and_no_more(make, decoded):
+    batches = make().batches(10)
+    next(batches)
+    batches.close()  # waits for what has begun
+    assert decoded[0] <= 30
+    assert len(list(make().batches(10))) == 10
+
+
+def test_kept_images_are_decoded_once(make, expected, decoded):
+    images = make()
+    for passes in (1, 2):
+        list(images.batches(30))
+        assert decoded[0] == passes * N
+    images.keep()
+    for batch_size in (30, 7, 100):
+        np.testing.assert_array_equal(np.concatenate(list(images.batches(batch_size))), expected)
+    assert decoded[0] == 3 * N
+
+
+def test_a_pass_that_was_broken_off_keeps_nothing(make, expected, decoded):
+    images = make()
+    images.keep()
+    begun = images.batches(10)
+    next(begun)
+    begun.close()
+    before = decoded[0]
+    assert len(list(images.batches(30))) == 4 and decoded[0] == before + N
+    np.testing.assert_array_equal(np.concatenate(list(images.batches(30))), expected)
+
+
+def test_the_smallest_sets_are_kept_within_the_budget(make, decoded):
+    sizes = (45, 30, 20)
+    sets = [make().take(np.arange(size)) for size in sizes]
+    keep_within(55 * 8 * 8 * 3, sets)
+    for _ in range(2):
+        for images in sets:
+            list(images.batches(100))
+    assert decoded[0] == 2 * 45 + 30 + 20
+
+
+def test_damage_is_named(make, tmp_path):
+    tar = tmp_path / "0.tar"
+    tar.write_bytes(b"broken")
+    keys, spans = np.array([b"a"], np.bytes_), np.array([[0, 6]], np.int64)
+    images = LazyImages((tar,), np.zeros(1, np.int64), keys, spans, 8)
+    with pytest.raises(ValueError, match=r"0\.tar, example 'a': not a readable image"):
+        list(images.batches(4))
+    tar.write_bytes(b"brok")
+    with pytest.raises(ValueError, match=r"0\.tar, example 'a': cut short, 4 of 6 bytes"):
+        list(images.batches(4))

@@ -1,0 +1,227 @@
+"""The evaluator on real folders: every score against the parts done plainly, each image decoded once."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from jestlab.models.config import ShapesBenchmark, TrainConfig
+from jestlab.models.data import lazy_images, shapes
+from jestlab.models.data.benchmarks import load_benchmark
+from jestlab.models.data.images import decode
+from jestlab.models.data.tars import TarWriter
+from jestlab.models.data.tokenizer import train_tokenizer
+from jestlab.models.evaluation import Evaluator, evaluator
+from jestlab.models.evaluation.few_shot import RidgeProbe, draw
+from jestlab.models.evaluation.retrieval import recalls
+from jestlab.models.evaluation.zero_shot import class_embeddings, prompts, zero_shot_accuracy
+from jestlab.models.two_towers import TwoTowerModel, initialize
+
+BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The synthetic datasets, and one of photographs in three formats without a train split."""
+    folder = tmp_path_factory.mktemp("benchmark")
+    shapes.make_benchmark(folder, BENCHMARK)
+    pets = folder / "wds_vtab-pets" / "test"
+    pets.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    with TarWriter(pets / "0.tar") as tar:
+        for i, (extension, form) in enumerate((("jpg", "JPEG"), ("webp", "WEBP"), ("png", "PNG")) * 4):
+            file = io.BytesIO()
+            Image.fromarray(rng.integers(0, 256, (20, 30, 3), np.uint8)).save(file, form)
+            tar.add(f"s{i:07d}.{extension}", file.getvalue())
+            tar.add(f"s{i:07d}.cls", b"%d" % (i % 2))
+    (pets / "nshards.txt").write_text("1\n")
+    (pets.parent / "classnames.txt").write_text("pug, mops\nMaine_Coon\n")
+    (pets.parent / "zeroshot_classification_templates.txt").write_text("a photo of a {c}, a type of pet.\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["a red circle", "a photo of a pug", "a blue square on a background"] * 5, 64)
+
+
+@pytest.fixture(scope="module")
+def config(tiny):
+    """The tiny model with a head, so that features are not embeddings."""
+    tree = json.loads(json.dumps(tiny))
+    tree["model"]["embedding_dim"] = 12
+    tree["evaluation"] = {"points": 1, "shots": 3, "shot_seeds": 2}
+    return TrainConfig.model_validate(tree)
+
+
+@pytest.fixture(scope="module")
+def parameters(config):
+    return initialize(config.model, jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def expected(folder, config, tokenizer, parameters):
+    """All scores from whole arrays, each tower called for itself."""
+    model = TwoTowerModel(config.model)
+
+    def tower(method, x):
+        return np.asarray(jax.jit(lambda p, x: model.apply({"params": p}, x, method=method))(parameters, x))
+
+    def pixels(images):
+        return np.concatenate(list(images.batches(64)))
+
+    found, scores = load_benchmark(folder, 16), dict[str, float]()
+    for name, data in found.classification.items():
+        texts = tokenizer(prompts(data.class_names, data.templates), config.model.text.length)
+        classes = class_embeddings(tower(TwoTowerModel.embed_texts, texts), len(data.templates))
+        images = tower(TwoTowerModel.embed_images, pixels(data.images))
+        scores[f"{name}/zero_shot"] = zero_shot_accuracy(images, classes, data.labels)
+        if len(data.train_images):
+            train, test = (
+                tower(TwoTowerModel.features, pixels(part)) for part in (data.train_images, data.images)
+            )
+            draws = [draw(data.train_labels, 48, 3, seed) for seed in (0, 1)]
+            scores[f"{name}/3_shot"] = float(
+                np.mean(
+                    [
+                        RidgeProbe.fit(train[few], data.train_labels[few], 48).accuracy(test, data.labels)
+                        for few in draws
+                    ]
+                )
+            )
+    for name, pairs in found.retrieval.items():
+        images = tower(TwoTowerModel.embed_images, pixels(pairs.images))
+        texts = tower(TwoTowerModel.embed_texts, tokenizer(pairs.captions, config.model.text.length))
+        found_at = recalls(images, texts, pairs.image_of_caption)
+        scores |= {f"{name}/{metric}": value for metric, value in found_at.items()}
+    return scores
+
+
+def test_every_score_is_that_of_its_parts(folder, config, tokenizer, parameters, expected):
+    evaluate = Evaluator(config, folder, tokenizer)
+    scores = evaluate(parameters)
+    assert set(scores) == {
+        "shapes/zero_shot",
+        "shapes/3_shot",
+        "vtab-pets/zero_shot",
+        *(f"shapes_retrieval/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)),
+    }
+    # Other batch shapes round otherwise, and one image of 300 may tip.
+    assert scores == pytest.approx(expected, abs=0.004)
+    assert evaluate(parameters) == scores
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """The decoded files, in the order of decoding."""
+    files: list[bytes] = []
+
+    def recording(content, size):
+        files.append(content)
+        return decode(content, size)
+
+    monkeypatch.setattr(lazy_images, "decode", recording)
+    return files
+
+
+def test_an_image_is_decoded_once_a_pass_and_only_if_needed(
+    folder, config, tokenizer, parameters, decoded, monkeypatch
+):
+    train = load_benchmark(folder, 16).classification["shapes"].train_labels
+    drawn = np.unique(np.concatenate([draw(train, 48, 3, seed) for seed in (0, 1)]))
+    assert 48 * 3 < len(drawn) < len(train) / 2
+    once = 300 + 12 + 40 + len(drawn)
+    Evaluator(config, folder, tokenizer)
+    assert not decoded
+    evaluate = Evaluator(config, folder, tokenizer)
+    for _ in range(2):
+        evaluate(parameters)
+        assert len(decoded) == once  # small: kept
+    decoded.clear()
+    monkeypatch.setattr(evaluator, "KEPT_BYTES", 60 * 16 * 16 * 3)
+    evaluate = Evaluator(config, folder, tokenizer)
+    scores = [evaluate(parameters) for _ in range(2)]
+    assert len(decoded) == 2 * once - 12 - 40  # the two smallest sets are kept
+    assert scores[0] == scores[1]
+
+
+def test_a_damaged_image_is_named(folder, config, tokenizer, parameters, tmp_path):
+    pets = tmp_path / "wds_vtab-pets"
+    shutil.copytree(folder / "wds_vtab-pets", pets)
+    (pets / "test" / "0.tar").unlink()
+    with TarWriter(pets / "test" / "0.tar") as tar:
+        tar.add("s0000000.jpg", b"\xff\xd8 broken")
+        tar.add("s0000000.cls", b"1")
+    evaluate = Evaluator(config, tmp_path, tokenizer)
+    with pytest.raises(ValueError, match=r"vtab-pets/test/0\.tar, example 's0000000': not a readable image"):
+        evaluate(parameters)
+
+
+def test_both_outputs_of_the_image_tower_cost_one_pass(config, parameters):
+    model = TwoTowerModel(config.model)
+    images = jnp.zeros((8, 16, 16, 3), jnp.uint8)
+
+    def flops(function):
+        return jax.jit(function).lower(parameters, images).compile().cost_analysis()["flops"]  # type: ignore[index]
+
+    def embed(p, x):
+        return model.apply({"params": p}, x, method=TwoTowerModel.embed_images)
+
+    assert flops(lambda p, x: evaluator._embeddings_and_features(model, p, x)) == flops(embed)
+
+
+ON_THREE_DEVICES = """
+import json, sys
+from pathlib import Path
+import jax
+from jestlab.models.config import TrainConfig
+from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.devices import Devices
+from jestlab.models.evaluation import Evaluator
+from jestlab.models.two_towers import initialize
+
+config = TrainConfig.model_validate_json(sys.argv[1])
+rows = []
+
+class Counted(Devices):
+    def split_whole(self, array):
+        rows.append(len(array))
+        return super().split_whole(array)
+
+devices = Counted(jax.devices())
+parameters = devices.replicate(initialize(config.model, jax.random.key(0)))
+tokenizer = Tokenizer(Path(sys.argv[3]).read_bytes())
+scores = Evaluator(config, Path(sys.argv[2]), tokenizer, devices)(parameters)
+print(json.dumps({"scores": scores, "rows": sorted(set(rows)), "devices": jax.device_count()}))
+"""
+
+
+def test_batches_are_placed_on_all_devices(folder, config, tokenizer, expected, tmp_path):
+    (tmp_path / "tokenizer.model").write_bytes(tokenizer.model)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            ON_THREE_DEVICES,
+            config.model_dump_json(),
+            folder,
+            tmp_path / "tokenizer.model",
+        ],
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=3"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["devices"], told["rows"]) == (3, [258])
+    assert told["scores"] == pytest.approx(expected, abs=0.004)

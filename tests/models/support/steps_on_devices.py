@@ -1,0 +1,164 @@
+"""Steps and a whole run on the devices that this process is given; results as JSON.
+
+    python steps_on_devices.py steps OUT            # the losses, and a few steps of several configs
+    python steps_on_devices.py train OUT FOLDER     # `train` with joint selection, data cached in FOLDER
+
+Started with one device, eight, or as one of two processes with four each: results must not depend on it.
+"""
+
+import copy
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from jestlab.models.config import TrainConfig
+from jestlab.models.devices import AXIS, Devices
+from jestlab.models.losses import loss_function
+from jestlab.models.processes import initialize_processes
+from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
+
+TINY: dict[str, Any] = {
+    "model": {
+        "vision": {"width": 16, "depth": 1, "heads": 2, "image_size": 16, "patch_size": 4, "pooling": "map"},
+        "text": {"width": 16, "depth": 1, "heads": 2, "length": 6, "pooling": "last", "vocabulary_size": 40},
+        "embedding_dim": 16,
+    },
+    "schedule": {"batch_size": 32, "examples_seen": 32 * 20},
+    "optimizer": {"warmup_percent": 0},
+    "seed": 5,
+}
+JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
+CONFIGS: dict[str, Any] = {
+    "softmax": {"loss": "softmax"},
+    "joint": {"selection": JOINT},
+    "flexi": {
+        "selection": JOINT,
+        "approximation": {"score": True, "share": 0.5},
+        "runtime": {"microbatches": 2},
+    },
+    "patch_drop": {
+        "selection": JOINT | {"rule": "independent", "filtering_ratio": 0.75},
+        "approximation": {"method": "patch_drop", "keep": 0.5, "score": True, "share": 0.25},
+    },
+}
+STEPS = 3
+
+
+def config_of(name: str) -> TrainConfig:
+    return TrainConfig.model_validate(copy.deepcopy(TINY) | CONFIGS[name])
+
+
+def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(step)
+    B, size = config.super_batch_size, config.model.vision.image_size
+    return {
+        "image": rng.integers(0, 256, (B, size, size, 3), np.uint8),
+        "text": rng.integers(0, 40, (B, config.model.text.length), np.int32),
+    }
+
+
+def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = None):
+    """Metrics of some steps, and the parameters after them."""
+    devices = devices or Devices.for_sizes(
+        config.super_batch_size, config.batch_size, config.approximate_size
+    )
+    rows = devices.rows(config.super_batch_size)
+    reference = devices.replicate(initialize(config.model, jax.random.key(9)))
+    step = build_step(config, TwoTowerModel(config.model), devices)
+    state = initial_state(config, initialize(config.model, jax.random.key(0)), jax.random.key(config.seed))
+    state = devices.replicate(state)
+    history = []
+    for number in range(count):
+        batch = {name: x[rows] for name, x in batch_of(config, number).items()}
+        state, metrics = step(state, devices.split(batch), reference if config.needs_reference else None)
+        history.append({name: np.asarray(value).tolist() for name, value in metrics.items()})
+    parameters = jax.tree.map(lambda x: np.asarray(x.addressable_data(0)), state.parameters)
+    return history, parameters
+
+
+class Recorder:
+    def __init__(self):
+        self.metrics, self.scores = {}, {}
+
+    def log(self, step, metrics):
+        self.metrics[step] = dict(metrics)
+
+    def evaluation(self, step, examples_seen, flops_total, scores):
+        self.scores[step] = dict(scores)
+
+    def progress(self, step, total_steps):
+        pass
+
+    def flush(self):
+        pass
+
+    def stop_requested(self):
+        return False
+
+
+def trained(folder: Path) -> dict[str, Any]:
+    """Metrics and scores of a short run with joint selection, its reference trained before it."""
+    from jestlab.models.training import Reference, train
+
+    tree = copy.deepcopy(TINY) | {
+        "data": {
+            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
+            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+        },
+        "schedule": {"batch_size": 16, "examples_seen": 16 * 6},
+        "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
+        "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2},
+    }
+    recorder = Recorder()
+    reference = TrainConfig.model_validate(tree | {"schedule": {"batch_size": 16, "examples_seen": 32}})
+    joint = TrainConfig.model_validate(tree | {"selection": JOINT})
+    common: dict[str, Any] = {"data_cache": folder / "data", "flops_per_example": 1.0}
+    train(reference, directory=folder / "reference", tracker=Recorder(), **common)
+    found = Reference(folder / "reference", reference.model)
+    train(joint, directory=folder / "joint", tracker=recorder, reference=found, **common)
+    return {"metrics": recorder.metrics, "scores": recorder.scores}
+
+
+def losses() -> dict[str, Any]:
+    """Value and gradients of both losses, of a batch that is split over all devices."""
+    devices = Devices.for_sizes(64)
+    rng = np.random.default_rng(0)
+    image, text = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in rng.normal(size=(2, 64, 16)))
+    z = devices.split({n: x[devices.rows(64)].astype(np.float32) for n, x in (("i", image), ("t", text))})
+    scalars = devices.replicate((np.float32(10.0), np.float32(-10.0)))
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    found = {}
+    for kind in ("sigmoid", "softmax"):
+        loss = loss_function(kind, devices.count, AXIS)
+        split = jax.shard_map(
+            lambda i, t, a, b, loss=loss: jax.lax.pmean(loss(Embeddings(i, t, a, b)), AXIS),
+            mesh=devices.mesh,
+            in_specs=(by_rows, by_rows, whole, whole),
+            out_specs=whole,
+        )
+        value, gradients = jax.jit(
+            jax.value_and_grad(split, argnums=(0, 1, 2, 3)), out_shardings=devices.replicated
+        )(z["i"], z["t"], *scalars)
+        found[kind] = [np.asarray(x).tolist() for x in (value, *gradients)]
+    return found
+
+
+def main() -> None:
+    initialize_processes()
+    what, out = sys.argv[1], Path(sys.argv[2])
+    if what == "steps":
+        results = {name: steps(config_of(name))[0] for name in CONFIGS} | {"losses": losses()}
+    else:
+        results = trained(Path(sys.argv[3]))
+    if jax.process_index() == 0:
+        out.write_text(json.dumps({"devices": jax.device_count(), "results": results}))
+
+
+if __name__ == "__main__":
+    main()

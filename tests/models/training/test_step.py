@@ -1,0 +1,166 @@
+"""The step: what reduces to plain training, what differs only in how it is computed, what is refused."""
+
+import copy
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.models.support.steps_on_devices import JOINT, TINY, batch_of, steps
+
+from jestlab.models.config import TrainConfig
+from jestlab.models.devices import Devices
+from jestlab.models.training.step import build_step, initial_state, spread
+from jestlab.models.two_towers import TwoTowerModel, initialize
+
+
+def config(**sections):
+    return TrainConfig.model_validate(copy.deepcopy(TINY) | sections)
+
+
+def flat(parameters):
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(parameters)])
+
+
+@pytest.fixture(scope="module")
+def one():
+    return Devices(jax.devices()[:1])
+
+
+@pytest.fixture(scope="module")
+def plain(one):
+    return steps(config(), devices=one)
+
+
+def test_without_filtering_every_rule_is_plain_training(one, plain):
+    """f = 0: the sub-batch is the super-batch, bit for bit."""
+    for rule in ("joint", "independent"):
+        selecting = config(selection=JOINT | {"rule": rule, "filtering_ratio": 0.0})
+        history, parameters = steps(selecting, devices=one)
+        assert history == plain[0]
+        np.testing.assert_array_equal(flat(parameters), flat(plain[1]))
+
+
+def test_without_a_share_an_approximation_is_plain_training(one, plain):
+    """λ = 0, bit for bit, under either method."""
+    for method in ("flexi", "patch_drop"):
+        history, parameters = steps(config(approximation={"method": method, "share": 0.0}), devices=one)
+        assert history == plain[0]
+        np.testing.assert_array_equal(flat(parameters), flat(plain[1]))
+
+
+def test_an_approximation_at_the_towers_own_patch_size_changes_nothing(one, plain):
+    """Only the order in which sums are taken differs."""
+    own = {"patch_size": TINY["model"]["vision"]["patch_size"], "share": 0.5}
+    history, parameters = steps(config(approximation=own), devices=one)
+    for ours, theirs in zip(history, plain[0], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    np.testing.assert_allclose(flat(parameters), flat(plain[1]), rtol=1e-3, atol=1e-5)
+
+
+def test_an_approximation_changes_the_step(one, plain):
+    for method in ("flexi", "patch_drop"):
+        history, _ = steps(config(approximation={"method": method, "share": 0.5}), 1, devices=one)
+        assert history[0]["loss"] != pytest.approx(plain[0][0]["loss"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "runtime",
+    [{"microbatches": 4}, {"remat": "all", "scan_layers": True}],
+    ids=["microbatches", "remat and scan"],
+)
+@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
+def test_how_a_step_is_computed_does_not_change_it(one, runtime, loss):
+    """Microbatches, too: every example meets the negatives of the whole batch."""
+    share = {"approximation": {"share": 0.25}}
+    expected, one_way = steps(config(loss=loss, **share), devices=one)
+    history, another = steps(config(loss=loss, runtime=runtime, **share), devices=one)
+    for ours, theirs in zip(history, expected, strict=True):
+        for name, value in theirs.items():
+            assert ours[name] == pytest.approx(value, rel=1e-4), name
+    np.testing.assert_allclose(flat(another), flat(one_way), rtol=1e-3, atol=2e-5)
+
+
+def test_microbatches_select_what_the_whole_batch_selects(one):
+    whole, _ = steps(config(selection=JOINT), devices=one)
+    parts, _ = steps(config(selection=JOINT, runtime={"microbatches": 2}), devices=one)
+    assert [m["selected"] for m in parts] == [m["selected"] for m in whole]
+
+
+def test_several_steps_a_call_are_as_many_calls(one):
+    cfg = config(selection=JOINT)
+    expected, parameters = steps(cfg, 3, devices=one)
+    model = TwoTowerModel(cfg.model)
+    reference = initialize(cfg.model, jax.random.key(9))
+    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
+    batches = [batch_of(cfg, number) for number in range(3)]
+    stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+    step = build_step(cfg, model, one, steps=3)
+    state, metrics = step(one.replicate(state), one.split(stacked, axis=1), one.replicate(reference))
+    assert int(state.step) == 3
+    assert metrics["selected"].tolist() == [m["selected"] for m in expected]
+    np.testing.assert_allclose(metrics["loss"], [m["loss"] for m in expected], rtol=1e-5)
+    np.testing.assert_allclose(flat(state.parameters), flat(parameters), rtol=1e-3, atol=1e-5)
+
+
+def test_cached_embeddings_select_what_the_reference_selects(one):
+    cfg = config(selection=JOINT)
+    expected, _ = steps(cfg, 1, devices=one)
+    model = TwoTowerModel(cfg.model)
+    reference = initialize(cfg.model, jax.random.key(9))
+    batch = batch_of(cfg, 0)
+    z = model.apply({"params": reference}, batch["image"], batch["text"])
+    batch |= {
+        "reference_image_embedding": np.asarray(z.image),
+        "reference_text_embedding": np.asarray(z.text),
+    }
+    scalars = {name: reference[name] for name in ("t", "b")}
+    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
+    step = build_step(cfg, None, one)
+    _, metrics = step(one.replicate(state), one.split(batch), one.replicate(scalars))
+    assert metrics["selected"].tolist() == expected[0]["selected"]
+
+
+def test_selected_positions_are_what_is_trained_on(one):
+    """The loss is that of the selected pairs, taken out by hand."""
+    cfg = config(selection=JOINT)
+    history, _ = steps(cfg, 1, devices=one)
+    batch = batch_of(cfg, 0)
+    chosen = np.array(history[0]["selected"])
+    assert sorted(set(chosen.tolist())) == sorted(chosen.tolist())
+    plain_step = build_step(config(), None, one)
+    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
+    taken = {name: x[chosen] for name, x in batch.items()}
+    _, metrics = plain_step(one.replicate(state), one.split(taken), None)
+    assert float(metrics["loss"]) == pytest.approx(history[0]["loss"], rel=1e-6)
+
+
+def test_a_selection_without_its_reference_is_refused(one):
+    cfg = config(selection=JOINT)
+    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(0))
+    with pytest.raises(ValueError, match="scores with a reference"):
+        build_step(cfg, None, one)(one.replicate(state), one.split(batch_of(cfg, 0)), None)
+
+
+def test_microbatches_that_do_not_divide_are_refused(one):
+    with pytest.raises(ValueError, match=r"runtime.microbatches 3 does not divide the 32 examples"):
+        build_step(config(runtime={"microbatches": 3}), None, one)
+
+
+@given(st.integers(1, 200), st.floats(0, 1))
+def test_an_approximate_share_is_spread_evenly(size, share):
+    marked = round(share * size)
+    full, approximate = spread(size, marked)
+    assert sorted([*full, *approximate]) == list(range(size))
+    assert len(approximate) == marked
+    for start in range(size):
+        for length in (2, 5, 11):
+            window = range(start, min(start + length, size))
+            found = len(set(window) & set(approximate.tolist()))
+            assert abs(found - marked / size * len(window)) < 1 + 1e-9
+
+
+def test_half_is_the_papers_halves():
+    full, approximate = spread(8, 4)
+    assert (full.tolist(), approximate.tolist()) == ([0, 2, 4, 6], [1, 3, 5, 7])

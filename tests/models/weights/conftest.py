@@ -1,0 +1,66 @@
+"""Small towers with random weights, in every format."""
+
+import numpy as np
+import pytest
+
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.data.tokenizer import train_tokenizer
+from jestlab.models.weights import Weights, big_vision
+from jestlab.models.weights.archive import Memory
+from jestlab.models.weights.tree import parameter_shapes
+
+TOWERS = TwoTowers(
+    vision=VisionTower(image_size=16, patch_size=8, width=24, depth=2, heads=3, mlp_dim=40),
+    text=TextTower(vocabulary_size=64, length=6, width=16, depth=3, heads=2, mlp_dim=64),
+    embedding_dim=24,
+)
+
+
+def random_tensors(model, seed=0):
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(model).items()}
+
+
+def in_memory(tensors, model, path):
+    return Weights(path, "run", model, None, Memory(tensors), big_vision.entries(model))
+
+
+@pytest.fixture(scope="session")
+def towers():
+    """Towers that all formats can hold."""
+    return TOWERS
+
+
+@pytest.fixture(scope="session")
+def tensors():
+    """Name → parameter of those towers."""
+    return random_tensors(TOWERS)
+
+
+@pytest.fixture(scope="session")
+def make_weights(tmp_path_factory):
+    """A maker of `Weights` from tensors, or random ones of towers."""
+
+    def make(model, given=None, seed=0):
+        return in_memory(given or random_tensors(model, seed), model, tmp_path_factory.getbasetemp())
+
+    return make
+
+
+@pytest.fixture
+def npz(tmp_path, tensors):
+    """A maker of .npz files: the tensors, changed; a value None leaves one out."""
+
+    def make(changes=None, prefix="", name="siglip.npz", base=None):
+        arrays = {**(tensors if base is None else base), **(changes or {})}
+        path = tmp_path / name
+        np.savez(path, **{prefix + key: array for key, array in arrays.items() if array is not None})
+        return path
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def pieces():
+    """A serialised tokenizer of at most 64 pieces."""
+    return train_tokenizer(["a red circle", "a blue square", "a photo of a dog"], 64).model

@@ -1,0 +1,226 @@
+"""Files that are damaged, dangerous, or something else: an error names file and tensor, nothing is loaded."""
+
+import io
+import json
+import pickle
+import struct
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from numpy.lib import format as npy
+
+from jestlab.models.weights import open_weights, write
+
+
+def fails(path, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
+        open_weights(path).tensors()
+    assert str(path) in str(error.value)
+
+
+def member(array=None, header=None, content=b""):
+    """The bytes of one .npy: of an array, or with any header."""
+    stream = io.BytesIO()
+    if array is not None:
+        npy.write_array(stream, array, allow_pickle=True)
+    else:
+        npy.write_array_header_1_0(stream, header)
+        stream.write(content)
+    return stream.getvalue()
+
+
+def zipped(path, members, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(f"{name}.npy", content)
+    return path
+
+
+class TestNames:
+    def test_missing(self, npz):
+        fails(npz({"b": None, "img/MAPHead_0/probe": None}), r"missing: b, img/MAPHead_0/probe")
+
+    def test_unexpected(self, npz):
+        fails(npz({"img/cls": np.zeros((1, 1, 24), np.float32)}), r"unexpected: img/cls")
+
+    def test_wrong_shape(self, npz):
+        path = npz({"img/Transformer/encoder_norm/scale": np.zeros(7, np.float32)})
+        fails(path, r"wrong shape: img/Transformer/encoder_norm/scale \(7,\), should be \(24,\)")
+
+    def test_a_block_in_between(self, npz, tensors):
+        gone = dict.fromkeys(name for name in tensors if "Encoder_0/encoderblock_1/" in name)
+        fails(npz(gone), r"missing: txt/Encoder_0/encoderblock_1/LayerNorm_0/scale, .* and 6 more$")
+
+    def test_what_tells_the_architecture(self, npz):
+        fails(npz({"txt/head/kernel": None}), r"missing: txt/head/kernel$")
+        fails(
+            npz({"txt/head/kernel": np.zeros(3, np.float32)}), r"txt/head/kernel \(3,\), should have 2 axes"
+        )
+        grid = np.zeros((1, 5, 24), np.float32)
+        fails(npz({"img/pos_embedding": grid}), "5 image positions, which are no square grid")
+
+    def test_something_else_altogether(self, npz):
+        fails(npz({f"arr_{i}": np.zeros(2) for i in range(12)}, base={}), r"arr_0, .*arr_9 and 2 more")
+        fails(npz({}, base={}), "but nothing")
+
+    def test_other_towers_than_said(self, npz, towers):
+        wider = towers.model_copy(update={"embedding_dim": 32})
+        with pytest.raises(
+            ValueError, match=r"missing: img/head/kernel, img/head/bias; wrong shape: txt/head"
+        ):
+            open_weights(npz(), wider)
+
+    def test_sizes_that_no_tower_has(self, npz):
+        kernel = np.zeros((8, 8, 3, 0), np.float32)
+        fails(
+            npz({"img/embedding/kernel": kernel}), "describes no two towers: width: Input should be greater"
+        )
+
+
+class TestNpz:
+    def test_pickles_are_not_loaded(self, npz, tmp_path):
+        class Bomb:
+            def __reduce__(self):
+                return (open, (str(tmp_path / "executed"), "w"))
+
+        bomb = np.array([Bomb()], dtype=object)
+        path = npz({"t": bomb})
+        fails(path, "t holds pickled objects, which are never loaded")
+        fails(zipped(tmp_path / "a.npz", {"t": pickle.dumps(Bomb())}), "t is damaged")
+        assert not (tmp_path / "executed").exists()
+
+    @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(share=st.floats(0, 1, exclude_max=True))
+    def test_cut_off(self, npz, tmp_path, share):
+        content = npz().read_bytes()
+        path = tmp_path / "cut.npz"
+        path.write_bytes(content[: int(share * len(content))])
+        fails(path, "is no whole .npz file .*: copy it again")
+
+    def test_a_flipped_bit(self, npz, tmp_path, tensors):
+        content = bytearray(npz().read_bytes())
+        content[content.find(tensors["img/embedding/kernel"].tobytes()) + 5] ^= 1
+        path = tmp_path / "flipped.npz"
+        path.write_bytes(content)
+        open_weights(path)  # headers are whole
+        fails(path, "img/embedding/kernel is damaged .*CRC")
+
+    def test_less_than_the_header_says(self, tmp_path):
+        header = {"shape": (1_000_000, 1_000), "fortran_order": False, "descr": "<f4"}
+        path = zipped(tmp_path / "w.npz", {"t": member(header=header, content=b"1234")})
+        fails(path, "t says that it has 4,000,000,000 bytes, but has 4")
+
+    def test_a_zip_bomb(self, tmp_path):
+        content = {"t": member(np.zeros(3_000_000, np.float32))}
+        path = zipped(tmp_path / "w.npz", content, zipfile.ZIP_DEFLATED)
+        fails(path, r"would grow from 11,\d+ to 12,000,128 bytes: no weights do that")
+
+    @pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "U3"])
+    def test_types_that_would_be_rounded(self, npz, dtype):
+        fails(npz({"t": np.ones(1).astype(dtype)}), r"t is .*: only float32, float16 and bfloat16 are read")
+
+    def test_what_is_no_zip(self, tmp_path):
+        (tmp_path / "w.npz").write_bytes(pickle.dumps([1]))
+        fails(tmp_path / "w.npz", "is no whole .npz file")
+
+    def test_numbers_that_are_not_finite(self, npz):
+        fails(npz({"t": np.array([np.nan], np.float32)}), "not finite: t$")
+
+
+class TestSafetensors:
+    @pytest.fixture
+    def folder(self, tmp_path, make_weights, towers):
+        write(make_weights(towers), tmp_path / "hf", "huggingface")
+        return tmp_path / "hf"
+
+    @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(share=st.floats(0, 1, exclude_max=True))
+    def test_cut_off(self, make_weights, towers, tmp_path_factory, share):
+        folder = tmp_path_factory.mktemp("cut") / "hf"
+        write(make_weights(towers), folder, "huggingface")
+        path = folder / "model.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(content[: int(share * len(content))])
+        with pytest.raises(ValueError, match=r"is no whole safetensors file .*: copy it again"):
+            open_weights(folder)
+
+    def test_a_lying_header(self, folder):
+        header = {"logit_scale": {"dtype": "F32", "shape": [10**12], "data_offsets": [0, 4]}}
+        content = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(content)) + content + b"1234")
+        fails(folder, "is no whole safetensors file")
+
+    def test_names(self, folder):
+        from safetensors.numpy import load_file, save_file
+
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        tensors["vision_model.cls"] = np.zeros(3, np.float32)
+        del tensors["logit_bias"]
+        save_file(tensors, path)
+        fails(folder, "missing: logit_bias; unexpected: vision_model.cls")
+
+    def test_numbers_of_positions_are_no_parameters(self, folder):
+        from safetensors.numpy import load_file, save_file
+
+        before, path = open_weights(folder).digest(), folder / "model.safetensors"
+        ids = {"text_model.embeddings.position_ids": np.arange(6)}
+        save_file(load_file(path) | ids, path)
+        assert open_weights(folder).digest() == before
+
+    @pytest.mark.parametrize(("dtype", "word"), [("float64", "float64"), ("int64", "I64")])
+    def test_types_that_would_be_rounded(self, folder, dtype, word):
+        from safetensors.numpy import load_file, save_file
+
+        path = folder / "model.safetensors"
+        tensors = load_file(path)
+        save_file(tensors | {"logit_bias": tensors["logit_bias"].astype(dtype)}, path)
+        fails(folder, f"logit_bias is {word}: only")
+
+    @pytest.mark.parametrize(
+        ("index", "message"),
+        [
+            ('{"weight_map": {"logit_scale": "../other.safetensors"}}', "names files outside its folder"),
+            ('{"weight_map": 3}', "is no index of safetensors files"),
+            ("[]", "is no index of safetensors files"),
+            ("{", "is no index of safetensors files"),
+        ],
+    )
+    def test_an_index_that_is_none(self, folder, index, message):
+        (folder / "model.safetensors.index.json").write_text(index)
+        fails(folder, message)
+
+    def test_config_that_is_none(self, folder):
+        (folder / "config.json").write_text("{")
+        fails(folder, "config.json: Expecting")
+        (folder / "config.json").write_text("[]")
+        fails(folder, "config.json: must be a mapping")
+
+
+class TestPlaces:
+    def test_nothing(self, tmp_path):
+        fails(tmp_path / "nowhere.npz", "no such file or folder of weights")
+        fails(tmp_path, "holds neither model.safetensors nor weights.npz with model.json")
+
+    @pytest.mark.parametrize("name", ["pytorch_model.bin", "open_clip.pt", "model.pkl"])
+    def test_pickled_formats(self, tmp_path, name):
+        (tmp_path / name).write_bytes(pickle.dumps({}))
+        fails(tmp_path / name, "pickled weights are never loaded: save them as .safetensors")
+        fails(tmp_path, "holds pickled weights, which are never loaded")
+
+    def test_other_files(self, tmp_path):
+        (tmp_path / "weights.h5").write_bytes(b"")
+        fails(tmp_path / "weights.h5", r"is neither .npz \(big_vision\) nor .safetensors")
+
+    def test_a_model_json_that_is_none(self, tmp_path, make_weights, towers):
+        write(make_weights(towers), tmp_path / "own", "jestlab")
+        (tmp_path / "own" / "model.json").write_text('{"embedding_dim": "wide"}')
+        fails(
+            tmp_path / "own",
+            "model.json: describes no two towers: embedding_dim: Input should be a valid int",
+        )
+        (tmp_path / "own" / "model.json").write_text("{}")
+        fails(tmp_path / "own", "wrong shape: img/pos_embedding")

@@ -1,0 +1,184 @@
+"""`jestlab weights` as a user types it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import labs_support as labs
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.data.tokenizer import train_tokenizer
+from jestlab.models.weights import open_weights
+from jestlab.models.weights.tree import parameter_shapes
+from jestlab.platform.cli import cli
+from jestlab.platform.lab import Lab
+from jestlab.platform.plan import plan
+from jestlab.platform.spec.load import load
+from jestlab.platform.store.store import Store
+
+TOWERS = TwoTowers(
+    vision=VisionTower(image_size=16, patch_size=8, width=16, depth=2, heads=2),
+    text=TextTower(vocabulary_size=64, length=8, width=16, depth=1, heads=2),
+    embedding_dim=16,
+)
+
+
+def save(path: Path, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(TOWERS).items()}
+    tensors |= {"t": np.log(np.array([100.0], np.float32)), "b": np.array([-12.5], np.float32)}
+    np.savez(path, allow_pickle=False, **tensors)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "siglip.npz")
+    (tmp_path / "spiece.model").write_bytes(train_tokenizer(["a red circle", "a blue square"], 64).model)
+    return tmp_path
+
+
+def weights(*arguments, root):
+    return labs.jestlab("weights", *arguments, root=root)
+
+
+def test_inspect(place, root):
+    shown = weights("inspect", "siglip.npz", root=root)
+    assert shown.returncode == 0, shown.stderr
+    digest = open_weights(place / "siglip.npz").digest()
+    counts = dict.fromkeys(("img", "txt", "t", "b"), 0)
+    for name, shape in parameter_shapes(TOWERS).items():
+        counts[name.partition("/")[0]] += int(np.prod(shape))
+    image, text = counts["img"], counts["txt"]
+    for said in (
+        f"siglip.npz: big_vision, {image + text + 2:,} parameters, embeddings of 16",
+        f"{image:,}",
+        f"{text:,}",
+        "16 px in patches of 8",
+        "temperature 100, bias -12.5",
+        f"content {digest}",
+        "tokenizer spiece.model",
+    ):
+        assert said in shown.stdout
+    about = json.loads(weights("inspect", "siglip.npz", "--json", root=root).stdout)
+    assert about["format"] == "big_vision" and about["digest"] == digest
+    assert about["parameters"] == {"image": image, "text": text, "all": image + text + 2}
+    assert about["temperature"] == pytest.approx(100) and about["bias"] == -12.5
+    assert about["model"]["vision"]["depth"] == 2
+    assert not root.exists()
+
+
+def test_in_and_out(place, root):
+    digest = open_weights(place / "siglip.npz").digest()
+    steps = [
+        ("import", "siglip.npz", "own"),
+        ("export", "own", "hf", "--format", "huggingface"),
+        ("export", "hf", "scanned.npz", "--format", "big_vision-scanned"),
+        ("import", "scanned.npz", "again"),
+        ("export", "again", "plain.npz", "--format", "big_vision"),
+    ]
+    for step in steps:
+        done = weights(*step, "--json", root=root)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["digest"] == digest
+    tokenizer = (place / "spiece.model").read_bytes()
+    for copy in ("own/tokenizer.model", "hf/spiece.model", "again/tokenizer.model"):
+        assert (place / copy).read_bytes() == tokenizer
+
+
+def test_nothing_is_replaced_unasked(place, root):
+    assert weights("import", "siglip.npz", "own", root=root).returncode == 0
+    save(place / "siglip.npz", seed=1)
+    again = weights("import", "siglip.npz", "own", root=root)
+    assert again.returncode == 1
+    assert again.stderr == "jestlab: own: exists already: choose another name, or replace it by --force\n"
+    forced = weights("import", "siglip.npz", "own", "--force", root=root)
+    assert forced.returncode == 0
+    digest = open_weights(place / "siglip.npz").digest()
+    assert forced.stdout == f"own: jestlab, content {digest[:12]}\n"
+    assert open_weights(place / "own").digest() == digest
+
+
+def test_runs_by_name_label_fingerprint_and_folder(place, root):
+    """A run's weights, however it is named; two replicates of training, told apart by --seed."""
+    import jax
+
+    from jestlab.models.training.checkpoints import save_parameters
+    from jestlab.models.two_towers import initialize
+    from jestlab.platform.store.provenance import collect
+    from jestlab.platform.store.writer import Attempt
+
+    spec = place / "trained.yaml"
+    spec.write_text(json.dumps({"name": "trained", "runs": {"reference": {}}, "seeds": [4, 5]}))
+    planned = plan(load(str(spec)))
+    store = Store.open(Lab.find(root).store_url)
+    store.record(planned)
+    for run in planned.runs:
+        config = TwoTowers.model_validate(run.config["model"])
+        directory = root / run.directory
+        save_parameters(directory / "checkpoints", initialize(config, jax.random.key(run.seed)))
+        (directory / "tokenizer.model").write_bytes((place / "spiece.model").read_bytes())
+        about = collect(Path(__file__).parent)
+        Attempt.begin(store, run.fingerprint, log="log.txt", provenance=about).complete()
+    store.close()
+
+    def here(*arguments, lab=root):
+        """In this process: JAX need not be imported once more for each way."""
+        return CliRunner().invoke(cli, ["weights", *map(str, arguments), "--root", str(lab)])
+
+    fourth, fifth = planned.runs
+    ways = {
+        ("trained/reference", "--seed", "5"): fifth,
+        (fourth.fingerprint[:6],): fourth,
+        (f"trained/{fifth.fingerprint[:6]}",): fifth,
+        (root / fifth.directory,): fifth,
+    }
+    digests: dict[int, set[str]] = {}
+    for way, run in ways.items():
+        about = json.loads(here("inspect", *way, "--json").stdout)
+        assert about["path"] == str(root / run.directory)
+        digests.setdefault(run.seed, set()).add(about["digest"])
+    assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
+
+    unsaid = here("inspect", "trained/reference").exception
+    assert "was run with seeds 4, 5: choose one by --seed" in str(unsaid)
+    path = "reference.npz"
+    exported = here("export", root / fifth.directory, path, "--format", "big_vision", lab=place / "none")
+    assert exported.exit_code == 0, exported.exception  # the folder says which lab it is of
+    assert open_weights(place / path).digest() in digests[5]
+    theirs = here("export", root / fifth.directory, "hf", "--format", "huggingface").exception
+    assert "has no head after the image tower" in str(theirs)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("inspect", "nowhere.npz"), 1, "no file, folder or finished run 'nowhere.npz': give a path, or"),
+        (("inspect", "notes.txt"), 1, "notes.txt: is neither .npz (big_vision) nor .safetensors"),
+        (("import", "siglip.npz", "own", "--tokenizer", "no.model"), 1, "no.model: no such tokenizer"),
+        (("import", "siglip.npz", "own", "--tokenizer", "notes.txt"), 1, "is no sentencepiece model"),
+        (("export", "siglip.npz", "own", "--format", "big_vision"), 1, "give a name that ends in .npz"),
+        (("export", "siglip.npz", "own", "--format", "onnx"), 2, "'onnx' is not one of"),
+        (("export", "siglip.npz", "own"), 2, "Missing option '--format'"),
+        (("import", "siglip.npz", "mine"), 1, "mine: holds "),
+    ],
+)
+def test_errors_are_one_line(place, root, arguments, code, message):
+    (place / "notes.txt").write_text("notes")
+    (place / "mine").mkdir()
+    (place / "mine" / "thesis.tex").write_text("years of work")
+    if "mine" in arguments:
+        arguments = (*arguments, "--force")
+    failed = weights(*arguments, root=root)
+    assert failed.returncode == code
+    assert message in failed.stderr and failed.stderr.count("\n") == 1
+    assert not (place / "own").exists()
+
+
+def test_help_shows_examples(root):
+    for verb in ("inspect", "import", "export"):
+        assert "jestlab weights inspect siglip.npz" in weights(verb, "--help", root=root).stdout

@@ -1,0 +1,174 @@
+"""The program `weights`: planned by content, run by a worker, then as good as a trained run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import numpy as np
+import pytest
+import yaml
+
+from jestlab.models.config import TextTower, TwoTowers, VisionTower, WeightsConfig
+from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
+from jestlab.models.weights import open_weights, write
+from jestlab.models.weights.tree import flatten, parameter_shapes
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import Plan, plan
+from jestlab.platform.spec.load import load
+
+TOWERS = TwoTowers(
+    vision=VisionTower(image_size=16, patch_size=8, width=16, depth=1, heads=2, mlp_dim=32),
+    text=TextTower(vocabulary_size=64, length=8, width=16, depth=1, heads=2, mlp_dim=32),
+    embedding_dim=16,
+)
+CAPTIONS = ["a red circle", "a blue square", "a photo of a dog"]
+
+
+def save(path: Path, seed: int = 0, **changes: np.ndarray) -> None:
+    rng = np.random.default_rng(seed)
+    tensors = {name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(TOWERS).items()}
+    np.savez(path, allow_pickle=False, **{"params/" + name: x for name, x in (tensors | changes).items()})
+
+
+@pytest.fixture
+def place(tmp_path):
+    """A folder with a checkpoint, its tokenizer, and a study that names it."""
+    save(tmp_path / "siglip.npz")
+    (tmp_path / "spiece.model").write_bytes(train_tokenizer(CAPTIONS, 64).model)
+    return tmp_path
+
+
+def study(place: Path, **siglip: Any) -> Path:
+    run = {"program": "weights", "path": "siglip.npz", **siglip}
+    path = place / "study.yaml"
+    path.write_text(yaml.safe_dump({"name": "imported", "runs": {"siglip": run}}))
+    return path
+
+
+def planned(place: Path, **siglip: Any) -> Plan:
+    return plan(load(str(study(place, **siglip))))
+
+
+def test_the_plan_knows_towers_and_content(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))  # paths count from the spec
+    [run] = planned(place).runs
+    config = WeightsConfig.model_validate(run.config)
+    assert config.path == str(place / "siglip.npz")
+    assert config.model == TOWERS
+    assert config.digest == open_weights(place / "siglip.npz").digest()
+    assert config.tokenizer_digest == Tokenizer((place / "spiece.model").read_bytes()).digest
+    assert run.price is not None and run.price.total == 0
+
+
+def test_content_identifies_and_place_and_format_do_not(place):
+    def fingerprint(**siglip):
+        [run] = planned(place, **siglip).runs
+        return run.fingerprint
+
+    first = fingerprint()
+    weights = open_weights(place / "siglip.npz")
+    tokenizer = (place / "spiece.model").read_bytes()
+    write(weights, place / "own", "jestlab", tokenizer=tokenizer)
+    write(weights, place / "hf", "huggingface", tokenizer=tokenizer)
+    (place / "elsewhere.model").write_bytes(tokenizer)
+    assert fingerprint(path="own") == fingerprint(path="hf") == first
+    assert fingerprint(tokenizer="elsewhere.model") == first
+    assert fingerprint(seed=3) == first
+    (place / "elsewhere.model").write_bytes(train_tokenizer([*CAPTIONS, "cats"], 64).model)
+    others = {fingerprint(tokenizer="elsewhere.model"), fingerprint(compute_dtype="bfloat16")}
+    save(place / "siglip.npz", seed=1)
+    others.add(fingerprint())
+    assert len(others - {first}) == 3
+
+
+def test_all_replicates_are_one_run(place):
+    path = study(place)
+    path.write_text(path.read_text() + "seeds: 3\n")
+    assert len(plan(load(str(path))).runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("siglip", "message"),
+    [
+        ({"path": "nowhere.npz"}, r"runs.siglip: .*nowhere.npz: no such file or folder of weights"),
+        ({"tokenizer": "no.model"}, r"runs.siglip: .*no.model: no such tokenizer"),
+        ({"digest": "0" * 64}, r"path: .*siglip.npz holds something else \(digest \w{12}, recorded 0{12}\)"),
+        ({"tokenizer_digest": "0" * 64}, r"tokenizer: .*spiece.model holds something else"),
+        (
+            {"model": {"variant": "B/16"}},
+            r"siglip.npz: does not hold the weights .*: missing: img/Transformer",
+        ),
+        ({"compute_dtype": "float16"}, r"runs.siglip.compute_dtype"),
+        ({"pth": "x"}, r"runs.siglip.pth: unknown key: did you mean 'path'"),
+    ],
+)
+def test_errors_name_the_place(place, siglip, message):
+    with pytest.raises(UserError, match=message) as error:
+        planned(place, **siglip)
+    assert "\n" not in str(error.value)
+
+
+def test_no_tokenizer(place):
+    (place / "spiece.model").unlink()
+    with pytest.raises(UserError, match=r"no spiece.model or tokenizer.model beside .*give its path"):
+        planned(place)
+
+
+def test_a_plan_is_quick_to_import(place, root):
+    code = (
+        "import sys; from jestlab.platform.cli import main\n"
+        f"try: main(['plan', {str(study(place))!r}, '--root', {str(root)!r}])\n"
+        "except SystemExit as end: assert end.code == 0, end\n"
+        "heavy = {'jax', 'flax', 'torch', 'pyarrow', 'sqlalchemy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "siglip" in done.stdout
+
+
+def test_launched_it_is_like_a_trained_run(place, root):
+    from jestlab.models.training.checkpoints import load_parameters
+
+    spec = study(place)
+    launched = labs.jestlab("launch", spec, "--json", root=root)
+    assert launched.returncode == 0, launched.stderr
+    [folder] = (root / "runs").glob("siglip-*")
+    loaded = load_parameters(folder / "checkpoints", TOWERS)
+    expected = open_weights(place / "siglip.npz").tensors()
+    assert {name: x.tobytes() for name, x in expected.items()} == {
+        name: np.asarray(x).tobytes() for name, x in flatten(loaded)
+    }
+    assert (folder / "tokenizer.model").read_bytes() == (place / "spiece.model").read_bytes()
+    again = labs.jestlab("launch", spec, root=root)
+    assert "nothing to run" in again.stdout
+
+    shown = labs.jestlab("weights", "inspect", folder, "--json", root=root)
+    assert json.loads(shown.stdout)["digest"] == open_weights(place / "siglip.npz").digest()
+
+
+def test_weights_that_changed_after_the_plan_fail_the_run(place, root, monkeypatch):
+    from jestlab.platform.lab import Lab
+    from jestlab.platform.launch.controller import launch
+    from jestlab.platform.store.store import Store
+
+    found = planned(place)
+    before = (place / "siglip.npz").stat()
+    save(place / "siglip.npz", b=np.full(1, 5, np.float32))
+    os.utime(place / "siglip.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a kept hash would miss
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(found)
+    outcome = launch(lab, store, found, parallel=1, threads=1)
+    store.close()
+    assert outcome.exit_code == 1
+    [(reason,)] = sqlite3.connect(root / "results.db").execute("SELECT reason FROM v_runs").fetchall()
+    assert "siglip.npz holds something else" in reason
+    assert not list((root / "runs").glob("siglip-*/checkpoints"))

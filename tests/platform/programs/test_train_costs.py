@@ -1,0 +1,106 @@
+"""Prices of training runs: whatever a config says is in its price, and nothing else."""
+
+import pytest
+
+from jestlab.analysis import costs
+from jestlab.models.config import EmbedConfig, TrainConfig
+from jestlab.platform.plan import plan
+from jestlab.platform.programs.flops import cost, forward_flops
+from jestlab.platform.programs.train import price
+from jestlab.platform.spec import Study
+
+FLEXI = {"score": True, "share": 0.5}
+JOINT = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8}
+
+
+def config(**sections):
+    return TrainConfig.model_validate(sections)
+
+
+def flops(*, patch_size=4, keep=1.0):
+    """Of the default towers, by the formulas."""
+    vision = costs.vision_forward(
+        image_size=16, patch_size=patch_size, width=64, depth=2, mlp_dim=256, pooling="map", embedding_dim=48,
+        keep=keep,
+    )  # fmt: skip
+    return vision + costs.text_forward(length=12, width=48, depth=1, mlp_dim=192, embedding_dim=48)
+
+
+F, COARSE, DROPPED = flops(), flops(patch_size=8), flops(keep=0.25)
+
+
+def one(**sections):
+    """Cost of one example seen: learner, scoring, the reference's scoring."""
+    cfg = config(**sections)
+    found = cost(cfg, cfg.model, examples=1.0)
+    return found.learner, found.scoring, found.reference_scoring
+
+
+@pytest.mark.parametrize(
+    ("sections", "expected"),
+    [
+        ({}, (3 * F, 0, 0)),
+        ({"selection": JOINT}, (3 * F, 5 * F, 5 * F)),
+        ({"selection": JOINT, "approximation": {"score": True}}, (3 * F, 5 * COARSE, 5 * F)),
+        ({"selection": JOINT, "approximation": FLEXI}, (1.5 * (F + COARSE), 5 * COARSE, 5 * F)),
+        ({"selection": JOINT, "approximation": {"share": 0.5}}, (1.5 * (F + COARSE), 5 * F, 5 * F)),
+        ({"approximation": FLEXI}, (1.5 * (F + COARSE), 0, 0)),  # multi-resolution training alone
+        (
+            {"selection": JOINT, "approximation": {**FLEXI, "method": "patch_drop"}},
+            (1.5 * (F + DROPPED), 5 * DROPPED, 5 * F),
+        ),
+        (
+            {"selection": JOINT, "approximation": {**FLEXI, "patch_size": 16}},
+            (1.5 * (F + flops(patch_size=16)), 5 * flops(patch_size=16), 5 * F),
+        ),
+        ({"selection": {**JOINT, "criterion": "easy_reference"}, "approximation": {"score": True}},
+         (3 * F, 0, 5 * F)),
+        ({"selection": {**JOINT, "filtering_ratio": 0.0}}, (3 * F, 0, 0)),  # nothing to choose from
+        ({"selection": JOINT, "schedule": {"super_batch_size": 320}}, (3 * F, 5 * F, 5 * F)),
+        ({"selection": {**JOINT, "filtering_ratio": 0.5}, "schedule": {"super_batch_size": 320}},
+         (3 * F, 2 * F, 2 * F)),
+        ({"selection": {**JOINT, "filtering_ratio": 0.7}, "schedule": {"super_batch_size": 101}},
+         (3 * F, 101 / 30 * F, 101 / 30 * F)),  # b is a whole number
+        ({"approximation": {"share": 0.3}, "schedule": {"batch_size": 7}},
+         (3 * (5 / 7 * F + 2 / 7 * COARSE), 0, 0)),  # and so is what is trained on approximately
+        ({"approximation": {"share": 1.0}}, (3 * COARSE, 0, 0)),
+        ({"approximation": {"share": 0.0, "score": True, "patch_size": 5}}, (3 * F, 0, 0)),  # without effect
+    ],
+)  # fmt: skip
+def test_the_cost_of_one_example(sections, expected):
+    assert one(**sections) == pytest.approx(expected)
+
+
+def test_cached_embeddings_cost_their_learner_nothing():
+    joint = config(selection=JOINT)
+    cached = price(joint, {"selection.reference": EmbedConfig(reference="r")})
+    online = price(joint, {"selection.reference": config()})
+    assert cached.reference_scoring == 0
+    assert online.reference_scoring == pytest.approx(5 * F * online.examples)
+    assert (cached.learner, cached.scoring) == (online.learner, online.scoring)
+
+
+def test_an_unknown_reference_is_taken_for_the_learner_s_like():
+    joint = config(selection=JOINT)
+    for reference in ({"some": "mapping"}, {"model": "of a user's program"}):
+        assert price(joint, {"selection.reference": reference}) == price(joint, {})
+    assert price(joint, {}).reference_scoring == pytest.approx(5 * F * price(joint, {}).examples)
+
+
+def test_flops_a_variant():
+    assert forward_flops(config(model={"variant": "B/16"}).model) / 1e9 == pytest.approx(
+        46.82 + 11.02, abs=0.01
+    )
+    approximate = forward_flops(config(model={"variant": "B/16"}).model, patch_size=32)
+    assert approximate / 1e9 == pytest.approx(11.49 + 11.02, abs=0.01)
+
+
+def test_embeddings_are_priced_by_the_data_and_their_reference():
+    runs = {"reference": {"model.text.depth": 3}, "cache": {"program": "embed", "reference": "reference"}}
+    base = {"data.train.examples": 640}
+    planned = {run.name: run for run in plan(Study.parse({"name": "s", "base": base, "runs": runs})).runs}
+    extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
+    found = planned["cache"].price
+    assert found is not None
+    assert found.reference_scoring == pytest.approx((F + extra) * 640)
+    assert (found.learner, found.scoring, found.total, found.examples) == (0, 0, 0, 0)

@@ -1,0 +1,145 @@
+"""What runs of another program take over of a study's base: `embed` embeds the learners' data."""
+
+import pytest
+
+from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFolder
+from jestlab.platform import programs
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study, load
+
+DATA = {"train": {"examples": 640, "image_size": 24}, "filter": "similarity > 0.1"}
+CACHE = {"program": "embed", "reference": "reference"}
+JOINT = {"selection.rule": "joint", "selection.reference": "cache"}
+RUNS = {"joint": JOINT, "cache": CACHE, "reference": {"data.filter": "similarity > 0.3"}}
+
+YAML = """
+base:
+  data.train: {examples: 640}
+runs:
+  reference: {data.filter: similarity > 0.3}
+  cache: {program: embed, reference: reference}
+  joint: {selection.rule: joint, selection.reference: cache}
+"""
+
+
+def planned(runs=RUNS, **written):
+    return {run.label: run for run in plan(Study.parse({"name": "s", "runs": runs, **written})).runs}
+
+
+def test_the_base_s_data_are_embedded():
+    runs = planned(base={"data": DATA, "optimizer.beta2": 0.5})
+    assert list(runs) == ["reference", "cache", "joint"]
+    assert runs["cache"].config["data"]["train"]["examples"] == 640
+    assert runs["cache"].config["data"] == runs["joint"].config["data"]
+    assert "optimizer" not in runs["cache"].config
+    assert runs["cache"].needs == {"reference": runs["reference"].fingerprint}
+    assert runs["joint"].needs == {"selection.reference": runs["cache"].fingerprint}
+
+
+def test_data_from_the_base_and_data_written_in_the_run_are_the_same_run():
+    above = planned(base={"data": DATA})
+    written = {name: {**run, **({} if name == "reference" else {"data": DATA})} for name, run in RUNS.items()}
+    written["reference"] = {"data": {**DATA, "filter": "similarity > 0.3"}}
+    own = planned(written)
+    assert {label: run.fingerprint for label, run in above.items()} == {
+        label: run.fingerprint for label, run in own.items()
+    }
+
+
+def test_a_run_s_own_data_win():
+    runs = planned({**RUNS, "cache": {**CACHE, "data.filter": None}}, base={"data": DATA})
+    assert runs["cache"].config["data"]["filter"] is None
+    assert runs["cache"].config["data"]["train"]["examples"] == 640
+
+
+def test_neither_the_benchmark_nor_how_it_runs_is_part_of_its_identity():
+    plain = planned()["cache"].fingerprint
+    benchmark = {**CACHE, "data.benchmark.retrieval_examples": 64}
+    assert plain == planned({**RUNS, "cache": benchmark})["cache"].fingerprint
+    assert plain == planned({**RUNS, "cache": {**CACHE, "runtime.batch_size": 7}})["cache"].fingerprint
+    assert plain != planned(base={"data.train.examples": 640})["cache"].fingerprint
+    assert plain != planned({**RUNS, "cache": {**CACHE, "precision": "float16"}})["cache"].fingerprint
+
+
+def test_overrides_reach_it_through_the_base_and_by_its_name(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(YAML)
+
+    def config(*overrides):
+        runs = {run.name: run.config for run in plan(load(str(path), overrides=overrides)).runs}
+        return runs["cache"]["data"], runs["joint"]["data"]
+
+    assert config()[0] == config()[1]
+    cache, joint = config("base.data.train.image_size=24")
+    assert cache["train"] == joint["train"]
+    assert cache["train"]["image_size"] == 24
+    cache, joint = config("runs.cache.data.filter=aesthetic > 4")
+    assert (cache["filter"], joint["filter"]) == ("aesthetic > 4", None)
+    assert cache["train"]["examples"] == 640
+
+
+def test_an_axis_over_the_data_gives_each_learner_its_own_embeddings():
+    axis = {"runs": ["joint", "cache"], "grid": {"data.train.noise.blank": [0.0, 0.2]}}
+    runs = planned(base={"data": DATA}, axes=[axis])
+    assert len(runs) == 5
+    for value in ("0.0", "0.2"):
+        cache, joint = runs[f"cache blank={value}"], runs[f"joint blank={value}"]
+        assert joint.needs["selection.reference"] == cache.fingerprint
+        assert cache.config["data"]["train"]["noise"]["blank"] == float(value)
+        assert cache.config["data"]["train"]["examples"] == 640
+
+
+def test_each_replicate_has_its_own_web_and_so_its_own_embeddings():
+    runs = plan(Study.parse({"name": "s", "runs": RUNS, "seeds": 2})).runs
+    assert len({run.fingerprint for run in runs if run.name == "cache"}) == 2
+    shared = plan(Study.parse({"name": "s", "runs": RUNS, "seeds": 2, "base": {"data.train.seed": 5}})).runs
+    caches = [run for run in shared if run.name == "cache"]
+    assert len({run.fingerprint for run in caches}) == 2  # by references that differ in their seed
+
+
+def test_an_error_in_inherited_data_is_named_where_it_is_written():
+    with pytest.raises(UserError, match=r"^base.data.filter: "):
+        planned(base={"data.filter": "similarity >"})
+    with pytest.raises(UserError, match=r"^runs.cache.data.train.exampels: unknown key"):
+        planned({**RUNS, "cache": {**CACHE, "data.train.exampels": 5}})
+
+
+def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "base: {data.train: {kind: folder, path: web}}\n"
+        "runs: {cache: {program: embed, reference: one}, one: {program: embed, reference: two},"
+        " two: {program: 'json:dumps'}}\n"
+    )
+    study = load(str(path))
+    assert study.base["data"]["train"]["path"] == str(tmp_path / "web")
+    [config] = [member.config for member in study.members if member.variant.name == "cache"]
+    assert isinstance(config, EmbedConfig)
+    assert isinstance(config.data.train, ShardFolder)
+    assert config.data.train.path == str(tmp_path / "web")
+
+
+def test_a_section_of_the_same_name_that_means_something_else_is_not_taken_over():
+    """A user's own program may call anything `data`."""
+    runs = planned(
+        {"own": {}, "cache": {**CACHE, "reference": "own"}}, program="json:dumps", base={"data": "a.csv"}
+    )
+    assert runs["own"].config["data"] == "a.csv"
+    assert runs["cache"].config["data"]["train"]["kind"] == "shapes"
+    train, own = programs.get("train"), programs.get("json:dumps")
+    assert train.inherited({"data": {}, "x": 1}, train) == {"data": {}, "x": 1}
+    assert train.inherited({"data": {}}, own) == own.inherited({"data": {}}, train) == {}
+
+
+def test_defaults_and_identity_are_those_of_the_version():
+    """A default that changes must raise `EmbedConfig.version`; those of the data are tested with training."""
+    config = EmbedConfig(reference="r")
+    defaults = config.model_dump(mode="json", exclude={"runtime", "data"})
+    assert (EmbedConfig.version, defaults) == (1, {"reference": "r", "precision": "float32", "seed": 0})
+    assert config.identity() == {
+        "reference": "r",
+        "data": {"train": {"seed": 0, "generator": SHAPES_GENERATOR}},
+    }
+    shared = config.model_copy(update={"data": Data.model_validate({"train": {"seed": 0}})})
+    assert shared.identity() == config.identity()
