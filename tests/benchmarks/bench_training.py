@@ -94,13 +94,14 @@ def ours(shape: Shape) -> Run:
     )
     images, tokens = batch_of(shape)
     batch = {"image": jnp.asarray(images), "text": jnp.asarray(tokens)}
-    state = initial_state(config, initialize(config.model, jax.random.key(0)))
-    step, key = build_step(config, None), jax.random.key(0)
+    key = jax.random.key(0)
+    state = initial_state(config, initialize(config.model, key), key)
+    step = build_step(config, None)
 
     def run(steps: int) -> None:
         nonlocal state
         for _ in range(steps):
-            state, metrics = step(state, batch, key, None)
+            state, metrics = step(state, batch, None)
         jax.block_until_ready(metrics)
 
     return run
