@@ -8,6 +8,7 @@ interleaved and ratios paired by round, so that other load on the machine weighs
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -93,13 +94,14 @@ def ours(shape: Shape) -> Run:
     )
     images, tokens = batch_of(shape)
     batch = {"image": jnp.asarray(images), "text": jnp.asarray(tokens)}
-    state = initial_state(config, initialize(config.model, jax.random.key(0)))
-    step, key = build_step(config, None), jax.random.key(0)
+    key = jax.random.key(0)
+    state = initial_state(config, initialize(config.model, key), key)
+    step = build_step(config, None)
 
     def run(steps: int) -> None:
         nonlocal state
         for _ in range(steps):
-            state, metrics = step(state, batch, key, None)
+            state, metrics = step(state, batch, None)
         jax.block_until_ready(metrics)
 
     return run
@@ -119,7 +121,8 @@ def theirs(shape: Shape, device: str, compiled: bool) -> Run:
     text = tower | {"vocab_size": shape.vocabulary_size, "max_position_embeddings": shape.length}
     vision = tower | {"image_size": shape.image_size, "patch_size": shape.patch_size}
     special = {"projection_size": shape.width, "bos_token_id": 2, "eos_token_id": 1}
-    model = SiglipModel(SiglipConfig(text_config=text | special, vision_config=vision)).to(device)
+    model: Any = SiglipModel(SiglipConfig(text_config=text | special, vision_config=vision))
+    model.to(device)
     decay = 0.1
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=decay, fused=True
@@ -195,7 +198,7 @@ def measure(shape: Shape, device: str, torch_too: bool) -> list[Row]:
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(ROUNDS):
         for name, run in runs.items():
-            seconds[name].append(_seconds(lambda run=run: run(STEPS_PER_ROUND)) / STEPS_PER_ROUND)
+            seconds[name].append(_seconds(functools.partial(run, STEPS_PER_ROUND)) / STEPS_PER_ROUND)
     peak, eager = peak_flops(shape.compute_dtype, torch_too, device), seconds.get("transformers, eager")
     rows = []
     for name, times in seconds.items():

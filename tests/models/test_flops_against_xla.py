@@ -23,7 +23,9 @@ BATCH = 64
 def xla_flops(config, function, *arguments):
     """FLOPs an example of `function(parameters, *arguments)`, as lowered, not compiled."""
     parameters = jax.eval_shape(lambda: initialize(config, jax.random.key(0)))
-    return jax.jit(function).lower(parameters, *arguments).cost_analysis()["flops"] / BATCH
+    counted = jax.jit(function).lower(parameters, *arguments).cost_analysis()
+    assert counted is not None
+    return counted["flops"] / BATCH
 
 
 def image_cost(config, patch_size=None):
