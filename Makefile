@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
+ORACLES := $(VENV)/.oracles
 
-.PHONY: demo test check bench format lock install clean
+.PHONY: demo test check bench oracles format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -20,8 +21,13 @@ check: install  ## ruff, mypy, import-linter
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
-bench: install  ## speeds, as a table
+bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench.py
+	$(BIN)/python tests/benchmarks/bench_data.py
+	$(BIN)/python tests/benchmarks/bench_jest.py
+	$(BIN)/python tests/benchmarks/bench_training.py
+
+oracles: $(ORACLES)  ## PyTorch and transformers, which tests and speeds are compared with
 
 format: install
 	$(BIN)/ruff check --fix .
@@ -38,6 +44,15 @@ $(STAMP): requirements.lock pyproject.toml
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	$(UV) pip install --quiet --no-deps --python $(BIN)/python --editable .
 	$(BIN)/python -m compileall -q experiments platform models analysis
+	touch $@
+
+# pip and not uv: it takes a build of PyTorch that lies on the machine, where the index has others. All else stays
+# as it is locked.
+$(ORACLES): $(STAMP)
+	$(UV) pip freeze --quiet --exclude-editable --python $(BIN)/python > $(VENV)/constraints.txt
+	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["oracles"], sep="\n")' > $(VENV)/oracles.txt
+	$(VENV)/uv/bin/python -m pip --python $(BIN)/python install --quiet --disable-pip-version-check \
+	  --constraint $(VENV)/constraints.txt --requirement $(VENV)/oracles.txt
 	touch $@
 
 lock: install  ## resolve the dependencies anew: names, versions and hashes, no addresses

@@ -38,9 +38,12 @@ def commands():
 
 @pytest.fixture(scope="module")
 def jestlab(tmp_path_factory):
-    """Run a command line of the README in a folder that holds `filtering.yaml`."""
+    """Run a command line of the README in a folder that holds its specs."""
     folder = tmp_path_factory.mktemp("reader")
-    (folder / "filtering.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    for spec in blocks("yaml"):
+        name = re.match(r"name: (\S+)", spec)
+        assert name is not None
+        (folder / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JESTLAB_")}
 
     def run(line):

@@ -89,7 +89,9 @@ def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = Non
 
 class Recorder:
     def __init__(self, path: Path | None = None):
-        self.metrics, self.scores, self.stop = {}, {}, False
+        self.metrics: dict[int, Any] = {}
+        self.scores: dict[int, Any] = {}
+        self.stop = False
         self.file = path.open("a", buffering=1) if path else None
 
     def write(self, kind, step, values):

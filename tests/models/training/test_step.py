@@ -3,6 +3,7 @@
 import copy
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -110,7 +111,7 @@ def test_cached_embeddings_select_what_the_reference_selects(one):
     model = TwoTowerModel(cfg.model)
     reference = initialize(cfg.model, jax.random.key(9))
     batch = batch_of(cfg, 0)
-    z = embed(model, reference, batch["image"], batch["text"])
+    z = embed(model, reference, jnp.asarray(batch["image"]), jnp.asarray(batch["text"]))
     batch |= {
         "reference_image_embedding": np.asarray(z.image),
         "reference_text_embedding": np.asarray(z.text),

@@ -2,6 +2,7 @@ import json
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -198,7 +199,7 @@ def test_a_folder_counts_by_content_and_not_by_place():
     assert found["a"] == found["b"] != found["c"]
 
 
-SIZES_OF_S16 = {
+SIZES_OF_S16: dict[str, Any] = {
     "vision": {
         "width": 384,
         "depth": 12,
@@ -219,8 +220,8 @@ SIZES_OF_S16 = {
     },
     "embedding_dim": 384,
 }
-SELECTING = {"rule": "joint", "reference": "reference", "chunks": 4}
-SAME = {
+SELECTING: dict[str, Any] = {"rule": "joint", "reference": "reference", "chunks": 4}
+SAME: dict[str, Any] = {
     "a variant is its sizes": ({"model.variant": "S/16"}, {"model": SIZES_OF_S16}),
     "what is written beside a variant counts": (
         {"model": {"variant": "S/16", "vision": {"depth": 3}}},
@@ -242,7 +243,7 @@ SAME = {
         {"schedule.batch_size": 32},
     ),
 }
-OTHER = {
+OTHER: dict[str, Any] = {
     "an approximate share": {"approximation.share": 0.5},
     "another method": {"approximation": {"share": 0.5, "method": "patch_drop"}},
     "scoring approximately": {"approximation.score": True, "selection": SELECTING},
