@@ -1,8 +1,8 @@
 """The contrastive losses: sigmoid (Zhai et al., 2023; Eq. 2 of the JEST paper) and softmax (CLIP; Eq. 1).
 
 Each is written twice: densely, for one device, and as a ring over devices, in which texts travel from device
-to device and no device ever holds more than the logits of its own images with one device's texts. Both give
-the same value and gradient.
+to device and no device ever holds more than the logits of its own images with one device's texts. In the ring
+each device gets its share of the loss, and the shares sum to the dense loss; so do their gradients.
 
 Letters: n batch, P devices, z^im and z^txt unit embeddings, t temperature (the paper's α), b bias,
 s_ij = t z^im_i · z^txt_j.
@@ -75,14 +75,14 @@ def softmax_loss(z: Embeddings) -> jax.Array:
 
 
 def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
-    """`sigmoid_loss` of a batch that is split over devices; to be called under `jax.shard_map`.
+    """A device's share of the `sigmoid_loss` of a split batch; to be called under `jax.shard_map`.
 
     Args:
         z: Embeddings of this device's n / P pairs; t and b the same everywhere.
         axis: Name of the mesh's axis.
 
     Returns:
-        float32 [], the same on every device.
+        float32 []: the sum over this device's images, divided by n.
     """
     n = z.image.shape[0]
     eye = jnp.eye(n, dtype=jnp.float32)
@@ -99,12 +99,12 @@ def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
     devices = jax.lax.axis_size(axis)
     start = jax.lax.pcast(jnp.float32(0.0), axis, to="varying")
     (total, _), _ = jax.lax.scan(hop, (start, z.text), jnp.arange(devices))
-    loss: jax.Array = jax.lax.psum(total, axis) / (n * devices)
-    return loss
+    share: jax.Array = total / (n * devices)
+    return share
 
 
 def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
-    """`softmax_loss` of a batch that is split over devices; to be called under `jax.shard_map`.
+    """A device's share of the `softmax_loss` of a split batch; to be called under `jax.shard_map`.
 
     Texts travel with their own running log Σ_j e^s_ji, which is whole when they are home again.
 
@@ -113,7 +113,7 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
         axis: Name of the mesh's axis.
 
     Returns:
-        float32 [], the same on every device.
+        float32 []: the sum over this device's pairs, divided by n.
     """
     n = z.image.shape[0]
     devices = jax.lax.axis_size(axis)
@@ -123,23 +123,25 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
         s = _similarity(z, texts)
         return jax.nn.logsumexp(s, axis=1), jax.nn.logsumexp(s, axis=0)
 
-    def hop(carry: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
-        of_images, of_texts, texts = carry
-        of_texts, texts = _next_device(of_texts, axis), _next_device(texts, axis)
+    def hop(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], None]:
+        of_images, travelling = carry  # [n], and texts with their sums, [n, E + 1]
+        travelling = _next_device(travelling, axis)
+        texts, of_texts = travelling[:, :-1], travelling[:, -1]
         over_texts, over_images = block(texts)
-        carry = (jnp.logaddexp(of_images, over_texts), jnp.logaddexp(of_texts, over_images), texts)
-        return carry, None
+        of_images, of_texts = jnp.logaddexp(of_images, over_texts), jnp.logaddexp(of_texts, over_images)
+        return (of_images, jnp.concatenate([texts, of_texts[:, None]], axis=1)), None
 
-    carry = (*block(z.text), z.text)
-    (of_images, of_texts, _), _ = jax.lax.scan(hop, carry, None, length=devices - 1)
-    of_texts = _next_device(of_texts, axis)  # home
+    of_images, of_texts = block(z.text)
+    carry = (of_images, jnp.concatenate([z.text, of_texts[:, None]], axis=1))
+    (of_images, travelling), _ = jax.lax.scan(hop, carry, None, length=devices - 1)
+    of_texts = _next_device(travelling, axis)[:, -1]  # home
     own = z.temperature * (z.image * z.text).sum(axis=-1)
-    loss: jax.Array = jax.lax.psum((0.5 * (of_images + of_texts) - own).sum(), axis) / (n * devices)
-    return loss
+    share: jax.Array = (0.5 * (of_images + of_texts) - own).sum() / (n * devices)
+    return share
 
 
 def loss_function(kind: str, devices: int, axis: str) -> Loss:
-    """The loss of a batch split over devices, or of a whole one on one device.
+    """A device's share of the loss of a batch that is split over devices: on one device, all of it.
 
     Args:
         kind: "sigmoid" or "softmax".

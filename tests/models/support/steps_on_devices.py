@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
@@ -152,16 +153,22 @@ def losses() -> dict[str, Any]:
     found = {}
     for kind in ("sigmoid", "softmax"):
         loss = loss_function(kind, devices.count, AXIS)
+
+        def share(image, text, t, b, loss=loss):
+            t, b = jax.lax.pcast((t, b), AXIS, to="varying")
+            value, (of_image, of_text, *of_scalars) = jax.value_and_grad(
+                lambda *z: loss(Embeddings(*z)), argnums=(0, 1, 2, 3)
+            )(image, text, t, b)
+            return jax.lax.psum(jnp.stack([value, *of_scalars]), AXIS), of_image, of_text
+
         split = jax.shard_map(
-            lambda i, t, a, b, loss=loss: jax.lax.pmean(loss(Embeddings(i, t, a, b)), AXIS),
+            share,
             mesh=devices.mesh,
             in_specs=(by_rows, by_rows, whole, whole),
-            out_specs=whole,
+            out_specs=(whole, by_rows, by_rows),
         )
-        value, gradients = jax.jit(
-            jax.value_and_grad(split, argnums=(0, 1, 2, 3)), out_shardings=devices.replicated
-        )(z["i"], z["t"], *scalars)
-        found[kind] = [np.asarray(x).tolist() for x in (value, *gradients)]
+        values = jax.jit(split, out_shardings=devices.replicated)(z["i"], z["t"], *scalars)
+        found[kind] = [np.asarray(x).tolist() for x in values]
     return found
 
 

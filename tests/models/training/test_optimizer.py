@@ -4,9 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from pydantic import ValidationError
 
 from jestlab.models.config import Optimizer
-from jestlab.models.training.optimizer import build_optimizer, learning_rate
+from jestlab.models.training.optimizer import build_optimizer, decayed, learning_rate
 
 
 def tree():
@@ -25,6 +26,52 @@ def test_schedule_warms_up_linearly_and_ends_at_zero():
     halfway = 916 + (91_553 - 916) // 2
     assert float(schedule(halfway)) == pytest.approx(0.5e-3, rel=1e-3)
     assert float(schedule(91_553)) == pytest.approx(0, abs=1e-9)
+
+
+def published_cosine(step, *, base, warmup, total):
+    """big_vision's `create_learning_rate_schedule`, decay_type "cosine", in float64."""
+    progress = np.clip((step - warmup) / float(total - warmup), 0.0, 1.0)
+    rate = base * 0.5 * (1.0 + np.cos(np.pi * progress))
+    return rate * np.minimum(1.0, step / warmup) if warmup else rate
+
+
+@pytest.mark.parametrize(("total", "percent", "warmup"), [(91_553, 1.0, 916), (240, 5.0, 12), (50, 0.0, 0)])
+def test_the_schedule_is_the_published_one(total, percent, warmup):
+    schedule = learning_rate(Optimizer(learning_rate=1e-3, warmup_percent=percent), total)
+    steps = np.unique(np.linspace(0, total, 200).astype(int))
+    ours = np.array([float(schedule(step)) for step in steps])
+    theirs = published_cosine(steps, base=1e-3, warmup=warmup, total=total)
+    np.testing.assert_allclose(ours, theirs, atol=2e-10)
+
+
+def test_a_constant_rate_stays_after_its_warm_up():
+    schedule = learning_rate(Optimizer(learning_rate=1e-3, warmup_percent=10, decay="constant"), 100)
+    assert [float(schedule(step)) for step in (0, 5, 10, 60, 100)] == pytest.approx(
+        [0, 5e-4, 1e-3, 1e-3, 1e-3]
+    )
+
+
+def test_what_decays_is_a_field():
+    names = {"img": {"Dense_0": {"kernel": 0, "bias": 0}}, "txt": {"Embed_0": {"embedding": 0}}, "t": 0}
+    assert decayed(names, ".*/kernel$") == {
+        "img": {"Dense_0": {"kernel": True, "bias": False}},
+        "txt": {"Embed_0": {"embedding": False}},
+        "t": False,
+    }
+    assert decayed(names, "(img|txt)/.*")["txt"]["Embed_0"]["embedding"]
+    with pytest.raises(ValueError, match=r"'kernels' fits no parameter's name"):
+        decayed(names, "kernels")
+    with pytest.raises(ValidationError, match="is not a regular expression"):
+        Optimizer(decay_parameters="(")
+
+
+def test_without_a_norm_nothing_is_clipped():
+    gradients = {"img": {"kernel": jnp.full((4,), 1e4)}}
+    for clip_norm, expected in ((None, 1e4), (1.0, 0.5)):
+        optimizer = build_optimizer(Optimizer(clip_norm=clip_norm, warmup_percent=0), 10)
+        _, state = optimizer.update(gradients, optimizer.init(gradients), gradients)
+        [adam] = [part for part in state if isinstance(part, optax.ScaleByAdamState)]
+        np.testing.assert_allclose(adam.mu["img"]["kernel"], 0.1 * expected, rtol=1e-5)
 
 
 def test_without_warm_up_the_first_step_has_the_peak_rate():

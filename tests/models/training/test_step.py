@@ -24,6 +24,19 @@ def flat(parameters):
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(parameters)])
 
 
+def assert_like(found, expected):
+    """The same metrics of every step, the norm of its gradient among them, and the same choice.
+
+    Not the parameters: where a gradient is 0 but for rounding, as of the keys' biases, Adam makes full steps
+    of the rounding.
+    """
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.keys() == theirs.keys()
+        assert ours.get("selected") == theirs.get("selected")
+        for name in ours.keys() - {"selected"}:
+            assert ours[name] == pytest.approx(theirs[name], rel=2e-5), name
+
+
 @pytest.fixture(scope="module")
 def one():
     return Devices(jax.devices()[:1])
@@ -54,10 +67,7 @@ def test_without_a_share_an_approximation_is_plain_training(one, plain):
 def test_an_approximation_at_the_towers_own_patch_size_changes_nothing(one, plain):
     """Only the order in which sums are taken differs."""
     own = {"patch_size": TINY["model"]["vision"]["patch_size"], "share": 0.5}
-    history, parameters = steps(config(approximation=own), devices=one)
-    for ours, theirs in zip(history, plain[0], strict=True):
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
-    np.testing.assert_allclose(flat(parameters), flat(plain[1]), rtol=1e-3, atol=1e-5)
+    assert_like(steps(config(approximation=own), devices=one)[0], plain[0])
 
 
 def test_an_approximation_changes_the_step(one, plain):
@@ -75,12 +85,8 @@ def test_an_approximation_changes_the_step(one, plain):
 def test_how_a_step_is_computed_does_not_change_it(one, runtime, loss):
     """Microbatches, too: every example meets the negatives of the whole batch."""
     share = {"approximation": {"share": 0.25}}
-    expected, one_way = steps(config(loss=loss, **share), devices=one)
-    history, another = steps(config(loss=loss, runtime=runtime, **share), devices=one)
-    for ours, theirs in zip(history, expected, strict=True):
-        for name, value in theirs.items():
-            assert ours[name] == pytest.approx(value, rel=1e-4), name
-    np.testing.assert_allclose(flat(another), flat(one_way), rtol=1e-3, atol=2e-5)
+    expected, _ = steps(config(loss=loss, **share), devices=one)
+    assert_like(steps(config(loss=loss, runtime=runtime, **share), devices=one)[0], expected)
 
 
 def test_microbatches_select_what_the_whole_batch_selects(one):
@@ -91,7 +97,7 @@ def test_microbatches_select_what_the_whole_batch_selects(one):
 
 def test_several_steps_a_call_are_as_many_calls(one):
     cfg = config(selection=JOINT)
-    expected, parameters = steps(cfg, 3, devices=one)
+    expected, _ = steps(cfg, 3, devices=one)
     model = TwoTowerModel(cfg.model)
     reference = initialize(cfg.model, jax.random.key(9))
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
@@ -100,9 +106,8 @@ def test_several_steps_a_call_are_as_many_calls(one):
     step = build_step(cfg, model, one, steps=3)
     state, metrics = step(one.replicate(state), one.split(stacked, axis=1), one.replicate(reference))
     assert int(state.step) == 3
-    assert metrics["selected"].tolist() == [m["selected"] for m in expected]
-    np.testing.assert_allclose(metrics["loss"], [m["loss"] for m in expected], rtol=1e-5)
-    np.testing.assert_allclose(flat(state.parameters), flat(parameters), rtol=1e-3, atol=1e-5)
+    found = [{name: np.asarray(value[i]).tolist() for name, value in metrics.items()} for i in range(3)]
+    assert_like(found, expected)
 
 
 def test_cached_embeddings_select_what_the_reference_selects(one):

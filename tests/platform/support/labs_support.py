@@ -21,7 +21,8 @@ _MARKER = "JESTLAB_TEST_LAB"
 
 def variables(root: Path) -> dict[str, str]:
     """What marks all processes of a lab, and lets its workers find `toy_programs`."""
-    return {"PYTHONPATH": str(SUPPORT), _MARKER: str(root)}
+    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"PYTHONPATH": os.pathsep.join(paths), _MARKER: str(root)}
 
 
 def write_study(folder: Path, **parts: Any) -> Path:

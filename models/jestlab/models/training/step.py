@@ -1,7 +1,9 @@
 """One step: score the super-batch, select, train on the sub-batch (the paper's "Pseudocode for JEST").
 
 The step is what one device does: it holds B/P rows of the super-batch, embeds them, gathers everyone's
-embeddings to select from, gets its b/P rows of the sub-batch, and adds its gradient to everyone's.
+embeddings to select from, gets its b/P rows of the sub-batch, and adds its gradient to everyone's. Each of
+these exchanges is one message, and each waits for the one before: of two that are on their way at once, XLA
+may start another first on each device, and on CPU they then wait for each other for ever (seen, JAX 0.10.2).
 
 Departures from the print:
 
@@ -25,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from ..config import TrainConfig
@@ -123,6 +126,7 @@ class _Step:
             config.model, Execution(remat=config.runtime.remat, scan=config.runtime.scan_layers)
         )
         self.optimizer = build_optimizer(config.optimizer, config.total_steps)
+        self.devices = devices.count
         self.loss = loss_function(config.loss, devices.count, AXIS)
         self.view = approximate_view(config)
         self.scoring_view = self.view if config.approximation.score else FULL
@@ -138,23 +142,24 @@ class _Step:
     def __call__(
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, Metrics]:
-        metrics: Metrics = {}
+        choice: Metrics = {}
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
             scores = self._scores(state.parameters, reference_parameters, batch, scoring_key)
             chosen = self._choose(scores, selection_key)
             own = jnp.diagonal(scores)
-            metrics |= {
+            choice = {
                 "score_selected": own[chosen].mean(),
                 "score_super_batch": own.mean(),
                 "selected": chosen,
             }
             batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
-        loss, gradients = self._loss_and_gradients(state.parameters, batch["image"], batch["text"], keys)
+        shares = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
+        (loss, gradients), choice = self._summed(shares, choice)
         updates, optimizer_state = self.optimizer.update(gradients, state.optimizer, state.parameters)
-        metrics |= {
+        metrics = choice | {
             "loss": loss,
             "grad_norm": optax.global_norm(gradients),
             "temperature": jnp.exp(state.parameters["t"][0]),
@@ -162,8 +167,7 @@ class _Step:
         }
         parameters = optax.apply_updates(state.parameters, updates)
         state = TrainState(state.step + 1, parameters, optimizer_state, state.key)
-        # All devices have computed the same metrics; the maximum says so to JAX.
-        return state, jax.lax.pmax(metrics, AXIS)
+        return state, metrics
 
     def _scores(
         self,
@@ -176,11 +180,12 @@ class _Step:
         learner_z = reference_z = None
         if self.config.scores_learner:
             keys = self._patch_keys(key, batch["image"].shape[0])
-            learner_z = _everyones(
-                self._embed(self.model, parameters, batch["image"], batch["text"], self.scoring_view, keys)
+            learner_z = self._embed(
+                self.model, parameters, batch["image"], batch["text"], self.scoring_view, keys
             )
         if self.config.needs_reference:
-            reference_z = _everyones(self._reference_embeddings(reference_parameters, batch))
+            reference_z = self._reference_embeddings(reference_parameters, batch)
+        learner_z, reference_z = _everyones((learner_z, reference_z))
         scores = score_matrix(self.config.selection.criterion, learner_z, reference_z)
         return jax.lax.stop_gradient(scores)
 
@@ -225,23 +230,20 @@ class _Step:
         return Embeddings(image, text, *_temperature_and_bias(parameters))
 
     def _loss_and_gradients(
-        self, parameters: Parameters, images: jax.Array, tokens: jax.Array, keys: jax.Array | None
+        self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
     ) -> tuple[jax.Array, Parameters]:
-        """Of the whole sub-batch, summed over devices.
+        """This device's shares of them: the sums over devices are the sub-batch's.
 
         With microbatches the gradient is the whole batch's all the same, negatives of other microbatches
         included (GradCache, Gao et al., 2021): embed without keeping activations, differentiate the loss with
         respect to the embeddings, then embed each part again to carry that on to the parameters.
         """
-        parameters = jax.lax.pcast(
-            parameters, AXIS, to="varying"
-        )  # each device: its own part of the gradient
-        rows = (images, tokens, keys)
+        parameters = jax.lax.pcast(parameters, AXIS, to="varying")  # as each device has a gradient of its own
         if self.microbatches == 1:
             loss, gradients = jax.value_and_grad(
                 lambda p: self.loss(Embeddings(*self._mixed(p, rows), *_temperature_and_bias(p)))
             )(parameters)
-            return loss, jax.lax.psum(gradients, AXIS)
+            return loss, gradients
 
         parts = jax.tree.map(lambda x: x.reshape(self.microbatches, -1, *x.shape[1:]), rows)
         image, text = jax.lax.map(lambda part: self._mixed(parameters, part), parts)
@@ -263,7 +265,18 @@ class _Step:
             jax.tree.map(jnp.zeros_like, parameters) | scalar_gradients,
             (parts, (image_gradient, text_gradient)),
         )
-        return loss, jax.lax.psum(gradients, AXIS)
+        return loss, gradients
+
+    def _summed(self, shares: Any, choice: Metrics) -> tuple[Any, Metrics]:
+        """Sums over devices, and what all devices have computed alike, in one message."""
+        # Positions go as float32, which is exact below 2²⁴.
+        alike = {name: jnp.float32(jax.lax.axis_index(AXIS) == 0) * value for name, value in choice.items()}
+        if self.devices == 1:
+            shares, alike = jax.lax.psum((shares, alike), AXIS)
+        else:
+            flat, restore = ravel_pytree((shares, alike))
+            shares, alike = restore(jax.lax.psum(flat, AXIS))
+        return shares, {name: alike[name].astype(value.dtype) for name, value in choice.items()}
 
     def _mixed(
         self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
@@ -312,10 +325,13 @@ def _temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]
     return jnp.exp(parameters["t"][0]), parameters["b"][0]
 
 
-def _everyones(z: Embeddings) -> Embeddings:
-    """The embeddings of all devices' rows, in order, on every device."""
-    image, text = (jax.lax.all_gather(part, AXIS, tiled=True) for part in (z.image, z.text))
-    return z._replace(image=image, text=text)
+def _everyones(models: tuple[Embeddings | None, ...]) -> list[Embeddings | None]:
+    """The embeddings of all devices' rows, in order, on every device: of each model that has any."""
+    parts = [part for z in models if z is not None for part in (z.image, z.text)]
+    widths = np.cumsum([part.shape[1] for part in parts])[:-1]
+    whole = jax.lax.all_gather(jnp.concatenate(parts, axis=1), AXIS, tiled=True)
+    gathered = iter(jnp.split(whole, widths, axis=1))
+    return [z if z is None else z._replace(image=next(gathered), text=next(gathered)) for z in models]
 
 
 def _joined(x: jax.Array) -> jax.Array:

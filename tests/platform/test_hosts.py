@@ -1,0 +1,77 @@
+"""One run on two processes, as on two hosts: they compute together, the first one alone writes."""
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+
+import labs_support as labs
+import plans_support as plans
+from tests.models.conftest import TINY
+
+from jestlab.models.config import TrainConfig
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch import exits
+from jestlab.platform.store.store import Store
+
+
+def host(lab, run, number, port):
+    """Worker number 0 or 1, with two devices."""
+    command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
+    return subprocess.Popen(
+        [*command, "--root", str(lab.root), "--run", run.fingerprint],
+        env={
+            **os.environ,
+            **labs.variables(lab.root),
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+            "JAX_NUM_PROCESSES": "2",
+            "JAX_PROCESS_ID": str(number),
+        },
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_hosts_make_one_attempt(root):
+    lab = Lab.find(root)
+    config = TrainConfig.model_validate(TINY).model_dump(mode="json")
+    run = plans.run("uniform", "train", config)
+    Store.open(lab.store_url).record(plans.plan(run))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    hosts = [host(lab, run, number, port) for number in (0, 1)]
+    for process in hosts:
+        said = process.communicate(timeout=400)[1]
+        assert process.returncode == exits.COMPLETED, said[-3000:]
+    store = sqlite3.connect(lab.root / "results.db")
+    assert store.execute("SELECT state FROM attempt").fetchall() == [("COMPLETED",)]
+    assert store.execute("SELECT DISTINCT step, total_steps FROM v_runs").fetchall() == [(12, 12)]
+    [(points, steps)] = store.execute(
+        "SELECT count(*), count(DISTINCT step) FROM v_metrics WHERE name = 'loss'"
+    )
+    assert points == steps == 6
+    assert len(list((lab.root / run.directory / "events").glob("events.*"))) == 1
+
+
+def test_a_process_that_assists_writes_nothing(root):
+    lab = Lab.find(root)
+    run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
+    Store.open(lab.store_url).record(plans.plan(run))
+    command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
+    done = subprocess.run(
+        [*command, "--root", str(lab.root), "--run", run.fingerprint],
+        env={**os.environ, **labs.variables(lab.root), "JAX_PROCESS_ID": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == exits.COMPLETED, done.stderr
+    assert (lab.root / run.directory / "state.json").exists()
+    store = sqlite3.connect(lab.root / "results.db")
+    assert store.execute("SELECT count(*) FROM attempt").fetchall() == [(0,)]
+    assert store.execute("SELECT state FROM run").fetchall() == [("PENDING",)]
