@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
@@ -110,6 +112,11 @@ def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Fresh parameters, float32, from a PRNG key."""
     images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)
     tokens = jnp.zeros((1, config.text.length), jnp.int32)
-    # One compiled function: operation by operation, a hundred small ones would be compiled.
-    parameters: Parameters = jax.jit(TwoTowerModel(config).init)(key, images, tokens)["params"]
+    parameters: Parameters = _initializer(config)(key, images, tokens)["params"]
     return parameters
+
+
+@functools.cache
+def _initializer(config: TwoTowers) -> Callable[..., Any]:
+    """One compiled function: operation by operation, a hundred small ones would be compiled."""
+    return jax.jit(TwoTowerModel(config).init)

@@ -31,7 +31,7 @@ from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 TINY: dict[str, Any] = {
     "model": {
         "vision": {"width": 16, "depth": 1, "heads": 2, "image_size": 16, "patch_size": 4, "pooling": "map"},
-        "text": {"width": 16, "depth": 1, "heads": 2, "length": 6, "pooling": "last", "vocabulary_size": 40},
+        "text": {"width": 16, "depth": 1, "heads": 2, "length": 6, "pooling": "last", "vocabulary_size": 80},
         "embedding_dim": 16,
     },
     "schedule": {"batch_size": 32, "examples_seen": 32 * 20},
@@ -40,16 +40,15 @@ TINY: dict[str, Any] = {
 }
 JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
 CONFIGS: dict[str, Any] = {
-    "softmax": {"loss": "softmax"},
+    "softmax": {
+        "loss": "softmax",
+        "approximation": {"method": "patch_drop", "keep": 0.5, "share": 0.25},
+    },
     "joint": {"selection": JOINT},
     "flexi": {
         "selection": JOINT,
         "approximation": {"score": True, "share": 0.5},
         "runtime": {"microbatches": 2},
-    },
-    "patch_drop": {
-        "selection": JOINT | {"rule": "independent", "filtering_ratio": 0.75},
-        "approximation": {"method": "patch_drop", "keep": 0.5, "score": True, "share": 0.25},
     },
 }
 STEPS = 3
@@ -65,7 +64,7 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
     B, size = config.super_batch_size, config.model.vision.image_size
     return {
         "image": rng.integers(0, 256, (B, size, size, 3), np.uint8),
-        "text": rng.integers(0, 40, (B, config.model.text.length), np.int32),
+        "text": rng.integers(0, 80, (B, config.model.text.length), np.int32),
     }
 
 
