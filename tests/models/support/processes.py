@@ -15,12 +15,12 @@ def free_port():
         return s.getsockname()[1]
 
 
-def start(processes, devices, *arguments, **variables):
+def start(processes, devices, *arguments):
     """The script as so many processes, each with so many devices."""
     port = free_port()
     for number in range(processes):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        environment = os.environ | {"XLA_FLAGS": flags} | variables
+        environment = os.environ | {"XLA_FLAGS": flags}
         if processes > 1:
             environment |= {
                 "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",

@@ -1,15 +1,24 @@
-"""One device, eight, and two processes with four each: the same losses, gradients, indices and scores."""
+"""One device, eight, and two processes with four each: the same losses, gradients, indices and scores.
+
+Real processes: some are killed, some asked to stop, and they go on as if nothing had been.
+"""
 
 import json
 import os
+import random
+import signal
+import time
 
 import numpy as np
 import pytest
 from filelock import FileLock
 from tests.models.support.processes import start
+from tests.models.support.steps_on_devices import STEPS_OF_A_RUN
 
 from jestlab.models.devices import Devices
 
+pytestmark = pytest.mark.timeout(1_500)  # a dozen processes, each with its own compiler
+LONGEST_SECONDS = 500
 PLACES = {"one device": (1, 1), "eight devices": (1, 8), "two processes of four": (2, 4)}
 
 
@@ -31,7 +40,7 @@ def _results(what, folder):
         mine.mkdir()
         running = list(start(processes, devices, what, mine / "out.json", mine))
         for process in running:
-            output, _ = process.communicate(timeout=500)
+            output, _ = process.communicate(timeout=LONGEST_SECONDS)
             assert process.returncode == 0, output[-3000:]
         found[place] = json.loads((mine / "out.json").read_text())
         assert found[place]["devices"] == processes * devices
@@ -72,14 +81,79 @@ def runs(shared):
     return results("train", shared)
 
 
+def assert_like(found, expected, kind):
+    """Of a run: its losses to 1e-5. Differences of losses, and scores of few examples, less closely."""
+    assert found.keys() == expected.keys()
+    for step, values in expected.items():
+        if kind == "metrics":
+            assert found[step]["loss"] == pytest.approx(values["loss"], rel=1e-5)
+        assert found[step] == pytest.approx(values, rel=1e-4, abs=1e-5 if kind == "metrics" else 0.03)
+
+
 @pytest.mark.parametrize("place", list(PLACES)[1:])
 def test_a_run_does_not_depend_on_the_devices(runs, place):
     """From data to scores; of several processes the first alone reports."""
-    ours, alone = runs[place], runs["one device"]
-    assert ours["metrics"].keys() == alone["metrics"].keys() == {str(step) for step in range(1, 7)}
-    for step, metrics in alone["metrics"].items():
-        assert ours["metrics"][step] == pytest.approx(metrics, rel=1e-5)
-    assert ours["scores"] == pytest.approx(alone["scores"], abs=0.02)
+    for kind in ("metrics", "scores"):
+        assert_like(runs[place][kind], runs["one device"][kind], kind)
+
+
+def records(folder):
+    """What a run recorded, by kind and step; a step recorded twice has to be recorded the same."""
+    found: dict[str, dict[str, dict[str, float]]] = {"metrics": {}, "scores": {}}
+    for line in (folder / "records.jsonl").read_text().splitlines():
+        kind, step, values = json.loads(line)
+        assert found[kind].setdefault(str(step), values) == values
+    return found
+
+
+def train_in(folder, processes=1, devices=1):
+    folder.mkdir(exist_ok=True)
+    return list(start(processes, devices, "train", folder / "out.json", folder))
+
+
+def finish(running):
+    for process in running:
+        output, _ = process.communicate(timeout=LONGEST_SECONDS)
+        assert process.returncode == 0, output[-3000:]
+
+
+def wait_for_step(folder, step, process):
+    """Until a step is recorded, or the run ends."""
+    path, began = folder / "records.jsonl", time.monotonic()
+    while process.poll() is None:
+        assert time.monotonic() - began < LONGEST_SECONDS
+        if path.exists() and f'["metrics", {step},' in path.read_text():
+            return
+        time.sleep(0.002)
+
+
+def test_killed_at_random_steps_it_goes_on_bit_for_bit(tmp_path, runs):
+    """Selection, order of the data and evaluation included."""
+    draw = random.Random(11)
+    folder = tmp_path / "killed"
+    for step in sorted(draw.sample(range(2, STEPS_OF_A_RUN), 2)):
+        (process,) = train_in(folder)
+        wait_for_step(folder, step, process)
+        time.sleep(draw.random() * 0.05)
+        process.kill()
+        process.communicate()
+    finish(train_in(folder))
+    found = records(folder)
+    assert all(found[kind] == runs["one device"][kind] for kind in found)
+
+
+def test_two_processes_stop_when_one_is_asked_and_go_on(tmp_path, runs):
+    folder = tmp_path / "stopped"
+    running = train_in(folder, 2, 4)
+    wait_for_step(folder, 3, running[0])
+    running[1].send_signal(signal.SIGTERM)
+    finish(running)
+    assert not json.loads((folder / "out.json").read_text())["results"]["done"]
+    assert 3 <= max(map(int, records(folder)["metrics"])) < STEPS_OF_A_RUN
+    finish(train_in(folder, 2, 4))
+    assert json.loads((folder / "out.json").read_text())["results"]["done"]
+    for kind, found in records(folder).items():
+        assert found == runs["two processes of four"][kind]
 
 
 def test_devices_that_do_not_divide_the_batches_are_left_out(caplog):
