@@ -43,7 +43,6 @@ CONFIGS: dict[str, Any] = {
         "loss": "softmax",
         "approximation": {"method": "patch_drop", "keep": 0.5, "share": 0.25},
     },
-    "joint": {"selection": JOINT},
     "flexi": {
         "selection": JOINT,
         "approximation": {"score": True, "share": 0.5},
