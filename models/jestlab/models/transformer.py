@@ -160,12 +160,12 @@ class MultiHeadDotProductAttention(nn.Module):
 
         def projected(name: str, x: jax.Array) -> jax.Array:
             y: jax.Array = Projection((width,), split, self.dtype, name=name)(x)
-            return y.reshape(examples, -1, *split)
+            return y.reshape(examples, -1, *split).swapaxes(1, 2)
 
         q = projected("query", queries) / jnp.sqrt(split[1]).astype(self.dtype)
-        logits = jnp.einsum("nqhd,nkhd->nhqk", q, projected("key", tokens))
+        logits = jnp.einsum("nhqd,nhkd->nhqk", q, projected("key", tokens))
         weights = jax.nn.softmax(logits.astype(jnp.float32)).astype(self.dtype)
-        x = jnp.einsum("nhqk,nkhd->nqhd", weights, projected("value", tokens))
+        x = jnp.einsum("nhqk,nhkd->nhqd", weights, projected("value", tokens)).swapaxes(1, 2)
         y: jax.Array = Projection(split, (width,), self.dtype, name="out")(x.reshape(-1, width))
         return y
 
