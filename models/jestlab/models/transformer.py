@@ -4,12 +4,13 @@ Parameter names are those that flax.linen gives the same modules in big_vision, 
 Parameters are float32. Products are computed in `dtype`; the statistics of normalisations and the softmax in
 float32.
 
-Letters: n examples, L tokens, D width.
+Letters: n examples, L tokens, D width, m rows of a matrix (the tokens of all examples).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -92,7 +93,7 @@ class MlpBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [n, L, D] → float [n, L, D]."""
+        """x: float [m, D] → float [m, D]."""
         dense = functools.partial(
             nn.Dense,
             dtype=self.dtype,
@@ -104,8 +105,77 @@ class MlpBlock(nn.Module):
         return dense(width)(x)
 
 
+class Projection(nn.Module):
+    """A dense layer whose parameters have flax's shapes for attention: widths are split into heads.
+
+    Attributes:
+        inputs: Shape of the inputs' width in the kernel.
+        outputs: Shape of the outputs' width in kernel and bias.
+        dtype: Of the product.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    dtype: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """x: float [m, product of inputs] → float [m, product of outputs]."""
+        matrix = (math.prod(self.inputs), math.prod(self.outputs))
+
+        def initialize(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return nn.initializers.xavier_uniform()(key, matrix).reshape(shape)
+
+        kernel = self.param("kernel", initialize, (*self.inputs, *self.outputs))
+        bias = self.param("bias", nn.initializers.zeros, self.outputs)
+        y: jax.Array = x @ kernel.astype(self.dtype).reshape(matrix) + bias.astype(self.dtype).reshape(-1)
+        return y
+
+
+class MultiHeadDotProductAttention(nn.Module):
+    """Attention with flax's parameters; all dense layers are products of two matrices.
+
+    Attributes:
+        heads: Number of heads, a divisor of the width.
+        dtype: Of the products; the softmax is in float32.
+    """
+
+    heads: int
+    dtype: str
+
+    @nn.compact
+    def __call__(self, queries: jax.Array, tokens: jax.Array, examples: int) -> jax.Array:
+        """Look at each example's tokens.
+
+        Args:
+            queries: float [n · Q, D].
+            tokens: float [n · L, D].
+            examples: n.
+
+        Returns:
+            float [n · Q, D].
+        """
+        width = tokens.shape[-1]
+        split = (self.heads, width // self.heads)
+
+        def projected(name: str, x: jax.Array) -> jax.Array:
+            y: jax.Array = Projection((width,), split, self.dtype, name=name)(x)
+            return y.reshape(examples, -1, *split).swapaxes(1, 2)
+
+        q = projected("query", queries) / jnp.sqrt(split[1]).astype(self.dtype)
+        logits = jnp.einsum("nhqd,nhkd->nhqk", q, projected("key", tokens))
+        weights = jax.nn.softmax(logits.astype(jnp.float32)).astype(self.dtype)
+        x = jnp.einsum("nhqk,nhkd->nhqd", weights, projected("value", tokens)).swapaxes(1, 2)
+        y: jax.Array = Projection(split, (width,), self.dtype, name="out")(x.reshape(-1, width))
+        return y
+
+
 class EncoderBlock(nn.Module):
-    """Attention, then MLP, each on the normalised residual stream: x + f(LN(x))."""
+    """Attention, then MLP, each on the normalised residual stream: x + f(LN(x)).
+
+    Inside, the tokens of all examples are the rows of one matrix: with an axis more XLA's CPU compiler does
+    not vectorise what follows a product.
+    """
 
     heads: int
     mlp_dim: int
@@ -114,10 +184,13 @@ class EncoderBlock(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """x: float [n, L, D] → float [n, L, D]."""
+        shape = x.shape
+        x = x.reshape(-1, shape[-1])
         y = LayerNorm()(x)
-        x = x + _attention(self.heads, self.dtype)(y, y)
+        x = x + MultiHeadDotProductAttention(self.heads, self.dtype)(y, y, shape[0])
         y = LayerNorm()(x)
-        return x + MlpBlock(self.mlp_dim, self.dtype)(y)
+        x = x + MlpBlock(self.mlp_dim, self.dtype)(y)
+        return x.reshape(shape)
 
 
 class Encoder(nn.Module):
@@ -168,20 +241,10 @@ class MAPHead(nn.Module):
         """x: float [n, L, D] → float [n, D]."""
         n, _, width = x.shape
         probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, width))
-        x = _attention(self.heads, self.dtype)(jnp.tile(probe.astype(x.dtype), (n, 1, 1)), x)
-        y = LayerNorm()(x)
-        x = x + MlpBlock(self.mlp_dim, self.dtype)(y)
-        return x[:, 0]
-
-
-def _attention(heads: int, dtype: str) -> nn.MultiHeadDotProductAttention:
-    return nn.MultiHeadDotProductAttention(
-        num_heads=heads,
-        dtype=dtype,
-        kernel_init=nn.initializers.xavier_uniform(),
-        deterministic=True,
-        force_fp32_for_softmax=True,
-    )
+        probes = jnp.tile(probe[0].astype(x.dtype), (n, 1))
+        attention = MultiHeadDotProductAttention(self.heads, self.dtype)
+        y = attention(probes, x.reshape(-1, width), n)
+        return y + MlpBlock(self.mlp_dim, self.dtype)(LayerNorm()(y))
 
 
 def _rematerialized(remat: str) -> type[nn.Module]:
