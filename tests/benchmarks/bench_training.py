@@ -1,8 +1,10 @@
 """A training step beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
 
-One process, the same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Rounds are
-interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On CPU both use
-`THREADS` threads; on a GPU a B/16 in bfloat16 is measured too. Nothing here passes or fails.
+The same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Each implementation runs in its
+own process, as its users run it: jestlab with `keep_memory`, as its training loop does, PyTorch with the
+system's defaults; `--memory kept` and `--memory default` give all the same. Only one computes at a time:
+rounds are interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On
+CPU all use `THREADS` threads; on a GPU a B/16 in bfloat16 is measured too. Nothing here passes or fails.
 """
 
 from __future__ import annotations
@@ -13,17 +15,22 @@ import importlib.util
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from jestlab.models.memory import keep_memory
+
 THREADS = 2
 ROUNDS = 15
 STEPS_PER_ROUND = 2
+
+OURS, EAGER, COMPILED = "jestlab", "transformers, eager", "transformers, torch.compile"
 
 Run = Callable[[int], None]
 """Does a number of training steps and waits for their end."""
@@ -60,6 +67,7 @@ class Row:
     examples_per_second: float
     share_of_peak: float
     speed_of_eager: float | None  # ratio of examples/s, the median over rounds
+    speed_of_compiled: float | None
 
 
 def batch_of(shape: Shape) -> tuple[np.ndarray, np.ndarray]:
@@ -150,21 +158,21 @@ def theirs(shape: Shape, device: str, compiled: bool) -> Run:
     return run
 
 
-def peak_flops(compute_dtype: str, torch_too: bool, device: str) -> float:
-    """The best rate seen in products of square matrices, of either library, FLOP/s."""
-    import jax
-    import jax.numpy as jnp
-
+def peak_flops(implementation: str, compute_dtype: str, device: str) -> float:
+    """The best rate seen in products of square matrices, FLOP/s."""
     side = 2_048 if device == "cpu" else 8_192
-    a = jnp.ones((side, side), compute_dtype)
-    product = jax.jit(jnp.matmul)
-    calls: list[Callable[[], object]] = [lambda: jax.block_until_ready(product(a, a))]
-    if torch_too:
+    if implementation == OURS:
+        import jax
+        import jax.numpy as jnp
+
+        a = jnp.ones((side, side), compute_dtype)
+        product = jax.jit(jnp.matmul)
+        best = min(_seconds(lambda: jax.block_until_ready(product(a, a))) for _ in range(10))
+    else:
         import torch
 
         b = torch.ones((side, side), dtype=getattr(torch, compute_dtype), device=device)
-        calls.append(lambda: (b @ b)[0, 0].item())
-    best = min(_seconds(call) for call in calls for _ in range(10))
+        best = min(_seconds(lambda: (b @ b)[0, 0].item()) for _ in range(10))
     return 2 * side**3 / best
 
 
@@ -185,27 +193,77 @@ def step_flops(shape: Shape) -> float:
     return 3.0 * shape.batch_size * (image + text)
 
 
-def measure(shape: Shape, device: str, torch_too: bool) -> list[Row]:
+def work(implementation: str, shape: Shape, device: str, keep: bool) -> None:
+    """In a process of its own: the peak rate, then the seconds a step of one round for each line read."""
+    if keep:
+        keep_memory()
+    answers, sys.stdout = sys.stdout, sys.stderr
+    if device == "cpu" and implementation != OURS:
+        import torch
+
+        torch.set_num_threads(THREADS)
+    run = ours(shape) if implementation == OURS else theirs(shape, device, implementation == COMPILED)
+    run(2)
+    print(peak_flops(implementation, shape.compute_dtype, device), file=answers, flush=True)
+    for _ in sys.stdin:
+        seconds = _seconds(functools.partial(run, STEPS_PER_ROUND))
+        print(seconds / STEPS_PER_ROUND, file=answers, flush=True)
+
+
+class Worker:
+    """A process that measures one implementation when asked."""
+
+    def __init__(self, implementation: str, shape: Shape, device: str, memory: str) -> None:
+        keep = memory == "kept" or (memory == "own" and implementation == OURS)
+        arguments = [implementation, json.dumps(asdict(shape)), device, "keep" if keep else ""]
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--work", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.name = implementation
+        self.peak = self._number()
+
+    def seconds(self) -> float:
+        """A step of one round."""
+        assert self._process.stdin is not None
+        print(file=self._process.stdin, flush=True)
+        return self._number()
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _number(self) -> float:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process that measures {self.name!r} ended: see its message above")
+        return float(line)
+
+
+def measure(shape: Shape, device: str, implementations: Sequence[str], memory: str) -> list[Row]:
     """Interleaved rounds of every implementation; medians."""
-    runs = {"jestlab": ours(shape)}
-    if torch_too:
-        runs |= {
-            "transformers, eager": theirs(shape, device, compiled=False),
-            "transformers, torch.compile": theirs(shape, device, compiled=True),
-        }
-    for run in runs.values():
-        run(2)
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    workers = [Worker(name, shape, device, memory) for name in implementations]
+    seconds: dict[str, list[float]] = {worker.name: [] for worker in workers}
     for _ in range(ROUNDS):
-        for name, run in runs.items():
-            seconds[name].append(_seconds(functools.partial(run, STEPS_PER_ROUND)) / STEPS_PER_ROUND)
-    peak, eager = peak_flops(shape.compute_dtype, torch_too, device), seconds.get("transformers, eager")
+        for worker in workers:
+            seconds[worker.name].append(worker.seconds())
+    for worker in workers:
+        worker.end()
+    peak = max(worker.peak for worker in workers)
     rows = []
     for name, times in seconds.items():
         median = statistics.median(times)
-        ratio = statistics.median(e / s for e, s in zip(eager, times, strict=True)) if eager else None
+        ratios = {
+            other: statistics.median(o / s for o, s in zip(seconds[other], times, strict=True))
+            for other in (EAGER, COMPILED)
+            if other in seconds
+        }
         share = step_flops(shape) / median / peak
-        rows.append(Row(shape.name, name, 1e3 * median, shape.batch_size / median, share, ratio))
+        rate = shape.batch_size / median
+        rows.append(Row(shape.name, name, 1e3 * median, rate, share, ratios.get(EAGER), ratios.get(COMPILED)))
     return rows
 
 
@@ -213,8 +271,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    as_json = parser.parse_args().json
-    # Before either library is imported: its pool of threads is made only once.
+    parser.add_argument("--memory", choices=("own", "kept", "default"), default="own")
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.work:
+        implementation, shape, device, keep = arguments.work
+        work(implementation, Shape(**json.loads(shape)), device, bool(keep))
+        return
+    # Inherited by every worker; a library makes its pool of threads only once, when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # two libraries share the memory of a GPU
     if hasattr(os, "sched_setaffinity"):
@@ -223,27 +287,26 @@ def main() -> None:
 
     device = "cuda" if jax.default_backend() == "gpu" else "cpu"
     torch_too = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-    if torch_too:
+    if torch_too and device == "cuda":
         import torch
 
-        torch.set_num_threads(THREADS)
-        if device == "cuda" and not torch.cuda.is_available():
-            torch_too = False
+        torch_too = torch.cuda.is_available()
     if not torch_too:
         where = "the GPU" if device == "cuda" else "CPU"
         print(f"only jestlab is measured: install torch (for {where}) and transformers", file=sys.stderr)
+    implementations = (OURS, EAGER, COMPILED) if torch_too else (OURS,)
     shapes = [SMALL, MEDIUM, *([BASE] if device == "cuda" else [])]
-    rows = [row for shape in shapes for row in measure(shape, device, torch_too)]
-    if as_json:
+    rows = [row for shape in shapes for row in measure(shape, device, implementations, arguments.memory)]
+    if arguments.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return
-    print("| shape | step of | ms | examples/s | share of matmul peak | speed, of eager |")
-    print("|---" * 6 + "|")
+    print("| shape | step of | ms | examples/s | share of matmul peak | speed, of eager | of compiled |")
+    print("|---" * 7 + "|")
     for r in rows:
-        ratio = "" if r.speed_of_eager is None else f"{r.speed_of_eager:.2f}"
+        eager, compiled = ("" if x is None else f"{x:.2f}" for x in (r.speed_of_eager, r.speed_of_compiled))
         print(
             f"| {r.shape} | {r.implementation} | {r.milliseconds:.1f} | {r.examples_per_second:.1f} | "
-            f"{r.share_of_peak:.0%} | {ratio} |"
+            f"{r.share_of_peak:.0%} | {eager} | {compiled} |"
         )
 
 
