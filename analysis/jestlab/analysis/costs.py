@@ -6,8 +6,9 @@ examples are left out. A backward pass costs twice its forward pass, so training
 
 Two conventions, each by its name:
 
-- *counted* (`training_cost`): what the code executes. Scoring runs a forward pass over the super-batch, and
-  the step runs its own over the chosen examples, so an example seen costs 3F + F·B/b.
+- *counted* (`training_cost`): what the code executes, but for what it computes again to save memory. Scoring
+  runs a forward pass over the super-batch, and the step runs its own over the chosen examples, so an example
+  seen costs 3F + F·B/b.
 - *paper's* (`paper_iid`, `paper_jest`, `paper_flexi`, `paper_multi_resolution`, `paper_training_budget`): the
   appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST" and "Comparing approximation
   methods". The scoring pass of JEST is kept for the gradient, so an example seen costs F(2 + B/b).

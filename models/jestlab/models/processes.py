@@ -6,8 +6,31 @@ import os
 import signal
 import threading
 
-import jax
 import numpy as np
+
+_ADDRESS, _COUNT, _NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+
+
+def launched_with_others() -> bool:
+    """Whether the launcher says that other processes compute along.
+
+    Raises:
+        ValueError: It says only half of it.
+    """
+    said = [name for name in (_ADDRESS, _COUNT, _NUMBER) if name in os.environ]
+    if said and len(said) < 3:
+        missing = next(name for name in (_ADDRESS, _COUNT, _NUMBER) if name not in said)
+        raise ValueError(f"{said[0]} is set and {missing} is not: set all of the three, or none")
+    return bool(said) or "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+
+
+def launched_first() -> bool:
+    """Whether the launcher says that this is the first process, or the only one. Needs no JAX."""
+    if not launched_with_others():
+        return True
+    slice_number = os.environ.get("MEGASCALE_SLICE_ID", "0")
+    number = os.environ.get(_NUMBER) or os.environ.get("TPU_WORKER_ID") or "0"
+    return int(number) == 0 and int(slice_number) == 0
 
 
 def initialize_processes() -> None:
@@ -18,44 +41,56 @@ def initialize_processes() -> None:
 
     Raises:
         RuntimeError: The others cannot be reached.
+        ValueError: The launcher says only half of it.
     """
-    if jax.distributed.is_initialized():
+    import jax
+
+    if not launched_with_others() or jax.distributed.is_initialized():
         return
-    environment = os.environ
     terminated = signal.getsignal(signal.SIGTERM)
-    if "JAX_NUM_PROCESSES" in environment:
+    if _COUNT in os.environ:
         jax.distributed.initialize(
-            environment["JAX_COORDINATOR_ADDRESS"],
-            num_processes=int(environment["JAX_NUM_PROCESSES"]),
-            process_id=int(environment["JAX_PROCESS_ID"]),
+            os.environ[_ADDRESS], num_processes=int(os.environ[_COUNT]), process_id=int(os.environ[_NUMBER])
         )
-    elif "," in environment.get("TPU_WORKER_HOSTNAMES", ""):
+    else:
         jax.distributed.initialize()
-    if threading.current_thread() is threading.main_thread():
+    if terminated is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminated)  # JAX put a handler of its own in its place
 
 
 def is_first() -> bool:
     """Whether this is the process that reports and writes."""
+    import jax
+
     return jax.process_index() == 0
 
 
 def any_says(answer: bool) -> bool:
     """Whether any process says so; each waits for the others."""
+    import jax
+
     return answer if jax.process_count() == 1 else bool(np.any(_gathered(answer)))
 
 
 def all_say(answer: bool) -> bool:
     """Whether every process says so; each waits for the others."""
+    import jax
+
     return answer if jax.process_count() == 1 else bool(np.all(_gathered(answer)))
 
 
 def first_says(number: int) -> int:
     """The first process's number, in every process."""
-    return number if jax.process_count() == 1 else int(_gathered(number)[0])
+    import jax
+
+    if jax.process_count() == 1:
+        return number
+    high, low = divmod(number, 2**31)  # JAX gathers 32 bits
+    first = _gathered([high, low])[0]
+    return int(first[0]) * 2**31 + int(first[1])
 
 
-def _gathered(value: int) -> np.ndarray:
+def _gathered(value: bool | list[int]) -> np.ndarray:
     from jax.experimental import multihost_utils
 
-    return np.asarray(multihost_utils.process_allgather(np.array(value)))
+    return np.asarray(multihost_utils.process_allgather(np.array(value, np.int32)))

@@ -1,19 +1,9 @@
-"""Processes that compute along with a run: on several hosts the first one alone reports and writes.
-
-A launcher tells a process its place by `JAX_PROCESS_ID`, or on a TPU pod by `TPU_WORKER_ID`; see
-`jestlab.models.processes.initialize_processes`.
-"""
+"""Processes that compute along with a run: on several hosts the first one alone reports and writes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-
-
-def assists() -> bool:
-    """Whether this process computes along with a run whose results another one writes."""
-    return int(os.environ.get("JAX_PROCESS_ID") or os.environ.get("TPU_WORKER_ID") or 0) > 0
 
 
 class Unrecorded:

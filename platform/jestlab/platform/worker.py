@@ -26,8 +26,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from jestlab.models.processes import launched_first
 from jestlab.platform import programs
-from jestlab.platform.assist import Unrecorded, assists
+from jestlab.platform.assist import Unrecorded
 from jestlab.platform.context import Interrupted, Need, Recorder, RunContext
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
@@ -112,7 +113,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exits.FAILED
     directory = lab.root / run.directory
     directory.mkdir(parents=True, exist_ok=True)
-    if assists():
+    try:
+        assists = not launched_first()
+    except ValueError as error:
+        _say(f"jestlab: {error}")
+        return exits.FAILED
+    if assists:
         return _assist(lab, run, stop)
     held = lock.acquire(directory, options.wait, stop.requested)
     if held is None:
@@ -138,7 +144,15 @@ def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
 
 
 def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
-    """Compute along with the run's first process, which holds its lock and writes its results."""
+    """Compute along with the run's first process, which holds its lock and writes its results.
+
+    Where that one finds that there is nothing to do, or that another worker has the run, the others wait for
+    it until JAX gives up.
+    """
+    if run.state == RunState.COMPLETED or not programs.get(run.program).collective:
+        return exits.COMPLETED
+    if stop.requested():
+        return exits.STOPPED
     _log_to_standard_error()
     try:
         _execute(run, _context(lab, run, Unrecorded(), stop))

@@ -54,8 +54,8 @@ class Optimizer(Section):
     """Adam with decoupled weight decay, clipping, linear warm-up and cosine decay (paper, appendix)."""
 
     learning_rate: PositiveFloat = 1e-3
-    beta1: Fraction = 0.9
-    beta2: Fraction = 0.95
+    beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
     weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4  # not multiplied by the peak rate
     decay_parameters: str = ".*/kernel$"  # regular expression over their names, as `img/embedding/kernel`
     clip_norm: PositiveFloat | None = 1.0  # of the whole gradient
@@ -90,12 +90,12 @@ class Evaluation(Section):
 
 
 class Runtime(Section):
-    """How, not what: never part of a run's identity, since no value here changes a result."""
+    """How, not what: never part of a run's identity, since no value here changes a result beyond rounding."""
 
     log_every_steps: PositiveInt = 10
     checkpoint_every_steps: PositiveInt = 50
     keep_checkpoints: PositiveInt = 2  # the newest; the best is kept besides
-    steps_per_dispatch: PositiveInt = 1  # steps between round trips of the host
+    steps_per_dispatch: PositiveInt = 1  # between round trips of the host; a divisor of log_every_steps
     microbatches: PositiveInt = 1  # parts of the sub-batch whose activations are held at a time
     remat: Literal["none", "dots", "all"] = (
         "none"  # what the backward pass computes again: all but products, all

@@ -158,9 +158,12 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     for path, stat in shard_files(folder, (".parquet",)):
         state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     kept = build_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build)
-    return Recaptions(
+    found = Recaptions(
         _map(kept / "numbers", np.int64), _map(kept / "ends", np.int64), _map(kept / "text", np.uint8)
     )
+    if len(found.numbers) != len(found.ends) or len(found.text) != (found.ends[-1] if len(found.ends) else 0):
+        raise ValueError(f"{kept}: damaged: delete it, and it is made anew")
+    return found
 
 
 def choose(
@@ -267,7 +270,13 @@ def _rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.i
     import pyarrow.compute as pc
 
     # A key as metadata hold it is without folders within the tar.
-    keys = pa.array([key.rpartition("/")[2] for key in index.keys(shard)], pa.string())
+    names = [key.rpartition("/")[2] for key in index.keys(shard)]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"{index.folder / index.tars[shard]}: two examples in different folders of the tar share a name, "
+            "so that metadata do not tell them apart"
+        )
+    keys = pa.array(names, pa.string())
     known = table["key"].combine_chunks().cast(pa.string())
     rows: npt.NDArray[np.int64] = (
         pc.fill_null(pc.index_in(keys, value_set=known), -1).to_numpy().astype(np.int64)

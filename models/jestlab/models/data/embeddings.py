@@ -192,7 +192,7 @@ class EmbeddingCache:
                 "same data.train as the run that selects"
             )
         if self._status[example] == _DAMAGED:
-            return f"{self._directory}: example {example} was damaged when it was embedded: embed anew"
+            return f"{self._directory}: example {example} was damaged when it was embedded: repair its shard"
         return (
             f"{self._directory}: example {example} was not embedded: it does not satisfy "
             f"{self._about.filter!r}: embed without a filter (data.filter: null)"
@@ -322,7 +322,7 @@ class _RowWriter:
 
 def _create(path: Path, shape: tuple[int, ...], precision: str) -> None:
     """A file of zeros; a hole where the file system knows holes."""
-    np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(precision), shape=shape)
+    np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(precision), shape=shape).flush()
 
 
 def _save_about(directory: Path, what: About, progress: Progress) -> None:

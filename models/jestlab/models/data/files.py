@@ -10,6 +10,7 @@ import shutil
 import stat
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -39,7 +40,8 @@ def write_whole(path: Path, content: bytes) -> bool:
         False where the place may not be written to: a shared dataset is often read-only, and what is derived
         from it is then computed anew by each process.
     """
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    # No process number: on several hosts that share a disk two processes may have the same.
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path.parent)
@@ -51,7 +53,8 @@ def write_whole(path: Path, content: bytes) -> bool:
     except OSError as error:
         if error.errno in _NOT_ALLOWED:
             return False
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise
     return True
 

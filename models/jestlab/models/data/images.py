@@ -115,12 +115,15 @@ def _square(
 
 def _orientation(image: Image.Image) -> int:
     """How a picture lies, in EXIF's numbers; 1 is upright."""
-    number = image.getexif().get(0x0112)
+    try:
+        number = image.getexif().get(0x0112)
+    except (OSError, SyntaxError, ValueError, struct.error):  # damaged, but the picture may still be whole
+        return 1
     return number if isinstance(number, int) else 1
 
 
 def _orientation_of(file: bytes) -> int:
-    """How a JPEG lies; upright where its EXIF is damaged, since the picture may still be whole."""
+    """How a JPEG lies; upright where PIL cannot say."""
     try:
         with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             return _orientation(image)

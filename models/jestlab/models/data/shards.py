@@ -164,7 +164,7 @@ class ShardIndex:
             return cls._open(folder, tars, signature, kept)
         except (OSError, KeyError, TypeError, ValueError) as error:
             _LOG.warning("%s: damaged (%s), built again", kept, error)
-        shutil.rmtree(kept)
+        shutil.rmtree(kept, ignore_errors=True)  # another process may have done so
         return cls._open(folder, tars, signature, build_derived(folder, name, build))
 
     @classmethod

@@ -1,4 +1,6 @@
-"""Checkpoints of a run: training state and data iterator together; the one module that knows orbax.
+"""Checkpoints of a run: training state and place in the data; the one module that knows orbax.
+
+A step takes one batch, so the step is the data iterator's place too, in however many processes a run goes on.
 
 The parameters are a part of their own, so that a learner loads its reference without the optimiser's state.
 A checkpoint is written while training goes on. Once it is whole, its files are hashed: orbax notices a file
@@ -19,7 +21,7 @@ from orbax.checkpoint import v1 as ocp
 
 from ..config import TwoTowers
 from ..data.files import file_sha256, write_whole
-from ..processes import all_say, is_first
+from ..processes import all_say, any_says, first_says, is_first
 from ..two_towers import Parameters, initialize
 from .step import TrainState
 
@@ -66,11 +68,14 @@ class Checkpoints:
         """
         self.wait()
         step = int(state.step)
-        if step in _steps(self._directory):
+        if iterator.get_state() != _place(step):
+            raise ValueError(
+                f"after {step} steps the data are at {iterator.get_state()}, not at batch {step}"
+            )
+        if any_says(step in _steps(self._directory)):
             return
-        parts = {**_parts(state), "iterator": iterator}
         metrics = None if score is None else {"score": score}
-        response = self._checkpointer.save_checkpointables_async(step, parts, metrics=metrics)
+        response = self._checkpointer.save_checkpointables_async(step, _parts(state), metrics=metrics)
         self._pending = (step, response)
 
     def wait(self) -> None:
@@ -94,35 +99,29 @@ class Checkpoints:
         Returns:
             The state that was saved; the given one when there is no checkpoint.
         """
-        beginning = iterator.get_state()
-        for step in reversed(_steps(self._directory)):
-            wanted = {**_parts(state), "iterator": iterator}
-            loaded = self._load(step, wanted)
+        while (step := first_says(max(_steps(self._directory), default=-1))) >= 0:
+            loaded = self._load(step, _parts(state))
             if loaded is not None:
+                iterator.set_state(_place(step))
                 progress = loaded["progress"]
                 return TrainState(
                     progress["step"], loaded["parameters"], loaded["optimizer"], progress["key"]
                 )
-            iterator.set_state(beginning)
             self._set_aside(step)
         return state
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
         """What a checkpoint holds; None if it is damaged."""
-        damage = _damage(self._directory, step)
-        verified = damage is None and _digests_path(self._directory, step).exists()
-        loaded: dict[str, Any] | None = None
-        if damage is None:
+        damage = _damage(self._directory, step) if is_first() else None
+        if all_say(damage is None):
             try:
-                loaded = self._checkpointer.load_checkpointables(step, wanted)
+                return dict(self._checkpointer.load_checkpointables(step, wanted))
             except Exception as error:  # orbax raises many kinds for a damaged file
-                if verified:
+                if _digests_path(self._directory, step).exists():
                     raise
                 damage = f"{type(error).__name__} on reading it"
-        if not all_say(damage is None):
-            _LOG.warning("checkpoint %d is damaged (%s): going on from the one before it", step, damage)
-            return None
-        return loaded
+        _LOG.warning("checkpoint %d is damaged (%s): going on from the one before it", step, damage)
+        return None
 
     def _set_aside(self, step: int) -> None:
         """Rename a damaged checkpoint's folder, for whoever wants to look; its step can be saved again."""
@@ -135,8 +134,10 @@ class Checkpoints:
 
     def close(self) -> None:
         """Wait for the last save and release the folder."""
-        self.wait()
-        self._checkpointer.close()
+        try:
+            self.wait()
+        finally:
+            self._checkpointer.close()
 
 
 def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
@@ -184,6 +185,11 @@ def _parts(state: TrainState) -> dict[str, Any]:
         "optimizer": state.optimizer,
         "progress": {"step": state.step, "key": state.key},
     }
+
+
+def _place(step: int) -> dict[str, int]:
+    """The state of a Grain iterator after as many batches."""
+    return {"next_index": step}
 
 
 def _steps(directory: Path) -> list[int]:

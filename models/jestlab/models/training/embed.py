@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import grain
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
@@ -98,6 +99,7 @@ def embed(
             done += k
             if writer:
                 writer.write(batch.examples, images[:k], texts[:k], damaged[:k])
+                _check_damage(writer.progress.damaged, total, config.runtime.damaged_share)
             saving = count % every == 0 or done == total
             stopping = saving or jax.process_count() == 1
             stopping = stopping and done < total and any_says(tracker.stop_requested())
@@ -113,6 +115,15 @@ def embed(
             if stopping:
                 return False
     return True
+
+
+def _check_damage(damaged: int, examples: int, share: float) -> None:
+    """ValueError where more than a share of all examples have a damaged image."""
+    if damaged > math.ceil(share * examples):
+        raise ValueError(
+            f"{damaged:,} of {examples:,} examples have a damaged image, above runtime.damaged_share "
+            f"{share:.2%}: fetch their shards again, or raise runtime.damaged_share"
+        )
 
 
 def _batches(examples: int, size: int) -> int:
@@ -198,9 +209,9 @@ class _Forward:
 
         def forward(
             parameters: Parameters, image: jax.Array, text: jax.Array, damaged: jax.Array
-        ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        ) -> jax.Array:
             z = embed_pairs(model, parameters, image, text)
-            return z.image, z.text, damaged
+            return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
 
         self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
         # Not by the device's exp: the same to the last bit on whichever device the run goes on.
@@ -212,5 +223,6 @@ class _Forward:
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Every process's part of a batch → embeddings float32 [size, E] twice, and which are damaged."""
         batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
-        image, text, damaged = self._embed(self._parameters, **batch)
-        return np.asarray(image, np.float32), np.asarray(text, np.float32), np.asarray(damaged)
+        whole = np.asarray(self._embed(self._parameters, **batch), np.float32)
+        image, text = np.split(whole[:, :-1], 2, axis=1)
+        return image, text, whole[:, -1] > 0

@@ -113,6 +113,7 @@ def train(
     ):
         while step < total:
             if marks.may_stop(step) and any_says(tracker.stop_requested()):
+                stepper.check(step)
                 tracker.flush()
                 checkpoints.save(state, batches)
                 return False
@@ -171,18 +172,22 @@ class _Stepper:
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
     def finite(self, metrics: Metrics, step: int) -> dict[str, float]:
-        """The scalar metrics of the last step as floats.
+        """The scalar metrics of the last step as floats; raises as `check` does."""
+        self.check(step)
+        return {name: float(value) for name, value in metrics.items() if not value.ndim}
+
+    def check(self, step: int) -> None:
+        """Check the losses since the last call, up to a step.
 
         Raises:
-            FloatingPointError: A loss since the last call is not finite; names its step.
+            FloatingPointError: One is not finite; names its step.
         """
-        losses = np.concatenate([np.atleast_1d(np.asarray(loss)) for loss in self._losses])
+        losses = np.concatenate([np.zeros(0), *(np.atleast_1d(np.asarray(loss)) for loss in self._losses)])
         self._losses.clear()
         bad = np.flatnonzero(~np.isfinite(losses))
         if len(bad):
             where = step - len(losses) + 1 + int(bad[0])
             raise FloatingPointError(f"loss is {losses[bad[0]]} at step {where}: training diverged")
-        return {name: float(value) for name, value in metrics.items() if not value.ndim}
 
 
 class _Marks:

@@ -10,6 +10,8 @@ Departures from the print:
 * The scoring pass is not reused for the gradient (the print recomputes it too, while the paper's cost formula
   F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
 * With B = b nothing is scored or selected: every rule would choose all.
+* Every device holds the scores of all pairs, B² numbers: 107 GB at the paper's B = 163,840, so that this step
+  does not reach it.
 * The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
   sub-batch in the order in which it was drawn; λ = ½ gives the print's halves.
 * The key is derived from the run's seed and the step, so that a resumed run draws what the uninterrupted one
@@ -143,21 +145,20 @@ class _Step:
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, Metrics]:
         choice: Metrics = {}
+        chosen = None
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
             scores = self._scores(state.parameters, reference_parameters, batch, scoring_key)
             chosen = self._choose(scores, selection_key)
-            own = jnp.diagonal(scores)
-            choice = {
-                "score_selected": own[chosen].mean(),
-                "score_super_batch": own.mean(),
-                "selected": chosen,
-            }
+            own = jnp.diagonal(scores) / self.devices  # the same everywhere, so these are its shares
+            choice = {"score_selected": own[chosen].mean(), "score_super_batch": own.mean()}
             batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
         shares = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
-        (loss, gradients), choice = self._summed(shares, choice)
+        (loss, gradients), choice = self._summed((shares, choice))
+        if chosen is not None:
+            choice["selected"] = chosen
         updates, optimizer_state = self.optimizer.update(gradients, state.optimizer, state.parameters)
         metrics = choice | {
             "loss": loss,
@@ -199,9 +200,9 @@ class _Step:
         return self._embed(self.reference, parameters, batch["image"], text, FULL, None)
 
     def _choose(self, scores: jax.Array, key: jax.Array) -> jax.Array:
-        """int32 [b], the same on every device."""
+        """int32 [b]: the first device's choice, since a row that two devices choose differently is lost."""
         selection = self.config.selection
-        return select(
+        chosen = select(
             key,
             scores,
             rule=selection.rule,
@@ -209,6 +210,8 @@ class _Step:
             chunks=selection.chunks,
             gain=selection.gain,
         )
+        first: jax.Array = jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == 0, chosen, 0), AXIS)
+        return first
 
     def _embed(
         self,
@@ -267,16 +270,12 @@ class _Step:
         )
         return loss, gradients
 
-    def _summed(self, shares: Any, choice: Metrics) -> tuple[Any, Metrics]:
-        """Sums over devices, and what all devices have computed alike, in one message."""
-        # Positions go as float32, which is exact below 2²⁴.
-        alike = {name: jnp.float32(jax.lax.axis_index(AXIS) == 0) * value for name, value in choice.items()}
+    def _summed(self, shares: Any) -> Any:
+        """Sums over devices, in one message."""
         if self.devices == 1:
-            shares, alike = jax.lax.psum((shares, alike), AXIS)
-        else:
-            flat, restore = ravel_pytree((shares, alike))
-            shares, alike = restore(jax.lax.psum(flat, AXIS))
-        return shares, {name: alike[name].astype(value.dtype) for name, value in choice.items()}
+            return jax.lax.psum(shares, AXIS)
+        flat, restore = ravel_pytree(shares)
+        return restore(jax.lax.psum(flat, AXIS))
 
     def _mixed(
         self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
@@ -294,8 +293,11 @@ class _Step:
             )
             return jnp.asarray(z)
 
-        image = jnp.concatenate([seen(self.full, FULL), seen(self.approximate, self.view)])
-        order = np.concatenate([self.full, self.approximate])
+        parts = [
+            (rows, view) for rows, view in ((self.full, FULL), (self.approximate, self.view)) if len(rows)
+        ]
+        image = jnp.concatenate([seen(rows, view) for rows, view in parts])
+        order = np.concatenate([rows for rows, _ in parts])
         text: Any = self.model.apply({"params": parameters}, tokens[order], method=TwoTowerModel.embed_texts)
         return image, jnp.asarray(text)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -103,7 +102,7 @@ def _check_place(destination: Path, folder: bool, force: bool) -> None:
 def _appear(destination: Path, build: Callable[[Path], None]) -> None:
     """Build under another name, then put it in place of what lies there."""
     destination.parent.mkdir(parents=True, exist_ok=True)
-    partial = destination.with_name(f".{destination.name}.{os.getpid()}.part")
+    partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.part")
     try:
         build(partial)
         if destination.is_dir():

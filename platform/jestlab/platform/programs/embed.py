@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
-from jestlab.platform.errors import UserError
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.flops import forward_flops
 from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
-    from jestlab.platform.context import Need, RunContext
+    from jestlab.platform.context import RunContext
 
 REFERENCE = "reference"
 """The role of the reference among a run's needs: the place in the config that names it."""
@@ -71,21 +71,11 @@ def run(config: EmbedConfig, context: RunContext) -> None:
         directory=context.directory,
         data_cache=context.cache,
         tracker=context,
-        reference=(_model(config, need), need.directory),
+        reference=(towers_of(need, REFERENCE), need.directory),
     )
     if not finished:
         raise Interrupted
     context.artifact("embeddings", context.directory / "embeddings")
-
-
-def _model(config: EmbedConfig, need: Need) -> TwoTowers:
-    """The architecture of a finished run of towers."""
-    if "model" not in need.config:
-        raise UserError(
-            f"reference: {config.reference!r} is a run of {need.program}, which makes no towers: name a run "
-            "of train or weights"
-        )
-    return TwoTowers.model_validate(need.config["model"])
 
 
 EMBED = Program(

@@ -58,6 +58,7 @@ class Program:
         complete: Fills in what only the data can say, such as their digests; None where there is nothing.
         inherits: Sections of a study's base that hold for runs of this program too where the study's own
             program is another, with a section of that name and type.
+        collective: Whether several processes compute one run together; otherwise the first alone works.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Program:
     identity_of: Callable[[Any], dict[str, Any]] | None = None
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     complete: Callable[[Any, Digest], Config] | None = None
+    collective: bool = True
     inherits: tuple[str, ...] = ()
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import cost
 from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
     from jestlab.platform.context import RunContext
@@ -63,7 +64,7 @@ def run(config: TrainConfig, context: RunContext) -> None:
     reference = None
     if config.needs_reference:
         need = context.needs[REFERENCE]
-        model = None if need.program == EMBED.name else TwoTowers.model_validate(need.config["model"])
+        model = None if need.program == EMBED.name else towers_of(need, REFERENCE)
         reference = Reference(need.directory, model)
     per_example = cost(config, reference.model if reference else None, examples=1.0)
     finished = train(

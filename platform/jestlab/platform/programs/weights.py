@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jestlab.models.config import WeightsConfig
+from jestlab.models.config import TwoTowers, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 
@@ -27,13 +27,18 @@ def complete(config: WeightsConfig, digest: Digest) -> WeightsConfig:
         UserError: There is no tokenizer, or something else lies there than the config says.
         ValueError: There are no such weights; what is wrong with them is said.
     """
-    if None not in (config.model, config.digest, config.tokenizer_digest):
-        return config
+    if config.model and config.digest and config.tokenizer_digest:
+        return config.model_copy(update={"model": _computing(config.model, config)})
     found = _weights(config)
     _check("path", config.path, config.digest, content := found.digest())
     _, tokenizer = _tokenizer(config, found)
-    model = found.model.model_copy(update={"compute_dtype": config.compute_dtype})
+    model = _computing(found.model, config)
     return config.model_copy(update={"digest": content, "tokenizer_digest": tokenizer, "model": model})
+
+
+def _computing(model: TwoTowers, config: WeightsConfig) -> TwoTowers:
+    """Towers that compute as the config says."""
+    return model.model_copy(update={"compute_dtype": config.compute_dtype})
 
 
 def run(config: WeightsConfig, context: RunContext) -> None:
@@ -101,4 +106,5 @@ WEIGHTS = Program(
     identity_of=WeightsConfig.identity,
     price_of=price,
     complete=complete,
+    collective=False,
 )
