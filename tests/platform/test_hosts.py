@@ -15,6 +15,8 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits
 from jestlab.platform.store.store import Store
 
+OTHERS = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
+
 
 def host(lab, run, number, port):
     """Worker number 0 or 1, with two devices."""
@@ -64,7 +66,7 @@ def test_a_process_that_assists_writes_nothing(root):
     command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
     done = subprocess.run(
         [*command, "--root", str(lab.root), "--run", run.fingerprint],
-        env={**os.environ, **labs.variables(lab.root), "JAX_PROCESS_ID": "1"},
+        env={**os.environ, **labs.variables(lab.root), "JAX_PROCESS_ID": "1", **OTHERS},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -116,6 +116,11 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path, batches, da
     assert int(restored(tmp_path, fresh()).step) == 3
 
 
+def test_a_place_in_the_data_that_is_not_the_step_is_refused(tmp_path, batches):
+    with pytest.raises(ValueError, match=r"after 2 steps the data are at .*0"):
+        Checkpoints(tmp_path, 2).save(state_at(2), batches)
+
+
 def test_all_damaged_begins_anew(tmp_path, batches):
     fill(tmp_path, batches, [1, 2])
     for step in (1, 2):

@@ -70,9 +70,10 @@ def test_an_approximation_at_the_towers_own_patch_size_changes_nothing(one, plai
     assert_like(steps(config(approximation=own), devices=one)[0], plain[0])
 
 
-def test_an_approximation_changes_the_step(one, plain):
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_an_approximation_changes_the_step(one, plain, share):
     for method in ("flexi", "patch_drop"):
-        history, _ = steps(config(approximation={"method": method, "share": 0.5}), 1, devices=one)
+        history, _ = steps(config(approximation={"method": method, "share": share}), 1, devices=one)
         assert history[0]["loss"] != pytest.approx(plain[0][0]["loss"], rel=1e-4)
 
 

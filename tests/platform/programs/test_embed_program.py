@@ -135,7 +135,7 @@ def test_a_reference_without_towers_is_one_line(root, tmp_path):
     path.write_text(yaml.safe_dump({"name": "s", "runs": runs, "base": STUDY["base"]}))
     assert labs.jestlab("launch", path, root=root).returncode == 1
     [(reason,)] = rows(root, "SELECT reason FROM v_runs WHERE run = 'cache'")
-    assert "'mine' is a run of toy_programs:loop, which makes no towers: name a run of train" in reason
+    assert "is a run of toy_programs:loop, which makes no towers: name a run of train" in reason
 
 
 @pytest.fixture

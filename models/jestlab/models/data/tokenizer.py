@@ -75,7 +75,7 @@ class Tokenizer:
 
 
 def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
-    """The tokenizer of a folder of shards, kept beside them: trained on the first 200,000 captions, unfiltered.
+    """The tokenizer of a folder of shards, kept beside them: trained on 200,000 captions at most, unfiltered.
 
     The same shards give the same model, bit for bit, so processes that train it at once agree.
 

@@ -69,9 +69,7 @@ class Checkpoints:
         self.wait()
         step = int(state.step)
         if iterator.get_state() != _place(step):
-            raise ValueError(
-                f"after {step} steps the data are at {iterator.get_state()}, not at batch {step}"
-            )
+            raise ValueError(f"after {step} steps the data are at {iterator.get_state()}, a step is a batch")
         if any_says(step in _steps(self._directory)):
             return
         metrics = None if score is None else {"score": score}

@@ -293,11 +293,10 @@ class _Step:
             )
             return jnp.asarray(z)
 
-        parts = [
-            (rows, view) for rows, view in ((self.full, FULL), (self.approximate, self.view)) if len(rows)
-        ]
-        image = jnp.concatenate([seen(rows, view) for rows, view in parts])
-        order = np.concatenate([rows for rows, _ in parts])
+        views = ((self.full, FULL), (self.approximate, self.view))
+        parts = [(positions, view) for positions, view in views if len(positions)]
+        image = jnp.concatenate([seen(positions, view) for positions, view in parts])
+        order = np.concatenate([positions for positions, _ in parts])
         text: Any = self.model.apply({"params": parameters}, tokens[order], method=TwoTowerModel.embed_texts)
         return image, jnp.asarray(text)
 
