@@ -1,8 +1,8 @@
 """A training step beside Hugging Face's SigLIP in PyTorch: `python tests/benchmarks/bench_training.py`.
 
 The same shapes, batches and optimiser (AdamW, gradients clipped to norm 1). Each implementation runs in its
-own process, as its users run it: jestlab with `keep_memory`, as its training loop does, PyTorch with the
-system's defaults; `--memory kept` and `--memory default` give all the same. Only one computes at a time:
+own process, as its users run it: jestlab with large pages, as its launcher starts workers, PyTorch with the
+system's defaults; `--pages large` and `--pages default` give all the same. Only one computes at a time:
 rounds are interleaved and ratios paired by round, so that other load on the machine weighs on all alike. On
 CPU all use `THREADS` threads; on a GPU a B/16 in bfloat16 is measured too. Nothing here passes or fails.
 """
@@ -23,8 +23,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-
-from jestlab.models.memory import keep_memory
 
 THREADS = 2
 ROUNDS = 15
@@ -193,10 +191,8 @@ def step_flops(shape: Shape) -> float:
     return 3.0 * shape.batch_size * (image + text)
 
 
-def work(implementation: str, shape: Shape, device: str, keep: bool) -> None:
+def work(implementation: str, shape: Shape, device: str) -> None:
     """In a process of its own: the peak rate, then the seconds a step of one round for each line read."""
-    if keep:
-        keep_memory()
     answers, sys.stdout = sys.stdout, sys.stderr
     if device == "cpu" and implementation != OURS:
         import torch
@@ -213,11 +209,12 @@ def work(implementation: str, shape: Shape, device: str, keep: bool) -> None:
 class Worker:
     """A process that measures one implementation when asked."""
 
-    def __init__(self, implementation: str, shape: Shape, device: str, memory: str) -> None:
-        keep = memory == "kept" or (memory == "own" and implementation == OURS)
-        arguments = [implementation, json.dumps(asdict(shape)), device, "keep" if keep else ""]
+    def __init__(self, implementation: str, shape: Shape, device: str, pages: str) -> None:
+        large = pages == "large" or (pages == "own" and implementation == OURS)
+        arguments = [implementation, json.dumps(asdict(shape)), device]
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--work", *arguments],
+            env={**os.environ, **({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"} if large else {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -243,9 +240,9 @@ class Worker:
         return float(line)
 
 
-def measure(shape: Shape, device: str, implementations: Sequence[str], memory: str) -> list[Row]:
+def measure(shape: Shape, device: str, implementations: Sequence[str], pages: str) -> list[Row]:
     """Interleaved rounds of every implementation; medians."""
-    workers = [Worker(name, shape, device, memory) for name in implementations]
+    workers = [Worker(name, shape, device, pages) for name in implementations]
     seconds: dict[str, list[float]] = {worker.name: [] for worker in workers}
     for _ in range(ROUNDS):
         for worker in workers:
@@ -271,12 +268,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--memory", choices=("own", "kept", "default"), default="own")
-    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--pages", choices=("own", "large", "default"), default="own")
+    parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.work:
-        implementation, shape, device, keep = arguments.work
-        work(implementation, Shape(**json.loads(shape)), device, bool(keep))
+        implementation, shape, device = arguments.work
+        work(implementation, Shape(**json.loads(shape)), device)
         return
     # Inherited by every worker; a library makes its pool of threads only once, when it is imported.
     os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
@@ -296,7 +293,7 @@ def main() -> None:
         print(f"only jestlab is measured: install torch (for {where}) and transformers", file=sys.stderr)
     implementations = (OURS, EAGER, COMPILED) if torch_too else (OURS,)
     shapes = [SMALL, MEDIUM, *([BASE] if device == "cuda" else [])]
-    rows = [row for shape in shapes for row in measure(shape, device, implementations, arguments.memory)]
+    rows = [row for shape in shapes for row in measure(shape, device, implementations, arguments.pages)]
     if arguments.json:
         print(json.dumps([asdict(row) for row in rows], indent=2))
         return

@@ -64,8 +64,8 @@ def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tupl
 def _layer_norm_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     """With x̂ = (x − mean)/σ and g = dy · scale: dx = (g − mean(g) − x̂ · mean(g x̂)) / σ.
 
-    Written out because it needs only x and two numbers a token from the forward pass: what automatic
-    differentiation keeps and sums made a whole training step a tenth slower on CPU.
+    Written out because it needs only x and two numbers a token from the forward pass. Automatic
+    differentiation keeps and sums more: a training step on CPU took a tenth more of the processor's time.
     """
     x, mean, inverse, scale = kept
     normalized = (x.astype(jnp.float32) - mean) * inverse
@@ -173,8 +173,8 @@ class MultiHeadDotProductAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Attention, then MLP, each on the normalised residual stream: x + f(LN(x)).
 
-    Inside, the tokens of all examples are the rows of one matrix: with an axis more XLA's CPU compiler does
-    not vectorise what follows a product.
+    Inside, the tokens of all examples are the rows of one matrix: on CPU, loss and gradient took 257 ms of
+    the processor's time, and 310 ms with an axis more (32 px, width 192, depth 4; 2026-11-21).
     """
 
     heads: int

@@ -20,7 +20,6 @@ from ..data.pipeline import training_batches
 from ..data.tokenizer import ensure_tokenizer
 from ..devices import Devices
 from ..evaluation import Evaluator
-from ..memory import keep_memory
 from ..processes import any_says, initialize_processes, is_first
 from ..two_towers import initialize
 from .checkpoints import Checkpoints
@@ -60,7 +59,6 @@ def train(
         FloatingPointError: The loss is not finite; the message names the step.
         ValueError: The config does not fit its reference, its data or the devices.
     """
-    keep_memory()
     initialize_processes()
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
     if not is_first():
