@@ -111,6 +111,9 @@ def export(
     _convert(_find(source, seed, lab), destination, form, tokenizer, force, as_json)
 
 
+_SAY = "give `model` beside its path where it is used"
+
+
 def _convert(
     weights: Weights, destination: Path, form: str, tokenizer: Path | None, force: bool, as_json: bool
 ) -> None:
@@ -119,7 +122,7 @@ def _convert(
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
-    written = open_weights(destination)
+    written = open_weights(destination, weights.model)
     if (found := written.digest()) != (wanted := weights.digest()):
         raise UserError(f"{destination}: was written with digest {found[:12]}, not {wanted[:12]}: try again")
     kept = pieces is not None and destination.is_dir()
@@ -128,6 +131,8 @@ def _convert(
         return
     missing = "" if kept else ", without a tokenizer"
     click.echo(f"{destination}: {form}, content {found[:12]}{missing}")
+    if open_weights(destination).model.text.pooling != weights.model.text.pooling:
+        click.echo(f"{destination}: does not say how texts are pooled ({weights.model.text.pooling}): {_SAY}")
 
 
 def _find(source: str, seed: int | None, lab: Lab) -> Weights:
