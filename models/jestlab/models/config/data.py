@@ -115,6 +115,11 @@ class Data(Section):
         """Settings without a `kind` are of the synthetic world, so that one of them can be set alone."""
         return {"kind": "shapes", **value} if isinstance(value, dict) else value
 
+    def web_seed(self, seed: int) -> int:
+        """The seed of the synthetic web: its own, or that of the run that reads it."""
+        own = self.train.seed if isinstance(self.train, ShapesWeb) else None
+        return seed if own is None else own
+
     def identity(self, web_seed: int) -> dict[str, Any]:
         """What the data are: their content, not where they lie; a made web by its settings and seed."""
         identity = self.model_dump(mode="json", exclude_defaults=True)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import PositiveInt
 
-from .data import Data, ShapesWeb
+from .data import Data
 from .section import Fraction, RunName, Section, Seed
 
 
@@ -37,8 +37,7 @@ class EmbedConfig(Section):
     @property
     def web_seed(self) -> int:
         """The seed of the synthetic web: its own, or the run's."""
-        train = self.data.train
-        return train.seed if isinstance(train, ShapesWeb) and train.seed is not None else self.seed
+        return self.data.web_seed(self.seed)
 
     def identity(self) -> dict[str, Any]:
         """What decides the result: the training data and the precision. The benchmark and the seed, but for

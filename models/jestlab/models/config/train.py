@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from .data import Data, ShapesWeb
+from .data import Data
 from .section import Fraction, RunName, Section, Seed
 from .towers import TwoTowers
 
@@ -173,8 +173,7 @@ class TrainConfig(Section):
     @property
     def web_seed(self) -> int:
         """The seed of the synthetic web: its own, or the run's."""
-        train = self.data.train
-        return train.seed if isinstance(train, ShapesWeb) and train.seed is not None else self.seed
+        return self.data.web_seed(self.seed)
 
     @model_validator(mode="after")
     def _fits(self) -> TrainConfig:
