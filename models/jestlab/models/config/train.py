@@ -15,11 +15,12 @@ from .towers import TwoTowers
 class Selection(Section):
     """How the sub-batch (size b) is chosen from the super-batch (size B = b / (1 − f))."""
 
-    rule: Literal["uniform", "independent", "joint"] = "uniform"
+    rule: Literal["uniform", "independent", "joint", "greedy", "gibbs"] = "uniform"
     criterion: Literal["learnability", "easy_reference", "hard_learner"] = "learnability"
     filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # f
     chunks: PositiveInt = 16  # N, of rule "joint"
     gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling (`softmax_score_gain`)
+    sweeps: PositiveInt = 4  # of rule "gibbs": b draws each
     reference: RunName | None = None
 
     @property
@@ -181,8 +182,6 @@ class TrainConfig(Section):
         if self.selection.rule == "joint" and self.selection.chunks > b:
             size = "schedule.batch_size" if self.schedule.super_batch_size is None else "the batch size b ="
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
-        if self.selects and self.loss == "softmax":
-            raise ValueError("selection scores by the sigmoid loss: set loss: sigmoid, or rule: uniform")
         image_size, patch_size = self.model.vision.image_size, self.approximate_patch_size
         if self._approximates and self.approximation.method == "flexi" and image_size % patch_size:
             raise ValueError(
@@ -219,7 +218,10 @@ class TrainConfig(Section):
     def _inert_in_selection(self) -> set[str]:
         if not self.selects:
             return set(Selection.model_fields)
-        inert = set() if self.selection.rule == "joint" else {"chunks"}
+        rule = self.selection.rule
+        inert = {name for name, only in (("chunks", "joint"), ("sweeps", "gibbs")) if rule != only}
+        if rule == "greedy":
+            inert |= {"gain"}
         return inert if self.needs_reference else inert | {"reference"}
 
     def _inert_in_approximation(self) -> set[str]:

@@ -1,7 +1,7 @@
 """One step: score the super-batch, select, train on the sub-batch (the paper's "Pseudocode for JEST").
 
-The step is what one device does: it holds B/P rows of the super-batch, embeds them, gathers everyone's
-embeddings to select from, gets its b/P rows of the sub-batch, and adds its gradient to everyone's. Each of
+The step is what one device does: it holds B/P rows of the super-batch, embeds and scores them, selects
+together with the others, gets its b/P rows of the sub-batch, and adds its gradient to everyone's. Each of
 these exchanges is one message, and each waits for the one before: of two that are on their way at once, XLA
 may start another first on each device, and on CPU they then wait for each other for ever (seen, JAX 0.10.2).
 
@@ -10,8 +10,7 @@ Departures from the print:
 * The scoring pass is not reused for the gradient (the print recomputes it too, while the paper's cost formula
   F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
 * With B = b nothing is scored or selected: every rule would choose all.
-* Every device holds the scores of all pairs, B² numbers: 107 GB at the paper's B = 163,840, so that this step
-  does not reach it.
+* Selection's own departures stand in `selection.dense`.
 * The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
   sub-batch in the order in which it was drawn; λ = ½ gives the print's halves.
 * The key is derived from the run's seed and the step, so that a resumed run draws what the uninterrupted one
@@ -35,7 +34,8 @@ from jax.sharding import PartitionSpec
 from ..config import TrainConfig
 from ..devices import AXIS, Devices
 from ..losses import loss_function
-from ..selection import score_matrix, select
+from ..selection import Selected, select
+from ..selection.candidates import Candidates
 from ..transformer import Execution
 from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed
 from ..vit import FULL, View, example_keys
@@ -149,10 +149,9 @@ class _Step:
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
-            scores = self._scores(state.parameters, reference_parameters, batch, scoring_key)
-            chosen = self._choose(scores, selection_key)
-            own = jnp.diagonal(scores) / self.devices  # the same everywhere, so these are its shares
-            choice = {"score_selected": own[chosen].mean(), "score_super_batch": own.mean()}
+            selected = self._select(state.parameters, reference_parameters, batch, scoring_key, selection_key)
+            chosen = self._agreed(selected.indices)
+            choice = self._shares_of_scores(selected.own, chosen)
             batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
         shares = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
@@ -170,25 +169,51 @@ class _Step:
         state = TrainState(state.step + 1, parameters, optimizer_state, state.key)
         return state, metrics
 
-    def _scores(
+    def _select(
         self,
         parameters: Parameters,
         reference_parameters: Parameters | None,
         batch: Batch,
+        scoring_key: jax.Array,
         key: jax.Array,
-    ) -> jax.Array:
-        """float32 [B, B], on every device."""
+    ) -> Selected:
         learner_z = reference_z = None
         if self.config.scores_learner:
-            keys = self._patch_keys(key, batch["image"].shape[0])
+            keys = self._patch_keys(scoring_key, batch["image"].shape[0])
             learner_z = self._embed(
                 self.model, parameters, batch["image"], batch["text"], self.scoring_view, keys
             )
         if self.config.needs_reference:
             reference_z = self._reference_embeddings(reference_parameters, batch)
-        learner_z, reference_z = _everyones((learner_z, reference_z))
-        scores = score_matrix(self.config.selection.criterion, learner_z, reference_z)
-        return jax.lax.stop_gradient(scores)
+        settings = self.config.selection
+        return jax.lax.stop_gradient(
+            select(
+                key,
+                learner_z,
+                reference_z,
+                batch_size=self.config.batch_size,
+                rule=settings.rule,
+                criterion=settings.criterion,
+                loss=self.config.loss,
+                chunks=settings.chunks,
+                gain=settings.gain,
+                sweeps=settings.sweeps,
+                axis=AXIS,
+            )
+        )
+
+    def _agreed(self, chosen: jax.Array) -> jax.Array:
+        """int32 [b]: the first device's choice, since a row that two devices choose differently is lost."""
+        first: jax.Array = jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == 0, chosen, 0), AXIS)
+        return first
+
+    def _shares_of_scores(self, own: jax.Array, chosen: jax.Array) -> Metrics:
+        """This device's shares of the mean scores of the pairs themselves."""
+        mine = Candidates(own.shape[0], AXIS).marked(chosen)
+        return {
+            "score_selected": jnp.sum(own, where=mine) / self.config.batch_size,
+            "score_super_batch": jnp.sum(own) / self.config.super_batch_size,
+        }
 
     def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:
         if parameters is None:
@@ -198,20 +223,6 @@ class _Step:
             return Embeddings(image, text, *_temperature_and_bias(parameters))
         text = batch.get("reference_text", batch["text"])
         return self._embed(self.reference, parameters, batch["image"], text, FULL, None)
-
-    def _choose(self, scores: jax.Array, key: jax.Array) -> jax.Array:
-        """int32 [b]: the first device's choice, since a row that two devices choose differently is lost."""
-        selection = self.config.selection
-        chosen = select(
-            key,
-            scores,
-            rule=selection.rule,
-            batch_size=self.config.batch_size,
-            chunks=selection.chunks,
-            gain=selection.gain,
-        )
-        first: jax.Array = jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == 0, chosen, 0), AXIS)
-        return first
 
     def _embed(
         self,
@@ -324,15 +335,6 @@ def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
     return jnp.exp(parameters["t"][0]), parameters["b"][0]
-
-
-def _everyones(models: tuple[Embeddings | None, ...]) -> list[Embeddings | None]:
-    """The embeddings of all devices' rows, in order, on every device: of each model that has any."""
-    parts = [part for z in models if z is not None for part in (z.image, z.text)]
-    widths = np.cumsum([part.shape[1] for part in parts])[:-1]
-    whole = jax.lax.all_gather(jnp.concatenate(parts, axis=1), AXIS, tiled=True)
-    gathered = iter(jnp.split(whole, widths, axis=1))
-    return [z if z is None else z._replace(image=next(gathered), text=next(gathered)) for z in models]
 
 
 def _joined(x: jax.Array) -> jax.Array:
