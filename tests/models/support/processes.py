@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 SCRIPT = Path(__file__).with_name("steps_on_devices.py")
+ROOT = SCRIPT.parents[3]
 
 
 def free_port():
@@ -20,7 +21,10 @@ def start(processes, devices, *arguments):
     port = free_port()
     for number in range(processes):
         flags = f"--xla_force_host_platform_device_count={devices}"
-        environment = os.environ | {"XLA_FLAGS": flags}
+        path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(
+            os.pathsep
+        )
+        environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path}
         if processes > 1:
             environment |= {
                 "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",

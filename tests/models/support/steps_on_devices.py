@@ -19,11 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
+from tests.models.support import structured
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.losses import loss_function
 from jestlab.models.processes import initialize_processes
+from jestlab.models.selection import blocks, select
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 
@@ -41,6 +43,7 @@ JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
 CONFIGS: dict[str, Any] = {
     "softmax": {
         "loss": "softmax",
+        "selection": JOINT,
         "approximation": {"method": "patch_drop", "keep": 0.5, "share": 0.25},
     },
     "flexi": {
@@ -63,6 +66,7 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
     return {
         "image": rng.integers(0, 256, (B, size, size, 3), np.uint8),
         "text": rng.integers(0, 80, (B, config.model.text.length), np.int32),
+        "index": rng.integers(0, 1_000, B, np.uint32),
     }
 
 
@@ -125,7 +129,7 @@ def trained(folder: Path) -> dict[str, Any]:
         },
         "schedule": {"batch_size": 16, "examples_seen": 16 * STEPS_OF_A_RUN},
         "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
-        "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2},
+        "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2, "diagnostics": {"every_steps": 1}},
     }
     recorder = Recorder(folder / "records.jsonl")
     signal.signal(signal.SIGTERM, lambda *_: setattr(recorder, "stop", True))
@@ -169,11 +173,55 @@ def losses() -> dict[str, Any]:
     return found
 
 
+def selections() -> dict[str, Any]:
+    """What each rule selects from a super-batch that is split over all devices, in many small blocks."""
+    devices = Devices.for_sizes(64)
+    learner, reference = structured.pairs(64, 16, seed=1), structured.pairs(64, 8, seed=2)
+    arrays = [np.asarray(x)[devices.rows(64)] for z in (learner, reference) for x in (z.image, z.text)]
+    split = list(devices.split({str(i): x for i, x in enumerate(arrays)}).values())
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    found = {}
+    for rule, loss in (
+        ("joint", "sigmoid"),
+        ("joint", "softmax"),
+        ("greedy", "sigmoid"),
+        ("gibbs", "softmax"),
+    ):
+
+        def chosen(key, a, b, c, d, rule=rule, loss=loss):
+            z = (learner._replace(image=a, text=b), reference._replace(image=c, text=d))
+            selected = select(
+                key,
+                *z,
+                batch_size=13,
+                rule=rule,
+                loss=loss,
+                chunks=5,
+                sweeps=1,
+                gain=10.0,
+                axis=AXIS,
+                trace=True,
+            )
+            first = jax.lax.axis_index(AXIS) == 0
+            indices = jax.lax.psum(jnp.where(first, selected.indices, 0), AXIS)
+            shares = jnp.concatenate([jnp.where(first, selected.effective, 0), selected.score])
+            return indices, *jnp.split(jax.lax.psum(shares + 0 * indices[0], AXIS), 2)
+
+        function = jax.shard_map(
+            chosen, mesh=devices.mesh, in_specs=(whole, *[by_rows] * 4), out_specs=(whole, whole, whole)
+        )
+        values = jax.jit(function, out_shardings=devices.replicated)(jax.random.key(3), *split)
+        found[f"{rule}, {loss}"] = [np.asarray(x).tolist() for x in values]
+    return found
+
+
 def main() -> None:
     what, out = sys.argv[1], Path(sys.argv[2])
     if what == "steps":
         initialize_processes()
-        results = {name: steps(config_of(name))[0] for name in CONFIGS} | {"losses": losses()}
+        blocks.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
+        results = {name: steps(config_of(name))[0] for name in CONFIGS}
+        results |= {"losses": losses(), "selections": selections()}
     else:
         results = trained(Path(sys.argv[3]))
     if jax.process_index() == 0:

@@ -76,6 +76,16 @@ def test_steps_do_not_depend_on_the_devices(steps, place, name):
             assert ours[metric] == pytest.approx(alone[metric], rel=1e-5), metric
 
 
+@pytest.mark.parametrize("place", list(PLACES)[1:])
+def test_what_is_selected_does_not_depend_on_the_devices(steps, place):
+    """By any rule and loss: the indices, among how many candidates, and the sub-batch's score."""
+    alone = steps["one device"]["selections"]
+    for name, (indices, *numbers) in steps[place]["selections"].items():
+        assert indices == alone[name][0], name
+        for ours, theirs in zip(numbers, alone[name][1:], strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
 @pytest.fixture(scope="module")
 def runs(shared):
     return results("train", shared)

@@ -21,7 +21,6 @@ from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
-from jestlab.models.selection import score_matrix
 from jestlab.models.selection import select as choose
 from jestlab.models.training.checkpoints import load_parameters, save_parameters
 from jestlab.models.training.embed import embed
@@ -149,10 +148,7 @@ def test_cached_scores_select_what_online_scores_select(
         np.testing.assert_allclose(np.linalg.norm(then.image, axis=1), 1.0, rtol=1e-5)
         learner = Embeddings(now.text, now.image, now.temperature, now.bias)  # another model's view
         key = jax.random.key(step)
-        online, cached = (
-            choose(key, score_matrix("learnability", learner, z), rule="joint", batch_size=16, chunks=4)
-            for z in (now, then)
-        )
+        online, cached = (choose(key, learner, z, batch_size=16, chunks=4).indices for z in (now, then))
         np.testing.assert_array_equal(online, cached)
 
 

@@ -90,6 +90,16 @@ class Evaluation(Section):
     shot_seeds: PositiveInt = 3  # draws of the few examples, averaged
 
 
+class Diagnostics(Section):
+    """What is recorded of the examples that were selected, besides the metrics of every step."""
+
+    every_steps: PositiveInt | None = None  # None: nothing
+    columns: tuple[str, ...] = (
+        "noise",
+        "label",
+    )  # of the examples' metadata, by whose values they are counted
+
+
 class Runtime(Section):
     """How, not what: never part of a run's identity, since no value here changes a result beyond rounding."""
 
@@ -104,6 +114,7 @@ class Runtime(Section):
     scan_layers: bool = False  # one compiled block for all layers: faster to compile
     loader_threads: PositiveInt = 1
     damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
+    diagnostics: Diagnostics = Diagnostics()
 
 
 class TrainConfig(Section):

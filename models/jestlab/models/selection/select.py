@@ -15,7 +15,7 @@ from .criteria import Terms, terms
 from .rules import RULES, Selected, by_gibbs, in_rounds
 from .sampling import gumbel
 
-_STATIC = ("loss", "signs", "rule", "batch_size", "chunks", "gain", "sweeps", "axis", "trace", "sums")
+_STATIC = ("loss", "signs", "rule", "batch_size", "chunks", "sweeps", "axis", "trace", "sums")
 BLOCKS = Sums(blocks.sigmoid_sums, blocks.softmax_sums)
 
 
@@ -81,12 +81,12 @@ def select(
     selected: Selected = _select(
         key,
         found.models,
+        {"uniform": 0.0, "greedy": 1.0}.get(rule, gain),
         loss=loss,
         signs=found.signs,
         rule=rule,
         batch_size=batch_size,
         chunks=chunks,
-        gain=float(gain),
         sweeps=sweeps,
         axis=axis,
         trace=trace,
@@ -99,13 +99,13 @@ def select(
 def _select(
     key: jax.Array,
     models: tuple[Embeddings, ...],
+    gain: float,
     *,
     loss: str,
     signs: tuple[float, ...],
     rule: str,
     batch_size: int,
     chunks: int,
-    gain: float,
     sweeps: int,
     axis: str | None,
     trace: bool,
@@ -125,7 +125,7 @@ def _select(
         models,
         batch_size=batch_size,
         chunks=number,
-        gain={"uniform": 0.0, "greedy": 1.0}.get(rule, gain),
+        gain=gain,
         noise=gumbel if rule != "greedy" else _silence,
         trace=trace,
     )

@@ -103,7 +103,11 @@ class Checkpoints:
                 iterator.set_state(_place(step))
                 progress = loaded["progress"]
                 return TrainState(
-                    progress["step"], loaded["parameters"], loaded["optimizer"], progress["key"]
+                    progress["step"],
+                    loaded["parameters"],
+                    loaded["optimizer"],
+                    progress["key"],
+                    progress.get("recent"),
                 )
             self._set_aside(step)
         return state
@@ -178,10 +182,13 @@ def save_parameters(directory: Path, parameters: Parameters) -> None:
 
 def _parts(state: TrainState) -> dict[str, Any]:
     """A state as a checkpoint's parts."""
+    progress = {"step": state.step, "key": state.key}
+    if state.recent is not None:
+        progress["recent"] = state.recent
     return {
         "parameters": state.parameters,
         "optimizer": state.optimizer,
-        "progress": {"step": state.step, "key": state.key},
+        "progress": progress,
     }
 
 

@@ -23,6 +23,7 @@ from ..evaluation import Evaluator
 from ..processes import any_says, initialize_processes, is_first
 from ..two_towers import initialize
 from .checkpoints import Checkpoints
+from .diagnosis import Diagnosis
 from .events import events_of
 from .reference import TOKENIZER, Reference, prepare
 from .step import Metrics, TrainState, build_step, initial_state
@@ -95,6 +96,9 @@ def train(
     state = checkpoints.restore(devices.replicate(fresh), batches)
     step, total, b = int(state.step), config.total_steps, config.batch_size
     marks = _Marks(config)
+    diagnosis = None
+    if is_first() and config.selects and config.runtime.diagnostics.every_steps:
+        diagnosis = Diagnosis(web, config.runtime.diagnostics.columns)
     clock = _Clock(step)
     _LOG.info(
         "training from step %d to %d, B %d, b %d, %d device(s)",
@@ -125,6 +129,9 @@ def train(
 
             seen, flops = step * b, step * b * flops_per_example
             values = stepper.finite(metrics, step)
+            if diagnosis and state.recent is not None and marks.diagnoses(step):
+                recent = np.asarray(state.recent.addressable_data(0))
+                tracker.log(step, diagnosis(step, recent, loaded[-1]["index"]))
             if marks.logs(step):
                 values |= {"examples_seen": seen, "flops_total": flops}
                 tracker.log(step, values)
@@ -147,6 +154,14 @@ def train(
     return True
 
 
+_OF_THE_HOST = ("index", "damaged")
+_WATCHED = {
+    # First: from scores that are not numbers, examples are chosen whose loss may be one.
+    "score_super_batch": "embeddings of the learner or the reference are not finite",
+    "loss": "training diverged",
+}
+
+
 class _Stepper:
     """The compiled step, for one step a call and for several."""
 
@@ -155,18 +170,22 @@ class _Stepper:
         self._reference = reference
         sizes = {1, config.runtime.steps_per_dispatch}
         self._functions = {n: build_step(config, scorer, devices, n) for n in sizes}
-        self._losses: list[jax.Array] = []
+        self._watched: list[dict[str, jax.Array]] = []
 
     def __call__(self, state: TrainState, batches: list[dict[str, np.ndarray]]) -> tuple[TrainState, Metrics]:
         """Take as many steps as there are batches; returns at once, the devices go on computing."""
-        names = [name for name in batches[0] if name not in ("index", "damaged")]
+        names = [name for name in batches[0] if name not in _OF_THE_HOST]
+        if state.recent is not None:
+            names.append("index")
+            # JAX has 32 bits; numbers beyond them would only be confused in what is recorded of them.
+            batches = [batch | {"index": batch["index"].astype(np.uint32)} for batch in batches]
         if len(batches) == 1:
             arrays = self._devices.split({name: batches[0][name] for name in names})
         else:
             stacked = {name: np.stack([batch[name] for batch in batches]) for name in names}
             arrays = self._devices.split(stacked, axis=1)
         state, metrics = self._functions[len(batches)](state, arrays, self._reference)
-        self._losses.append(metrics["loss"])
+        self._watched.append({name: metrics[name] for name in _WATCHED if name in metrics})
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
     def finite(self, metrics: Metrics, step: int) -> dict[str, float]:
@@ -175,17 +194,20 @@ class _Stepper:
         return {name: float(value) for name, value in metrics.items() if not value.ndim}
 
     def check(self, step: int) -> None:
-        """Check the losses since the last call, up to a step.
+        """Check the losses and scores since the last call, up to a step.
 
         Raises:
             FloatingPointError: One is not finite; names its step.
         """
-        losses = np.concatenate([np.zeros(0), *(np.atleast_1d(np.asarray(loss)) for loss in self._losses)])
-        self._losses.clear()
-        bad = np.flatnonzero(~np.isfinite(losses))
-        if len(bad):
-            where = step - len(losses) + 1 + int(bad[0])
-            raise FloatingPointError(f"loss is {losses[bad[0]]} at step {where}: training diverged")
+        watched, self._watched = self._watched, []
+        found = []
+        for name, what in _WATCHED.items():
+            values = np.concatenate([np.zeros(0), *(np.atleast_1d(m[name]) for m in watched if name in m)])
+            for place in np.flatnonzero(~np.isfinite(values))[:1].tolist():
+                where = step - len(values) + 1 + place
+                found.append((where, f"{name} is {values[place]} at step {where}: {what}"))
+        if found:
+            raise FloatingPointError(min(found, key=lambda bad: bad[0])[1])
 
 
 class _Marks:
@@ -200,6 +222,7 @@ class _Marks:
         self._total = config.total_steps
         self._log, self._save = runtime.log_every_steps, runtime.checkpoint_every_steps
         self._size = runtime.steps_per_dispatch
+        self._diagnose = runtime.diagnostics.every_steps if config.selects else None
         self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
 
     def logs(self, step: int) -> bool:
@@ -214,9 +237,13 @@ class _Marks:
         """Whether a checkpoint is saved after a step: at set intervals, and wherever it may be the best."""
         return step % self._save == 0 or self.evaluates(step) or step == self._total
 
+    def diagnoses(self, step: int) -> bool:
+        """Whether what was selected is looked into after a step."""
+        return self._diagnose is not None and (step % self._diagnose == 0 or step == self._total)
+
     def at(self, step: int) -> bool:
         """Whether any of it happens after a step."""
-        return self.logs(step) or self.evaluates(step) or self.saves(step)
+        return self.logs(step) or self.evaluates(step) or self.saves(step) or self.diagnoses(step)
 
     def may_stop(self, step: int) -> bool:
         """Whether to ask if the run shall stop: several processes have to agree, which takes time."""

@@ -44,7 +44,14 @@ from .optimizer import build_optimizer
 
 Batch = dict[str, jax.Array]
 """`image` uint8 [B, h, w, 3], `text` int32 [B, L]; for a reference that reads otherwise `reference_text`
-int32 [B, L']; for a cached one `reference_image_embedding` and `reference_text_embedding` float32 [B, E]."""
+int32 [B, L']; for a cached one `reference_image_embedding` and `reference_text_embedding` float32 [B, E];
+with selection `index` uint32 [B], the examples' global numbers."""
+
+RECENT_STEPS = 16
+"""Whose sub-batches a state remembers: the one of step s in row s mod that."""
+
+NO_EXAMPLE = 2**32 - 1
+"""In rows that no step has filled yet."""
 
 Metrics = dict[str, jax.Array]
 
@@ -56,6 +63,9 @@ class TrainState(NamedTuple):
     parameters: Parameters
     optimizer: Any
     key: jax.Array  # uint32, the data of the run's PRNG key; the same at every step
+    recent: jax.Array | None = (
+        None  # with selection: uint32 [RECENT_STEPS, b], the examples of the last sub-batches
+    )
 
 
 StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState, Metrics]]
@@ -64,7 +74,10 @@ StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState
 def initial_state(config: TrainConfig, parameters: Parameters, key: jax.Array) -> TrainState:
     """Step 0 from fresh parameters and the run's key."""
     optimizer = build_optimizer(config.optimizer, config.total_steps)
-    return TrainState(jnp.int32(0), parameters, optimizer.init(parameters), jax.random.key_data(key))
+    recent = None
+    if config.selects:
+        recent = jnp.full((RECENT_STEPS, config.batch_size), NO_EXAMPLE, jnp.uint32)
+    return TrainState(jnp.int32(0), parameters, optimizer.init(parameters), jax.random.key_data(key), recent)
 
 
 def approximate_view(config: TrainConfig) -> View:
@@ -90,8 +103,10 @@ def build_step(
         batch holds B pairs, split by rows over the devices; with several steps its arrays and the metrics
         have a leading axis of that length. `reference_parameters` are the reference's, of a cached one
         `{t, b}` alone. Metrics are float32 scalars: `loss`, `grad_norm`, `temperature`, `bias`, and with
-        selection `score_selected` and `score_super_batch`, the means of the pairs' own scores; and
-        `selected`, int32 [b], the positions in the super-batch that were trained on.
+        selection `score_selected` and `score_super_batch`, the means of the pairs' own scores,
+        `score_sub_batch`, the score of the sub-batch as a whole, and `effective_sample_size`, among how many
+        candidates a draw was effectively a choice, mean over draws; and `selected`, int32 [b], the positions
+        in the super-batch that were trained on.
 
     Raises:
         ValueError: `runtime.microbatches` does not divide what a device trains on.
@@ -145,13 +160,16 @@ class _Step:
         self, state: TrainState, batch: Batch, reference_parameters: Parameters | None
     ) -> tuple[TrainState, Metrics]:
         choice: Metrics = {}
-        chosen = None
+        chosen, recent = None, state.recent
         key = jax.random.fold_in(jax.random.wrap_key_data(state.key), state.step)
         selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
+            if recent is None:
+                raise ValueError("the state is of a run that does not select")
             selected = self._select(state.parameters, reference_parameters, batch, scoring_key, selection_key)
-            chosen = self._agreed(selected.indices)
-            choice = self._shares_of_scores(selected.own, chosen)
+            chosen, numbers = self._agreed(selected.indices, batch["index"])
+            choice = self._shares_of_scores(selected, chosen)
+            recent = recent.at[state.step % RECENT_STEPS].set(numbers)
             batch = take_rows({name: batch[name] for name in ("image", "text")}, chosen, AXIS)
         keys = self._patch_keys(training_key, batch["image"].shape[0])
         shares = self._loss_and_gradients(state.parameters, (batch["image"], batch["text"], keys))
@@ -166,7 +184,7 @@ class _Step:
             "bias": state.parameters["b"][0],
         }
         parameters = optax.apply_updates(state.parameters, updates)
-        state = TrainState(state.step + 1, parameters, optimizer_state, state.key)
+        state = TrainState(state.step + 1, parameters, optimizer_state, state.key, recent)
         return state, metrics
 
     def _select(
@@ -199,20 +217,31 @@ class _Step:
                 gain=settings.gain,
                 sweeps=settings.sweeps,
                 axis=AXIS,
+                trace=True,
             )
         )
 
-    def _agreed(self, chosen: jax.Array) -> jax.Array:
-        """int32 [b]: the first device's choice, since a row that two devices choose differently is lost."""
-        first: jax.Array = jax.lax.psum(jnp.where(jax.lax.axis_index(AXIS) == 0, chosen, 0), AXIS)
-        return first
+    def _agreed(self, chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What is chosen, for all devices to know: positions int32 [b] and global numbers uint32 [b].
 
-    def _shares_of_scores(self, own: jax.Array, chosen: jax.Array) -> Metrics:
-        """This device's shares of the mean scores of the pairs themselves."""
-        mine = Candidates(own.shape[0], AXIS).marked(chosen)
+        The positions are the first device's, since a row that two devices choose differently would be lost.
+        """
+        rows = numbers.shape[0]
+        local = chosen - jax.lax.axis_index(AXIS) * rows
+        is_here = (local >= 0) & (local < rows)
+        mine = jnp.where(is_here, numbers[jnp.clip(local, 0, rows - 1)], jnp.uint32(0))
+        first = jnp.where(jax.lax.axis_index(AXIS) == 0, chosen.astype(jnp.uint32), jnp.uint32(0))
+        positions, everyones = jax.lax.psum(jnp.stack([first, mine]), AXIS)
+        return positions.astype(jnp.int32), everyones
+
+    def _shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
+        """This device's shares of what is recorded of a choice."""
+        mine = Candidates(selected.own.shape[0], AXIS).marked(chosen)
         return {
-            "score_selected": jnp.sum(own, where=mine) / self.config.batch_size,
-            "score_super_batch": jnp.sum(own) / self.config.super_batch_size,
+            "score_selected": jnp.sum(selected.own, where=mine) / self.config.batch_size,
+            "score_super_batch": jnp.sum(selected.own) / self.config.super_batch_size,
+            "score_sub_batch": selected.score[-1],
+            "effective_sample_size": selected.effective.mean() / self.devices,  # everyone knows the whole
         }
 
     def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:

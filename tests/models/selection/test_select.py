@@ -1,0 +1,258 @@
+"""`select` against Algorithm 1 with its matrix: the same indices and scores; and what holds for any rule."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.models.support.structured import batch_score, pairs, sigmoid_matrix
+
+from jestlab.models.selection import RULES, blocks, select
+from jestlab.models.selection.candidates import Candidates
+from jestlab.models.selection.conditional import conditional_scores
+from jestlab.models.selection.criteria import terms
+from jestlab.models.selection.dense import jointly_sample_batch
+from jestlab.models.selection.rules import chunk_sizes, in_rounds
+from jestlab.models.selection.sampling import gumbel
+from jestlab.models.selection.select import BLOCKS
+from jestlab.models.two_towers import Embeddings
+
+CRITERIA = ("learnability", "easy_reference", "hard_learner")
+LOSSES = ("sigmoid", "softmax")
+
+
+def models(super_batch, width=32, seed=0):
+    """Learner and reference, of different widths."""
+    learner = pairs(super_batch, width, seed=2 * seed + 1)
+    return learner, pairs(super_batch, width // 2, seed=2 * seed + 2, temperature=30.0, bias=-10.0)
+
+
+SIZES = [(64, 13, 5), (1_280, 256, 16)]
+LARGE = (5_120, 1_000, 6)
+
+
+@pytest.mark.parametrize(
+    "super_batch, b, chunks, loss, criterion",
+    [(*sizes, *what) for sizes in SIZES for what in itertools.product(LOSSES, CRITERIA)]
+    + [(*LARGE, loss, "learnability") for loss in LOSSES],
+)
+def test_indices_are_those_of_the_dense_algorithm(super_batch, b, chunks, loss, criterion):
+    """Also where blocks of candidates are many, and do not divide them."""
+    learner, reference = models(super_batch)
+    for gain in (1.0, 100.0):
+        settings = {"batch_size": b, "loss": loss, "criterion": criterion, "chunks": chunks, "gain": gain}
+        found = select(jax.random.key(0), learner, reference, **settings)
+        expected, _ = jointly_sample_batch(jax.random.key(0), learner, reference, **settings)
+        np.testing.assert_array_equal(found.indices, expected)
+
+
+@pytest.mark.parametrize("loss, criterion", itertools.product(LOSSES, CRITERIA))
+def test_scores_are_those_of_the_dense_algorithm(monkeypatch, loss, criterion):
+    """To 2e-6 of the largest, chunk after chunk, in blocks that do not divide the candidates."""
+    monkeypatch.setattr(blocks, "BLOCK_LOGITS", 16 * 100)
+    learner, reference = models(1_280)
+    _, expected = jointly_sample_batch(
+        jax.random.key(0), learner, reference, batch_size=256, loss=loss, criterion=criterion, chunks=16
+    )
+    signs, found_models = terms(criterion, learner, reference)
+    scores = conditional_scores(loss, signs, BLOCKS)
+    chosen, _ = jointly_sample_batch(
+        jax.random.key(0), learner, reference, batch_size=256, loss=loss, criterion=criterion, chunks=16
+    )
+    conditional, accumulated = scores.own(found_models), scores.nothing(found_models)
+    is_open = np.ones(1_280, bool)
+    for number, chunk in enumerate(np.split(np.asarray(chosen), 16)):
+        limit = 2e-6 * np.abs(expected[number]).max()
+        np.testing.assert_allclose(
+            np.asarray(conditional)[is_open], expected[number][is_open], rtol=0, atol=limit
+        )
+        is_open[chunk] = False
+        rows = [z._replace(image=z.image[chunk], text=z.text[chunk]) for z in found_models]
+        accumulated = scores.add(accumulated, found_models, rows)
+        conditional = scores.given(accumulated, found_models)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_trace_ends_in_the_score_of_the_sub_batch(rule, loss):
+    """The score is the learner's loss of the sub-batch less the reference's."""
+    learner, reference = models(96)
+    found = select(
+        jax.random.key(1),
+        learner,
+        reference,
+        batch_size=19,
+        rule=rule,
+        loss=loss,
+        chunks=5,
+        sweeps=2,
+        trace=True,
+    )
+    chosen = np.asarray(found.indices)
+    if loss == "sigmoid":
+        expected = batch_score(sigmoid_matrix(learner, reference), chosen)
+    else:
+        expected = softmax_loss_of(learner, chosen) - softmax_loss_of(reference, chosen)
+    assert float(found.score[-1]) == pytest.approx(expected, rel=1e-4, abs=1e-4)
+    assert len(found.score) == len(found.effective) == {"joint": 5, "greedy": 19, "gibbs": 38}.get(rule, 1)
+
+
+def softmax_loss_of(z, chosen):
+    image, text, t, _ = (np.asarray(x, np.float64) for x in z)
+    s = t * image[chosen] @ text[chosen].T
+    denominators = 0.5 * (np.log(np.exp(s).sum(axis=0)) + np.log(np.exp(s).sum(axis=1)))
+    return float((denominators - np.diag(s)).mean())
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    rule=st.sampled_from(RULES),
+    loss=st.sampled_from(LOSSES),
+    sizes=st.sampled_from([(8, 8), (31, 3)]),
+    gain=st.sampled_from([0.01, 100.0, 1e4]),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_indices_are_distinct_and_in_range(rule, loss, sizes, gain, seed):
+    super_batch, b = sizes
+    learner, reference = models(super_batch, seed=seed % 1000)
+    found = select(
+        jax.random.key(seed),
+        learner,
+        reference,
+        batch_size=b,
+        rule=rule,
+        loss=loss,
+        chunks=3,
+        gain=gain,
+        sweeps=1,
+    )
+    indices = np.asarray(found.indices)
+    assert len(set(indices.tolist())) == b
+    assert indices.min() >= 0
+    assert indices.max() < super_batch
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_joint_with_one_chunk_is_independent(loss):
+    learner, reference = models(64)
+    one, other = (
+        select(jax.random.key(3), learner, reference, batch_size=16, loss=loss, **rule).indices
+        for rule in ({"rule": "joint", "chunks": 1}, {"rule": "independent"})
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_joint_one_by_one_without_noise_is_greedy():
+    learner, reference = models(64)
+    joint = select(jax.random.key(3), learner, reference, batch_size=16, chunks=16, gain=1e7).indices
+    greedy = select(jax.random.key(4), learner, reference, batch_size=16, rule="greedy").indices
+    np.testing.assert_array_equal(joint, greedy)
+
+
+@settings(max_examples=15, deadline=None)
+@given(loss=st.sampled_from(LOSSES), seed=st.integers(0, 2**31 - 1))
+def test_a_permutation_of_the_candidates_permutes_the_choice(loss, seed):
+    """With the noise that belongs to each candidate: it does not matter where a candidate lies."""
+    learner, reference = models(60, seed=seed % 1000)
+    order = np.random.default_rng(seed).permutation(60)
+
+    def chosen(places):
+        found = terms("learnability", learner, reference)
+        moved = [z._replace(image=z.image[places], text=z.text[places]) for z in found.models]
+        return in_rounds(
+            jax.random.key(seed),
+            Candidates(60, None),
+            conditional_scores(loss, found.signs, BLOCKS),
+            moved,
+            batch_size=20,
+            chunks=4,
+            gain=1.0,
+            noise=lambda key, count: gumbel(key, count)[places],
+        ).indices
+
+    unmoved = np.split(np.asarray(chosen(np.arange(60))), 4)
+    moved = np.split(order[np.asarray(chosen(order))], 4)
+    for one, other in zip(unmoved, moved, strict=True):
+        assert set(one.tolist()) == set(other.tolist())
+
+
+@given(b=st.integers(1, 40_000), chunks=st.integers(1, 64))
+def test_chunk_sizes_sum_to_the_sub_batch_and_differ_by_one_at_most(b, chunks):
+    chunks = min(b, chunks)
+    sizes = chunk_sizes(b, chunks)
+    assert len(sizes) == chunks
+    assert sum(sizes) == b
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_uniform_selection_looks_at_no_score():
+    one, other = (
+        select(jax.random.key(0), *models(64, seed=seed), batch_size=16, rule="uniform").indices
+        for seed in (0, 1)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+def test_large_logits_overflow_nowhere():
+    learner, reference = models(64)
+    hot = learner._replace(temperature=jnp.float32(1e4))
+    for loss in LOSSES:
+        found = select(jax.random.key(0), hot, reference, batch_size=16, loss=loss, trace=True)
+        assert np.isfinite(found.own).all()
+        assert np.isfinite(found.score).all()
+        assert np.isfinite(found.effective).all()
+
+
+@pytest.mark.parametrize(
+    "b, settings, message",
+    [
+        (65, {}, "sub-batch of 65 from a super-batch of 64"),
+        (0, {"rule": "independent"}, "sub-batch of 0"),
+        (4, {"chunks": 5}, "sub-batch of 4 in 5 chunks"),
+        (4, {"rule": "jont"}, "unknown selection rule 'jont'.*joint"),
+        (16, {"loss": "hinge"}, "unknown loss 'hinge'.*softmax"),
+        (16, {"criterion": "hardest"}, "unknown criterion 'hardest'.*hard_learner"),
+        (16, {"gain": 0.0}, "gain 0.0"),
+    ],
+)
+def test_impossible_requests_are_refused(b, settings, message):
+    with pytest.raises(ValueError, match=message):
+        select(jax.random.key(0), *models(64), batch_size=b, **settings)
+
+
+@pytest.mark.parametrize(
+    "criterion, learner, reference, missing",
+    [
+        ("learnability", 1, 0, "reference"),
+        ("easy_reference", 1, 0, "reference"),
+        ("hard_learner", 0, 1, "learner"),
+    ],
+)
+def test_a_criterion_without_its_embeddings_is_an_error(criterion, learner, reference, missing):
+    z = models(64)
+    with pytest.raises(ValueError, match=f"{missing}'s embeddings"):
+        select(
+            jax.random.key(0),
+            z[0] if learner else None,
+            z[1] if reference else None,
+            batch_size=16,
+            criterion=criterion,
+        )
+
+
+def test_learner_and_reference_have_to_embed_the_same_examples():
+    with pytest.raises(ValueError, match=r"different numbers of examples: \[32, 64\]"):
+        select(jax.random.key(0), models(64)[0], models(32)[1], batch_size=16)
+
+
+@pytest.mark.parametrize("field", Embeddings._fields)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_embeddings_that_are_not_finite_are_refused(field, value):
+    learner, reference = models(64)
+    broken = np.array(getattr(reference, field))
+    broken.flat[-1] = value
+    with pytest.raises(ValueError, match=f"not finite: .*{field}"):
+        select(jax.random.key(0), learner, reference._replace(**{field: broken}), batch_size=16)
