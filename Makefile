@@ -25,6 +25,7 @@ bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench.py
 	$(BIN)/python tests/benchmarks/bench_data.py
 	$(BIN)/python tests/benchmarks/bench_jest.py
+	$(BIN)/python tests/benchmarks/bench_selection.py
 	$(BIN)/python tests/benchmarks/bench_training.py
 
 oracles: $(ORACLES)  ## PyTorch and transformers, which tests and speeds are compared with

@@ -99,12 +99,11 @@ def data(folder: Path) -> Iterator[Figure]:
 
 
 def training() -> Iterator[Figure]:
-    """One step of the quickstart's learners, and joint selection alone."""
+    """One step of the quickstart's learners."""
     import jax
     import jax.numpy as jnp
 
     from jestlab.models.config import TrainConfig
-    from jestlab.models.selection import select
     from jestlab.models.training.step import build_step, initial_state
     from jestlab.models.two_towers import TwoTowerModel, initialize
     from jestlab.platform import spec
@@ -117,6 +116,7 @@ def training() -> Iterator[Figure]:
         batch = {
             "image": jnp.zeros((config.super_batch_size, size, size, 3), jnp.uint8),
             "text": jnp.ones((config.super_batch_size, length), jnp.int32),
+            "index": jnp.arange(config.super_batch_size, dtype=jnp.uint32),
         }
         parameters = initialize(config.model, jax.random.key(0))
         state = initial_state(config, parameters, jax.random.key(0))
@@ -130,10 +130,6 @@ def training() -> Iterator[Figure]:
 
         b = config.schedule.batch_size
         yield Figure(f"{name} step, b = {b}", 1e3 * median_seconds(run, 20), "ms", "", 20)
-    scores = jax.random.normal(jax.random.key(0), (320, 320))
-    draw = jax.jit(lambda key: select(key, scores, rule="joint", batch_size=64))
-    seconds = median_seconds(lambda: jax.block_until_ready(draw(jax.random.key(1))), 50)
-    yield Figure("joint selection of 64 from 320, 16 chunks", 1e3 * seconds, "ms", "", 50)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
-from jestlab.models.selection import score_matrix, select
+from jestlab.models.selection import select
 from jestlab.models.training import Reference, train
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, initialize
@@ -75,22 +75,21 @@ def parts(settings: dict[str, Any]) -> dict[str, float]:
         "text": rng.integers(0, 1_000, (B, config.model.text.length), np.int32),
         "reference_image_embedding": z[0],
         "reference_text_embedding": z[1],
+        "index": np.arange(B, dtype=np.uint32),
     }
     placed = devices.split(batch)
     taken = devices.split({name: batch[name][:b] for name in ("image", "text")})
     parameters = initialize(config.model, jax.random.key(0))
     scalars = devices.replicate({name: np.asarray(parameters[name]) for name in ("t", "b")})
     states = {
-        name: devices.replicate(initial_state(config, parameters, jax.random.key(0)))
-        for name in ("fused", "training")
+        name: devices.replicate(initial_state(of, parameters, jax.random.key(0)))
+        for name, of in (("fused", config), ("training", plain))
     }
     steps = {"fused": build_step(config, None, devices), "training": build_step(plain, None, devices)}
     scoring = jax.jit(lambda p, image, text: embed(model, p, image, text))
 
-    @jax.jit
     def selecting(learner: Embeddings, reference: Embeddings, key: jax.Array) -> jax.Array:
-        scores = score_matrix("learnability", learner, reference)
-        return select(key, scores, rule="joint", batch_size=b, chunks=config.selection.chunks)
+        return select(key, learner, reference, batch_size=b, chunks=config.selection.chunks).indices
 
     learner = scoring(parameters, placed["image"], placed["text"])
     reference = learner._replace(image=placed["reference_image_embedding"])

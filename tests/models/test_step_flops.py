@@ -30,6 +30,7 @@ def xla_flops(config: TrainConfig) -> float:
     batch = {
         "image": jax.ShapeDtypeStruct((B, size, size, 3), jnp.uint8),
         "text": jax.ShapeDtypeStruct((B, config.model.text.length), jnp.int32),
+        "index": jax.ShapeDtypeStruct((B,), jnp.uint32),
     }
     step: jax.stages.Wrapped = build_step(config, TwoTowerModel(config.model))  # type: ignore[assignment]
     counted = step.lower(state, batch, parameters if config.needs_reference else None).cost_analysis()

@@ -1,0 +1,239 @@
+"""Joint selection against the dense algorithm and its physical limit: `bench_selection.py --json`.
+
+All in one process, taking turns, medians, without what compiling takes:
+
+* dense: `selection.dense`, Algorithm 1 with its matrix, summing over all pairs in each round, as printed;
+* rows: the same matrix, but each round adds only the new chunk's rows and columns to running sums;
+* jestlab: `selection.select`, with no matrix;
+* matmuls: the block products that `select` computes, each block summed by rows and nothing else: the limit.
+
+Peak memory is that of processes that do one thing once. Nothing here passes or fails: figures go into
+BENCHMARKS.md with their device and date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jestlab.models.selection import blocks, select
+from jestlab.models.selection.dense import jointly_sample_batch, score_matrix
+from jestlab.models.selection.rules import chunk_sizes
+from jestlab.models.selection.sampling import gumbel
+from jestlab.models.two_towers import Embeddings
+
+FILTERING_RATIO, CHUNKS = 0.8, 16
+SIZES = [(1_280, 64), (5_120, 64), (5_120, 768), (20_480, 64), (20_480, 768)]
+PAPER = 163_840
+ROUNDS = {1_280: 31, 5_120: 15, 20_480: 5, PAPER: 1}
+Models = tuple[Embeddings, Embeddings]
+
+
+def models(super_batch: int, width: int) -> Models:
+    """Random learner and reference, their pairs somewhat alike."""
+
+    def one(seed: int) -> Embeddings:
+        rng = np.random.default_rng(seed)
+        image = rng.standard_normal((super_batch, width), np.float32)
+        text = 0.3 * image + 0.7 * rng.standard_normal((super_batch, width), np.float32)
+        for z in (image, text):
+            z /= np.linalg.norm(z, axis=1, keepdims=True)
+        return Embeddings(jnp.asarray(image), jnp.asarray(text), jnp.float32(10.0), jnp.float32(-10.0))
+
+    return one(1), one(2)
+
+
+def sub_batch(super_batch: int) -> int:
+    """b."""
+    return round(super_batch * (1 - FILTERING_RATIO))
+
+
+def jestlab(super_batch: int, loss: str = "sigmoid") -> Callable[..., object]:
+    """Indices, without a matrix."""
+    return lambda key, learner, reference: (
+        select(key, learner, reference, batch_size=sub_batch(super_batch), loss=loss, chunks=CHUNKS).indices
+    )
+
+
+def dense(super_batch: int, loss: str = "sigmoid") -> Callable[..., object]:
+    """Algorithm 1 as it should have been printed."""
+    return jax.jit(
+        lambda key, learner, reference: jointly_sample_batch(
+            key, learner, reference, batch_size=sub_batch(super_batch), loss=loss, chunks=CHUNKS
+        )[0]
+    )
+
+
+def rows(super_batch: int) -> Callable[..., object]:
+    """The matrix, and running sums over its rows and columns."""
+
+    @jax.jit
+    def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
+        matrix = score_matrix("learnability", learner, reference)
+        conditional = jnp.diagonal(matrix)
+        is_sampled = jnp.zeros(super_batch, bool)
+        inds = []
+        for round_key, size in zip(
+            jax.random.split(key, CHUNKS), chunk_sizes(sub_batch(super_batch), CHUNKS), strict=True
+        ):
+            relative = 100.0 * (conditional - conditional.max(where=~is_sampled, initial=-jnp.inf))
+            noise = gumbel(round_key, super_batch)
+            new = jax.lax.top_k(jnp.where(is_sampled, -jnp.inf, relative + noise), size)[1]
+            is_sampled = is_sampled.at[new].set(True)
+            conditional = conditional + matrix[new].sum(axis=0) + matrix[:, new].sum(axis=1)
+            inds.append(new)
+        indices: jax.Array = jnp.concatenate(inds)
+        return indices
+
+    return run
+
+
+def matmuls(super_batch: int) -> Callable[..., object]:
+    """The products of all candidates with each chunk but the last, in the same blocks."""
+    sizes = chunk_sizes(sub_batch(super_batch), CHUNKS)[:-1]
+
+    @jax.jit
+    def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
+        both = (learner, reference)
+
+        def block(chunk: list[Embeddings], part: blocks.Rows) -> jax.Array:
+            total = jnp.zeros(part[0][0].shape[0])
+            for (image, text), z in zip(part, chunk, strict=True):
+                for x, y in ((image, z.text), (text, z.image)):
+                    total = total + jnp.dot(x, y.T, precision="highest").sum(axis=1)
+            return total
+
+        def one_round(total: jax.Array, first: jax.Array) -> tuple[jax.Array, None]:
+            chunk = [
+                z._replace(
+                    image=jax.lax.dynamic_slice_in_dim(z.image, first, sizes[0]),
+                    text=jax.lax.dynamic_slice_in_dim(z.text, first, sizes[0]),
+                )
+                for z in both
+            ]
+            part = [(z.image, z.text) for z in both]
+            return total + blocks.over_rows(functools.partial(block, chunk), part, sizes[0]), None
+
+        start = jnp.arange(len(sizes)) * sizes[0]
+        total: jax.Array = jax.lax.scan(one_round, jnp.zeros(super_batch), start)[0]
+        return total
+
+    return run
+
+
+CONTENDERS: dict[str, Callable[[int], Callable[..., object]]] = {
+    "dense": dense,
+    "rows": rows,
+    "jestlab": jestlab,
+    "matmuls": matmuls,
+    "dense, softmax": functools.partial(dense, loss="softmax"),
+    "jestlab, softmax": functools.partial(jestlab, loss="softmax"),
+}
+
+
+def temporaries(function: Callable[..., object], found: Models) -> float:
+    """MB of temporary arrays, by XLA's own account."""
+    analysis = jax.jit(function).lower(jax.random.key(0), *found).compile().memory_analysis()
+    return float(analysis.temp_size_in_bytes) / 1e6 if analysis else float("nan")
+
+
+def measured(super_batch: int, width: int, names: list[str]) -> dict[str, dict[str, float]]:
+    """Median seconds and MB of temporaries by contender, taking turns."""
+    found = models(super_batch, width)
+    functions = {name: CONTENDERS[name](super_batch) for name in names}
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(ROUNDS[super_batch] + 1):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            jax.block_until_ready(function(jax.random.key(number), *found))
+            if number:
+                seconds[name].append(time.perf_counter() - start)
+    return {
+        name: {
+            "seconds": statistics.median(seconds[name]),
+            "temporaries_mb": temporaries(functions[name], found),
+        }
+        for name in names
+    }
+
+
+def peak_mb() -> float:
+    """This process's peak of resident memory, so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def alone(super_batch: int, width: int, name: str) -> dict[str, float]:
+    """One call, compiling included, in a process of its own."""
+    command = [sys.executable, __file__, "--alone", str(super_batch), str(width), name]
+    found: dict[str, float] = json.loads(subprocess.check_output(command))
+    return found
+
+
+def once(super_batch: int, width: int, name: str) -> dict[str, float]:
+    """What `alone` measures."""
+    found = models(super_batch, width)
+    jax.block_until_ready(found)
+    before = peak_mb()
+    function = CONTENDERS[name](super_batch)
+    start = time.perf_counter()
+    jax.block_until_ready(function(jax.random.key(0), *found))
+    return {"seconds": time.perf_counter() - start, "peak_mb": peak_mb(), "before_mb": before}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--alone", nargs=3, metavar=("B", "D", "NAME"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.alone:
+        super_batch, width, name = arguments.alone
+        print(json.dumps(once(int(super_batch), int(width), name)))
+        return
+    results: dict[str, Any] = {}
+    is_cpu = jax.default_backend() == "cpu"
+    for super_batch, width in SIZES if is_cpu else [*SIZES, (PAPER, 64), (PAPER, 768)]:
+        names = [name for name in CONTENDERS if "softmax" not in name or super_batch < 20_480]
+        if super_batch == PAPER:
+            names = ["jestlab", "matmuls"]
+        found = measured(super_batch, width, names)
+        if super_batch >= 20_480 and is_cpu:
+            for name in ("dense", "jestlab"):
+                found[name] |= {k: v for k, v in alone(super_batch, width, name).items() if k != "seconds"}
+        results[f"{super_batch}/{width}"] = found
+    if is_cpu:
+        results[f"{PAPER}/64"] = {"jestlab": alone(PAPER, 64, "jestlab")}
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+        return
+    print(
+        f"{jax.devices()[0].device_kind}, {time.strftime('%Y-%m-%d')}; f = {FILTERING_RATIO}, N = {CHUNKS}\n"
+    )
+    print("| B/D | who | seconds | of jestlab | of matmuls | temporaries, MB | process peak, MB (before) |")
+    print("|---|---|---|---|---|---|---|")
+    for size, found in results.items():
+        for name, figures in found.items():
+            ours = found["jestlab, softmax" if "softmax" in name else "jestlab"]["seconds"]
+            roof = found["matmuls"]["seconds"] if "matmuls" in found else float("nan")
+            mb = figures.get("temporaries_mb", float("nan"))
+            peak = f"{figures['peak_mb']:,.0f} ({figures['before_mb']:,.0f})" if "peak_mb" in figures else ""
+            print(
+                f"| {size} | {name} | {figures['seconds']:.4g} | {figures['seconds'] / ours:.2f} | "
+                f"{figures['seconds'] / roof:.2f} | {mb:,.3g} | {peak} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
