@@ -30,6 +30,7 @@ SMOKE: dict[str, Any] = {
     },
     "schedule": {"batch_size": 64, "examples_seen": 15_360},
     "evaluation.points": 8,
+    "runtime.diagnostics.every_steps": 40,
 }
 """Minutes on two CPU cores: 16-pixel images of shapes, towers of 140,000 parameters, 240 steps."""
 
