@@ -60,8 +60,8 @@ CASES = {
     ),
     "a section that is a value": (
         "base: {selection: joint}\nruns: {a: {}}",
-        ":1: base.selection: must be a mapping of rule, criterion, filtering_ratio, chunks, gain, reference, "
-        "not 'joint'",
+        ":1: base.selection: must be a mapping of rule, criterion, filtering_ratio, chunks, gain, sweeps, "
+        "reference, not 'joint'",
     ),
     "a text for a number": (
         "runs:\n  a: {schedule: {batch_size: many}}",
@@ -90,7 +90,7 @@ CASES = {
     "an unknown choice": (
         "runs:\n  a: {selection.rule: jiont}",
         ":2: runs.a.selection.rule: 'jiont' is not valid: did you mean 'joint'? "
-        "(valid: uniform, independent, joint)",
+        "(valid: uniform, independent, joint, greedy, gibbs)",
     ),
     "an unknown kind": (
         "runs:\n  a: {data.train.kind: foldr}",

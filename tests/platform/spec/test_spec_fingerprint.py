@@ -165,6 +165,7 @@ OTHER_RUNTIME = {
     "scan_layers": True,
     "loader_threads": 3,
     "damaged_share": 0.5,
+    "diagnostics": {"every_steps": 7, "columns": ["licence"]},
 }
 
 
