@@ -8,8 +8,8 @@ score by the criterion, the mean over its examples; that of a part of it is the 
     learnability/joint                           by chunk 1 … N: of all that is chosen until then
     learnability/gibbs                           by number of resampled places, at about 200 of them
     learnability/<rule>                          uniform, independent: at step 1; greedy: at step b
-    learnability/filtering_ratio/<f>/joint       by N
-    learnability/filtering_ratio/<f>/<rule>      uniform, independent: at step 1
+    learnability/filtering_ratio/<f>/joint          by N
+    learnability/filtering_ratio/<f>/independent    at step 1
     effective_sample_size/<rule>                 of each draw, by the steps of learnability/<rule>
     selected/<rule>/<column>/<value>             share of what each rule selected at the middle filtering
                                                  ratio, at step 0; `candidates`: of the super-batches
@@ -47,6 +47,7 @@ _LOG = logging.getLogger(__name__)
 _ROWS = 256  # examples of a forward pass
 _POINTS = 200  # of Gibbs sampling's many draws that are kept
 _MOST_VALUES = 24  # of a column that are told apart
+_INPUTS = ("image", "text", "reference_text")  # of a batch, for the models
 _ORDER = 2**32  # added to the seed: an order in which no run trains, since its seeds are below
 
 Ints = npt.NDArray[np.int64]
@@ -170,14 +171,12 @@ class _Embedder:
         models = {"learner": learner if scores_learner else None, "reference": scorer.model}
         self._models = {name: model for name, model in models.items() if model is not None}
         given = {"learner": parameters if scores_learner else None, "reference": scorer.parameters}
-        self._scalars = {
-            name: temperature_and_bias(its) for name, its in given.items() if its is not None
-        }
+        self._scalars = {name: temperature_and_bias(its) for name, its in given.items() if its is not None}
         self._parameters = self._devices.replicate({name: given[name] for name in self._models})
         self._embed = jax.jit(self._forward, out_shardings=self._devices.replicated)
 
     def _forward(self, parameters: dict[str, Any], batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
-        found = {}
+        found: dict[str, jax.Array] = {}
         for name, model in self._models.items():
             text = batch.get(f"{name}_text", batch["text"])
             z = embed(model, parameters[name], batch["image"], text)
@@ -186,8 +185,8 @@ class _Embedder:
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
         """A batch → float32 [rows, E], `<model>_image_embedding` and `<model>_text_embedding`."""
-        inputs = {name: batch[name] for name in ("image", "text", "reference_text") if name in batch}
         cached = {name: array for name, array in batch.items() if name.endswith("_embedding")}
+        inputs = {name: array for name, array in batch.items() if name in _INPUTS}
         computed = self._embed(self._parameters, self._devices.split(inputs)) if self._models else {}
         return cached | {name: np.asarray(array) for name, array in computed.items()}
 
@@ -202,12 +201,10 @@ class _Embedder:
         return Embeddings(image, text, *self._scalars[model])
 
 
-def _measure(
-    config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch
-) -> tuple[Series, dict[str, Ints]]:
+def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tuple[Series, dict[str, Ints]]:
     """What rules select from a super-batch: the metrics, and by rule the examples at the middle ratio."""
 
-    def by(rule: str, filtering_ratio: float, **settings: int) -> tuple[Selected, Ints]:
+    def by(rule: str, filtering_ratio: float, chunks: int = config.joint_chunks) -> tuple[Selected, Ints]:
         candidates = batch.first(config.super_batch_size(filtering_ratio))
         selected = select(
             key,  # the same for all, so that they differ by their rule and not by their luck
@@ -218,26 +215,27 @@ def _measure(
             criterion=config.criterion,
             loss=config.loss,
             gain=config.gain,
+            chunks=chunks,
+            sweeps=config.sweeps,
             trace=True,
-            **settings,
         )
         return selected, candidates.examples[np.asarray(selected.indices)]
 
     series: Series = {}
     for f in config.filtering_ratios:
-        ends = {rule: [(1, by(rule, f)[0])] for rule in ("uniform", "independent")}
-        ends["joint"] = [(n, by("joint", f, chunks=n)[0]) for n in config.chunks]
-        for rule, of_rule in ends.items():
-            steps, selections = zip(*of_rule, strict=True) if of_rule else ((), ())
+        of_rules = {
+            "independent": [(1, by("independent", f)[0])],
+            "joint": [(chunks, by("joint", f, chunks=chunks)[0]) for chunks in config.chunks],
+        }
+        for rule, selections in of_rules.items():
             series[f"learnability/filtering_ratio/{f:g}/{rule}"] = (
-                np.array(steps, np.int64),
-                np.array([selection.score[-1] for selection in selections], np.float64),
+                np.array([chunks for chunks, _ in selections], np.int64),
+                np.array([selected.score[-1] for _, selected in selections], np.float64),
             )
 
     chosen = {"candidates": batch.first(config.super_batch_size(config.filtering_ratio)).examples}
-    settings = {"joint": {"chunks": config.joint_chunks}, "gibbs": {"sweeps": config.sweeps}}
     for rule in ("uniform", "independent", "joint", "greedy", "gibbs"):
-        selected, chosen[rule] = by(rule, config.filtering_ratio, **settings.get(rule, {}))
+        selected, chosen[rule] = by(rule, config.filtering_ratio)
         draws = len(selected.score)
         steps = np.array([draws]) if rule == "greedy" else _spread(draws)
         for name, values in (
