@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from typing import Any
 
 import labs_support as labs
 import pytest
 import yaml
 
 from jestlab.analysis import tables
-from jestlab.models.config import DiagnoseConfig
+from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import plan
+from jestlab.platform.programs import Price
 from jestlab.platform.programs.flops import forward_flops
 from jestlab.platform.spec import Study
 
@@ -34,7 +36,7 @@ DIAGNOSIS = {
     "draws": 2,
     "matrix_size": 8,
 }
-STUDY = {
+STUDY: dict[str, Any] = {
     "name": "looked-into",
     "question": "Is it learnable?",
     "base": {
@@ -97,11 +99,11 @@ def test_what_it_looks_into_goes_on_competing():
 
 def test_the_price_is_the_scoring_of_all_candidates():
     runs = {run.name: run for run in plan(study()).runs}
-    forward = forward_flops(Study.parse(STUDY).members[0].config.model)
-    price = runs["diagnosis"].price
-    assert (price.learner, price.scoring, price.reference_scoring) == (0, 2 * 80 * forward, 2 * 80 * forward)
+    forward = forward_flops(TwoTowers.model_validate(TOWERS))
+    scored = 2 * 80 * forward
+    assert runs["diagnosis"].price == Price(0, scored, scored, examples=0)
     alone = {run.name: run for run in plan(study(criterion="hard_learner")).runs}["diagnosis"]
-    assert (alone.price.scoring, alone.price.reference_scoring) == (2 * 80 * forward, 0)
+    assert alone.price == Price(0, scored, 0, examples=0)
     assert runs["diagnosis"].config["data"]["train"]["examples"] == 512  # the study's
     assert alone.fingerprint != runs["diagnosis"].fingerprint
 
