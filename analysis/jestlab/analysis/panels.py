@@ -89,10 +89,12 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
             axes.axhline(end, color=colour, linestyle=(0, (4, 1.5)), linewidth=0.9)
         else:
             _band(axes, line["x"], line, colour)
-            axes.plot(
-                line["x"], line["value"], color=colour, marker="o" if rule == "joint" else None,
-                markersize=2.8, markeredgewidth=0, zorder=3,
-            )  # fmt: skip
+            axes.plot(line["x"], line["value"], color=colour, zorder=3)
+            if rule == "joint":  # open: a part of the sub-batch; filled: the whole
+                faces = ["white"] * (len(line) - 1) + [colour]
+                axes.scatter(
+                    line["x"], line["value"], s=9, c=faces, edgecolors=colour, linewidths=0.8, zorder=4
+                )
             axes.hlines(end, line["x"].iloc[-1], last, colors=colour, linestyles=":", linewidth=0.9)
         ends.append(End(last, end, first["text"], colour))
     axes.set_xscale("log")

@@ -84,7 +84,9 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
         "reference": True,
         "uniform": False,
     }  # it is looked into, no reference
-    plotted = labs.jestlab("plot", "looked-into", "--json", "--out", tmp_path / "figures", root=root)
+    plotted = labs.jestlab(
+        "plot", "looked-into", "--run", "diagnosis", "--json", "--out", tmp_path / "figures", root=root
+    )
     assert [path.rpartition("/")[2] for path in json.loads(plotted.stdout)][-2:] == [
         "learnability.png",
         "learnability.svg",

@@ -1,18 +1,20 @@
 """How learnable the batches are that the rules select, by a learner as it stands (paper, Sec. 4.1, Figure 2).
 
 Metrics, means over the super-batches, in words of `DiagnoseConfig`. The "learnability" of a sub-batch is its
-score by the criterion, the mean over its examples; that of a part of it is the mean over that part.
+score by the criterion, the mean over its examples; that of a part of it is the mean over that part. What is
+no function of the filtering ratio is at `filtering_ratio`.
 
-    learnability_matrix/size                     n, at step 0
-    learnability_matrix                          by row · n + column (image · n + text); of sigmoid scores
-    learnability/joint                           by chunk 1 … N: of all that is chosen until then
-    learnability/gibbs                           by number of resampled places, at about 200 of them
-    learnability/<rule>                          uniform, independent: at step 1; greedy: at step b
+    learnability_matrix/size                        n, at step 0
+    learnability_matrix                             by image · n + text, of the first n pairs of the first
+                                                    super-batch; none with the softmax loss
+    learnability/joint                              by chunk 1 … N: of all that is chosen until then
+    learnability/gibbs                              by resampled places, thinned to less than 200 numbers
+    learnability/<rule>                             uniform, independent: at step 1; greedy: at step b
     learnability/filtering_ratio/<f>/joint          by N
     learnability/filtering_ratio/<f>/independent    at step 1
-    effective_sample_size/<rule>                 of each draw, by the steps of learnability/<rule>
-    selected/<rule>/<column>/<value>             share of what each rule selected at the middle filtering
-                                                 ratio, at step 0; `candidates`: of the super-batches
+    effective_sample_size/<rule>                    of each draw, by the steps of learnability/<rule>
+    selected/<rule>/<column>/<value>                share of what each rule selected, at step 0;
+                                                    `candidates`: of the super-batches
 
 Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding width.
 """
@@ -79,12 +81,12 @@ def diagnose(
 
     Raises:
         FileNotFoundError: A run's folder lacks its checkpoint or tokenizer.
-        ValueError: The reference does not fit the learner or the data, or the learner's embeddings are not
-            finite.
+        ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
     """
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     measured: dict[str, list[Any]] = defaultdict(list)
     chosen: dict[str, list[Ints]] = defaultdict(list)
+    matrix: Series = {}
     tracker.progress(0, config.draws)
     batches = _super_batches(config, web, learner, reference if config.needs_reference else None)
     for draw in range(config.draws):
