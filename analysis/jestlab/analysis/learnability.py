@@ -152,8 +152,6 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame, seeds: int) ->
         sentences.append(f"Bars: selected at f = {f:g}, by {data['column'].dropna().iloc[0]}.")
     over = f"Means over {config['draws']} super-batches"
     sentences.append(
-        f"{over} and {seeds} seeds; bands and bars' ends: ± standard deviation over seeds."
-        if seeds > 1
-        else f"{over}."
+        f"{over} and {seeds} seeds; bands: ± standard deviation over seeds." if seeds > 1 else f"{over}."
     )
     return Texts(found.question or experiment, " ".join(sentences), "iterations", what)

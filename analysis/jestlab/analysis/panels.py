@@ -85,7 +85,6 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
         first, colour = line.iloc[0], line["colour"].iloc[0]
         end = float(line["value"].iloc[-1])
         if line["x"].isna().all():
-            _band(axes, [1, last], line.iloc[[0, 0]], colour)
             axes.axhline(end, color=colour, linestyle=(0, (4, 1.5)), linewidth=0.9)
         else:
             _band(axes, line["x"], line, colour)
@@ -107,9 +106,11 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
 
 def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     ends = []
-    for name, line in data.groupby("line", sort=False):
+    lines = list(data.groupby("line", sort=False))
+    for name, line in lines:
         last, colour = line.iloc[-1], line["colour"].iloc[0]
-        _band(axes, line["x"], line, colour)
+        if name in (lines[0][0], lines[-1][0]):  # all would lie on each other: seeds differ by their learner
+            _band(axes, line["x"], line, colour)
         axes.plot(
             line["x"], line["value"], color=colour, marker="D" if name == "independent" else "o",
             markersize=3, markeredgewidth=0,
@@ -134,6 +135,7 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
     ticks = rules[0][1].sort_values("x")
     axes.set_xticks(ticks["x"], [text.replace("_", " ") for text in ticks["text"]])
+    axes.set_ylim(bottom=0)
     axes.set(ylabel="share (%)", xlim=(-0.6, ticks["x"].max() + 0.6))
     axes.locator_params(axis="y", nbins=4)
     axes.tick_params(axis="x", length=0)
