@@ -197,6 +197,9 @@ def test_shares_are_of_what_was_selected(measured, web, candidates, scores):
     shares = {name: values[0] for name, values in measured.metrics.items() if name.startswith("selected/")}
     for kind in set(noise):
         assert shares[f"selected/candidates/noise/{kind}"] == pytest.approx(np.mean(noise == kind))
+        for rule, chunk in (("independent", b), ("joint", CHUNK), ("greedy", 1)):
+            of_batch = noise[drawn(scores, chunk)]
+            assert shares[f"selected/{rule}/noise/{kind}"] == pytest.approx(np.mean(of_batch == kind))
     rules = ("candidates", "uniform", "independent", "joint", "greedy", "gibbs")
     assert {name.split("/")[1] for name in shares} == set(rules)
     for rule in rules:
@@ -207,13 +210,16 @@ def test_shares_are_of_what_was_selected(measured, web, candidates, scores):
     assert not any("/nothing/" in name for name in shares)
 
 
-def test_metrics_are_means_over_super_batches(run, measured):
+def test_metrics_are_means_over_super_batches(run, measured, web):
     """The first super-batch is the same whatever follows, and so is all of a restart."""
     _, two = run(draws=2)
     _, again = run(draws=2)
     assert two.metrics == again.metrics
     assert two.metrics["learnability_matrix"] == measured.metrics["learnability_matrix"]
     assert two.value("learnability/greedy") != measured.value("learnability/greedy")
+    noise = np.array(load_metadata(web, ["noise"])["noise"])[examples_at(np.arange(2 * B), 512, 2**32)]
+    for kind in set(noise):
+        assert two.value(f"selected/candidates/noise/{kind}") == pytest.approx(np.mean(noise == kind))
 
 
 def test_it_stops_between_super_batches_and_logs_nothing(run):

@@ -29,7 +29,7 @@ DIAGNOSIS = {
     "learner": "uniform",
     "reference": "reference",
     "batch_size": 16,
-    "filtering_ratios": [0.5, 0.8],
+    "filtering_ratios": [0.8],
     "chunks": [4],
     "joint_chunks": 4,
     "sweeps": 1,
