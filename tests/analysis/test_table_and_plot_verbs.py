@@ -53,6 +53,12 @@ def test_plot(jestlab, tmp_path, kind, names):
     assert all(path.stat().st_size > 1000 for path in expected)
 
 
+def test_plot_of_a_diagnosis_needs_one(jestlab):
+    code, out, err = jestlab("plot", "study", "--kind", "learnability")
+    assert (code, out) == (1, "")
+    assert err == "jestlab: experiment 'study' has no run of the program diagnose\n"
+
+
 def test_json_of_both(jestlab, tmp_path):
     code, out, _ = jestlab("table", "study", "--json")
     assert code == 0

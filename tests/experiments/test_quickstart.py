@@ -30,7 +30,7 @@ def test_the_reference_learns_from_curated_data_and_the_others_from_all_of_it():
 def test_it_ends_in_a_table_curves_and_a_pareto_plot():
     study = load("quickstart")
     assert [report.kind for report in study.reports] == ["table", "curves", "pareto"]
-    assert study.reports[0].baseline == "uniform"
+    assert study.reports[0].model_dump()["baseline"] == "uniform"
 
 
 def test_a_study_may_be_changed_without_changing_the_next():

@@ -33,7 +33,7 @@ _LOG_FROM = 8.0  # costs that differ by a greater factor get a logarithmic axis
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them: no line
 
 
-class _End(NamedTuple):
+class End(NamedTuple):
     """Where a line ends, and how it is named."""
 
     x: float
@@ -52,7 +52,7 @@ def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
     """
     competing = data[data["role"] != "reference"]
     scale, x_label = _unit(texts.x, competing["effort"])
-    axes = _axes(texts, x_label, right=_widest(data["text"]) + 0.3)
+    axes = _axes(texts, x_label, right=widest(data["text"]) + 0.3)
     ends = []
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
@@ -72,12 +72,12 @@ def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
         )
         if last["role"] == "baseline" and last["final"]:
             axes.axhline(last["mean"], color=last["colour"], linestyle=":", linewidth=0.9, zorder=1)
-        ends.append(_End(effort.iloc[-1], last["mean"], last["text"], last["colour"]))
+        ends.append(End(effort.iloc[-1], last["mean"], last["text"], last["colour"]))
     right = axes.get_xlim()[1]
     levels = _reference_levels(axes, data, [*competing["low"], *competing["high"]])
-    ends += [_End(right, level, text, GREY) for level, text in levels]
+    ends += [End(right, level, text, GREY) for level, text in levels]
     axes.set_xlim(axes.get_xlim()[0], right)
-    _name_ends(axes, ends)
+    name_ends(axes, ends)
     return _figure(axes)
 
 
@@ -127,32 +127,52 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
 
 def _axes(texts: Texts, x_label: str, right: float) -> Axes:
     """Axes of a new figure with title and caption around them; `right` is the margin in inches."""
+    width = max(_WIDTH, _LEFT + _LEAST_WIDTH + right)
+    figure, below = canvas(texts, width, _BOTTOM + _HEIGHT)
+    axes = add_axes(figure, _LEFT, below + _BOTTOM, width - _LEFT - right, _HEIGHT)
+    axes.set(xlabel=x_label, ylabel=texts.y)
+    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
+    return axes
+
+
+def canvas(texts: Texts, width: float, height: float, left: float = _LEFT) -> tuple[Figure, float]:
+    """A new figure with title and caption, and room between them.
+
+    Args:
+        texts: The words.
+        width: Of the figure, inches.
+        height: Of the room, inches.
+        left: Where the title begins, inches.
+
+    Returns:
+        The figure, and how far above its bottom the room begins, inches.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    title = textwrap.wrap(texts.title, _TITLE_CHARACTERS)
-    caption = textwrap.wrap(texts.caption, _CAPTION_CHARACTERS)
-    above = 2 * _EDGE + _TITLE_LINE * len(title)
-    below = _BOTTOM + _EDGE + _CAPTION_LINE * len(caption)
-    height = above + _HEIGHT + below
-    width = max(_WIDTH, _LEFT + _LEAST_WIDTH + right)
-    figure = Figure(figsize=(width, height), dpi=_DPI)
+    title = textwrap.wrap(texts.title, int(_TITLE_CHARACTERS * width / _WIDTH))
+    caption = textwrap.wrap(texts.caption, int(_CAPTION_CHARACTERS * width / _WIDTH))
+    below = _EDGE + _CAPTION_LINE * len(caption)
+    total = below + height + 2 * _EDGE + _TITLE_LINE * len(title)
+    figure = Figure(figsize=(width, total), dpi=_DPI)
     FigureCanvasAgg(figure)  # measures texts, whatever the figure is saved as
-    frame = (_LEFT / width, below / height, 1 - (_LEFT + right) / width, _HEIGHT / height)
-    axes = figure.add_axes(frame)
-    axes.set(xlabel=x_label, ylabel=texts.y)
-    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
-    figure.text(_LEFT / width, 1 - _EDGE / height, "\n".join(title), va="top", size=9)
+    figure.text(left / width, 1 - _EDGE / total, "\n".join(title), va="top", size=9)
     figure.text(
         _EDGE / width,
-        0.6 * _EDGE / height,
+        0.6 * _EDGE / total,
         "\n".join(caption),
         va="bottom",
         size=_CAPTION_SIZE,
         color=GREY,
         linespacing=1.15,
     )
-    return axes
+    return figure, below
+
+
+def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place given in inches."""
+    whole, total = figure.get_size_inches()
+    return figure.add_axes((left / whole, bottom / total, width / whole, height / total))
 
 
 def _logarithmic(axes: Axes) -> None:
@@ -214,7 +234,7 @@ def _name_level(axes: Axes, level: float, text: str) -> list[Box]:
     return [_extent(axes, name), Box(frame.left, y - 1, frame.right, y + 1)]
 
 
-def _name_ends(axes: Axes, ends: list[_End]) -> None:
+def name_ends(axes: Axes, ends: list[End]) -> None:
     """Names to the right of the axes, as level with the ends as they can be without touching."""
     frame = _frame(axes)
     pixels = axes.transData.transform([(end.x, end.y) for end in ends])
@@ -287,7 +307,7 @@ def _distance(box: Box, x: float, y: float) -> float:
     return math.dist(_nearest(box, x, y), (x, y))
 
 
-def _widest(texts: Iterable[str]) -> float:
+def widest(texts: Iterable[str]) -> float:
     """Width of the widest label, inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath

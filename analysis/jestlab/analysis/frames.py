@@ -6,6 +6,7 @@ Only the views are known here, so a database URL is all that is needed, on any m
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,15 @@ _COSTS = """
 _METRICS = """
     SELECT label, seed, name, step, value
     FROM v_metrics WHERE experiment = :experiment AND name IN :names ORDER BY label, seed, name, step"""
+
+_DIAGNOSES = """
+    SELECT question, run, label, seed, position, fingerprint, state, config
+    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose' ORDER BY position, label, seed"""
+
+_MEASURED = """
+    SELECT label, seed, name, step, value
+    FROM v_metrics WHERE experiment = :experiment AND label = :label
+        AND (name LIKE 'learnability%' OR name LIKE 'selected/%') ORDER BY seed, name, step"""
 
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
@@ -207,6 +217,69 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
     if frame.empty:
         raise ValueError(f"experiment {experiment!r} has logged none of {_some(names)}")
     return frame
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What the completed seeds of one `diagnose` run have logged.
+
+    Attributes:
+        question: What the experiment asks; empty if it does not say.
+        label: Of the run.
+        config: Of its first seed.
+        metrics: One row a seed, metric and step: label, seed, name, step, value.
+    """
+
+    question: str
+    label: str
+    config: dict[str, Any]
+    metrics: pd.DataFrame
+
+
+def diagnosed(url: str, experiment: str) -> list[str]:
+    """Labels of an experiment's `diagnose` runs that have completed, in the order of the study.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store.
+    """
+    with _connect(url) as connection:
+        runs = _frame(connection, _DIAGNOSES, experiment=experiment)
+    return list(dict.fromkeys(runs.loc[runs["state"] == "COMPLETED", "label"]))
+
+
+def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
+    """What one `diagnose` run has measured.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        run: Its label or name; None: the study's first.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store, it does not know the experiment, or no such run of
+            it has completed.
+    """
+    with _connect(url) as connection:
+        known = _experiments(connection)
+        if experiment not in known:
+            raise ValueError(_unknown(experiment, known))
+        runs = _frame(connection, _DIAGNOSES, experiment=experiment)
+        if runs.empty:
+            raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
+        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, runs[:0], runs[:0])
+        label = frames.labels[0] if run is None else frames.label_of(run)
+        completed = runs[(runs["label"] == label) & (runs["state"] == "COMPLETED")]
+        if completed.empty:
+            raise ValueError(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
+        metrics = _frame(connection, _MEASURED, experiment=experiment, label=label)
+    metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})
+    return Diagnosis(frames.question, label, json.loads(completed["config"].iloc[0]), metrics)
 
 
 @contextmanager

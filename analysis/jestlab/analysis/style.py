@@ -71,6 +71,13 @@ def ink(colour: str) -> str:
     return "#" + "".join(f"{round(0.72 * channel):02x}" for channel in channels)
 
 
+def shades(colour: str, count: int) -> list[str]:
+    """A colour from light to itself, in as many steps: for lines that have an order."""
+    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    whites = [0.6 - 0.6 * i / max(1, count - 1) for i in range(count)]
+    return ["#" + "".join(f"{round(c + white * (255 - c)):02x}" for c in channels) for white in whites]
+
+
 @contextmanager
 def applied() -> Iterator[None]:
     """Draw and save within this: matplotlib's defaults and the style over them, whatever the user has set."""

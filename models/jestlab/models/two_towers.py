@@ -108,6 +108,11 @@ def embed(
     return cast(Embeddings, model.apply({"params": parameters}, images, tokens, view, key))
 
 
+def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
+    """t and b, float32 [], of whole parameters or of these two alone."""
+    return jnp.exp(parameters["t"][0]), parameters["b"][0]
+
+
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
     """Fresh parameters, float32, from a PRNG key."""
     images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)

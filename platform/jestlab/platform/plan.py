@@ -91,8 +91,8 @@ class Plan:
     Attributes:
         study: The study.
         runs: Each once, needed runs first, else in the order of the spec.
-        needed: Names of the runs that others refer to. A run that also stands under another name is needed
-            under the one only.
+        needed: Names of the runs that others refer to, but to look into them. A run that also stands under
+            another name is needed under the one only.
     """
 
     study: Study
@@ -147,7 +147,12 @@ def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
             replace(run, state=states.get(identity), aliases=tuple(labels[identity].values())[1:])
             for identity, run in runs.items()
         ),
-        frozenset(reference.name for member in study.members for reference in member.variant.references),
+        frozenset(
+            reference.name
+            for member in study.members
+            for reference in member.variant.references
+            if reference.role not in member.variant.program.subjects
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.platform.lab import Lab
-from jestlab.platform.spec.reports import CurvesReport, ParetoReport, Report, TableReport
+from jestlab.platform.spec.reports import CurvesReport, LearnabilityReport, ParetoReport, Report, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
@@ -45,7 +45,7 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
 def _write_report(url: str, experiment: str, report: Report, folder: Path, name: str) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures, tables
+    from jestlab.analysis import figures, learnability, tables
 
     match report:
         case TableReport():
@@ -58,6 +58,8 @@ def _write_report(url: str, experiment: str, report: Report, folder: Path, name:
             plot = figures.learning_curves(url, experiment, report.baseline, report.effort, report.scope)
         case ParetoReport():
             plot = figures.pareto(url, experiment, report.baseline, report.scope)
+        case LearnabilityReport():
+            plot = learnability.learnability(url, experiment, report.run)
     return replace(plot, name=name).save(folder)
 
 

@@ -28,6 +28,9 @@ def test_selects_by_global_number(web):
     assert indices.tolist() == expected
     assert max(expected) > 600  # the last shard counts too
     assert select(web, None).tolist() == list(range(700))
+    some = np.array([3, 4, 650])  # of two of the three shards
+    found = load_metadata(web, ["noise", "similarity"], some)
+    assert found == {name: [metadata[name][i] for i in some] for name in ("noise", "similarity")}
 
 
 def test_json_members_serve_where_there_is_no_parquet(web, own_web):

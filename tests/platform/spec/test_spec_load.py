@@ -13,7 +13,7 @@ from jestlab.platform.spec import Study, load, registry
 from jestlab.platform.spec.expand import Member
 
 PYTHON = """
-    from jestlab.platform.spec import at_scale, cases, curves, grid, pareto, study, table, zip_
+    from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_
 
     SCALES = ("smoke", "mini")
 
@@ -32,7 +32,7 @@ PYTHON = """
         }
         s.seeds = 2
         s.resources = {"threads": 3}
-        s.reports = [table(baseline="uniform"), curves(effort="flops"), pareto()]
+        s.reports = [table(baseline="uniform"), curves(effort="flops"), pareto(), learnability(run="joint")]
         return s
 """
 YAML = """
@@ -57,6 +57,7 @@ YAML = """
     - {kind: table, baseline: uniform}
     - {kind: curves, effort: flops}
     - pareto
+    - learnability: {run: joint}
 """
 
 

@@ -15,6 +15,7 @@ from .data import (
     ShapesWeb,
     ShardFolder,
 )
+from .diagnose import DiagnoseConfig
 from .embed import EmbedConfig
 from .section import LocalPath, RunName, Section, Seed
 from .towers import IMAGE_SIZES, SIZES, TextTower, TwoTowers, Variant, VisionTower
@@ -37,6 +38,7 @@ __all__ = [
     "Approximation",
     "BenchmarkFolder",
     "Data",
+    "DiagnoseConfig",
     "EmbedConfig",
     "Evaluation",
     "LocalPath",

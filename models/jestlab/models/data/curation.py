@@ -205,25 +205,33 @@ def _map(path: Path, dtype: type[Number]) -> npt.NDArray[Number]:
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
-def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Metadata columns of every example of a folder, in the order of the examples.
+def load_metadata(
+    folder: Path, columns: Sequence[str], examples: npt.NDArray[np.int64] | None = None
+) -> dict[str, list[Any]]:
+    """Metadata columns of a folder's examples; tars without any of them are not read.
 
     Args:
         folder: A folder of shards.
         columns: Their names.
+        examples: int64[k], global example numbers, each once, ascending; None: all n.
 
     Returns:
-        For each column a list of n values, None where missing.
+        For each column a list of k values in the order of the examples, None where missing.
 
     Raises:
         ValueError: An unknown column.
     """
     index = ShardIndex.load(folder)
     source = ShardSource(folder, index)
+    wanted = np.arange(len(index)) if examples is None else examples
 
     def cells(shard: int) -> list[list[Any]]:
+        within = np.searchsorted(wanted, index.starts[shard : shard + 2])
+        mine = wanted[slice(*within)] - index.starts[shard]
+        if not len(mine):
+            return [[] for _ in columns]
         table = _metadata(source, shard, columns)
-        rows = _rows_of(index, shard, table).tolist()
+        rows = _rows_of(index, shard, table)[mine].tolist()
         found = (table[name].to_pylist() for name in columns)
         return [[None if row < 0 else column[row] for row in rows] for column in found]
 

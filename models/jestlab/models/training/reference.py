@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import TrainConfig, TwoTowers
+from ..config import Data, TrainConfig, TwoTowers
 from ..data.embeddings import EmbeddingCache
 from ..data.pipeline import Lookup
 from ..data.tokenizer import Tokenizer
@@ -59,18 +59,33 @@ def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Ref
         reference: The finished run that `selection.reference` names.
 
     Raises:
-        ValueError: There is none though the selection needs one, or it reads images of another size, or
-            its cached embeddings are not of the run's data.
+        ValueError: There is none though the selection needs one, or as `load`.
     """
     if not config.needs_reference:
         return Scorer()
     if reference is None:
         raise ValueError("selection.reference names no finished run")
+    return load(reference, config.data, web, config.model, tokenizer)
+
+
+def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokenizer: Tokenizer) -> Scorer:
+    """Load what it takes to score with a reference beside a learner.
+
+    Args:
+        reference: The finished run.
+        data: What is scored.
+        web: Its folder of shards.
+        learner: Architecture of the learner, whose images the reference gets.
+        tokenizer: The learner's.
+
+    Raises:
+        ValueError: It reads images of another size, or its cached embeddings are not of the data.
+    """
     if reference.model is None:
         cache = EmbeddingCache.open(reference.directory)
-        cache.check(config.data, web)
+        cache.check(data, web)
         return _cached(cache)
-    theirs, ours = reference.model.vision.image_size, config.model.vision.image_size
+    theirs, ours = reference.model.vision.image_size, learner.vision.image_size
     if theirs != ours:
         raise ValueError(
             f"the reference reads images of {theirs} px, the learner of {ours} px: set "
@@ -78,7 +93,7 @@ def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Ref
         )
     reads = Tokenizer((reference.directory / TOKENIZER).read_bytes())
     length = reference.model.text.length
-    alike = (reads.digest, length) == (tokenizer.digest, config.model.text.length)
+    alike = (reads.digest, length) == (tokenizer.digest, learner.text.length)
     return Scorer(
         TwoTowerModel(reference.model),
         load_parameters(reference.directory / "checkpoints", reference.model),

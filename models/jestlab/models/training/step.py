@@ -37,7 +37,7 @@ from ..losses import loss_function
 from ..selection import Selected, select
 from ..selection.candidates import Candidates
 from ..transformer import Execution
-from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed
+from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
 from ..vit import FULL, View, example_keys
 from .exchange import take_rows
 from .optimizer import build_optimizer
@@ -249,7 +249,7 @@ class _Step:
             raise ValueError("the selection scores with a reference, and none was given")
         if self.reference is None:
             image, text = batch["reference_image_embedding"], batch["reference_text_embedding"]
-            return Embeddings(image, text, *_temperature_and_bias(parameters))
+            return Embeddings(image, text, *temperature_and_bias(parameters))
         text = batch.get("reference_text", batch["text"])
         return self._embed(self.reference, parameters, batch["image"], text, FULL, None)
 
@@ -270,7 +270,7 @@ class _Step:
 
         size = len(self.full) + len(self.approximate) if self.microbatches > 1 else images.shape[0]
         image, text = _in_parts(part, (images, tokens, keys), size)
-        return Embeddings(image, text, *_temperature_and_bias(parameters))
+        return Embeddings(image, text, *temperature_and_bias(parameters))
 
     def _loss_and_gradients(
         self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
@@ -284,7 +284,7 @@ class _Step:
         parameters = jax.lax.pcast(parameters, AXIS, to="varying")  # as each device has a gradient of its own
         if self.microbatches == 1:
             loss, gradients = jax.value_and_grad(
-                lambda p: self.loss(Embeddings(*self._mixed(p, rows), *_temperature_and_bias(p)))
+                lambda p: self.loss(Embeddings(*self._mixed(p, rows), *temperature_and_bias(p)))
             )(parameters)
             return loss, gradients
 
@@ -293,7 +293,7 @@ class _Step:
         scalars = {name: parameters[name] for name in ("t", "b")}
         loss, (image_gradient, text_gradient, scalar_gradients) = jax.value_and_grad(
             lambda image, text, p: self.loss(
-                Embeddings(_joined(image), _joined(text), *_temperature_and_bias(p))
+                Embeddings(_joined(image), _joined(text), *temperature_and_bias(p))
             ),
             argnums=(0, 1, 2),
         )(image, text, scalars)
@@ -360,10 +360,6 @@ def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
     before = np.arange(size + 1) * marked // size
     is_marked = np.diff(before) > 0
     return np.flatnonzero(~is_marked), np.flatnonzero(is_marked)
-
-
-def _temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
-    return jnp.exp(parameters["t"][0]), parameters["b"][0]
 
 
 def _joined(x: jax.Array) -> jax.Array:

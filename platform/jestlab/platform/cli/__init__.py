@@ -18,7 +18,7 @@ VERBS = {
     "logs": "The log of a run.",
     "query": "SQL over the results store, read-only.",
     "table": "The comparison table of an experiment.",
-    "plot": "Learning curves and the Pareto plot of an experiment.",
+    "plot": "Learning curves, the Pareto plot and learnability of an experiment.",
     "data": "Make and inspect image-text shards.",
     "weights": "Public weights, and those of runs: in and out.",
 }

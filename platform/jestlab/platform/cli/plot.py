@@ -21,10 +21,12 @@ Examples:
 
 @click.command(name="plot", epilog=EPILOG)
 @click.argument("experiment")
-@click.option("--kind", type=click.Choice(["curves", "pareto", "all"]), default="all", show_default=True)
+@click.option("--kind", type=click.Choice(["curves", "pareto", "learnability", "all"]),
+              default="all", show_default=True)  # fmt: skip
 @click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
               help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
+@click.option("--run", metavar="RUN", help="Run of `diagnose`, or its label, for learnability [the first].")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to write to [<root>/reports/EXPERIMENT].")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the paths as a JSON list.")
@@ -35,15 +37,18 @@ def command(
     kind: str,
     baseline: str | None,
     scope: Scope,
+    run: str | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG and SVG, and print the paths.
 
-    curves: mean score over examples seen. pareto: final score against training FLOPs, with the front. What
+    curves: mean score over examples seen. pareto: final score against training FLOPs, with the front.
+    learnability: of the batches that the rules select, where the experiment has a run of `diagnose`. What
     would come out as it is already is not drawn again.
     """
-    from jestlab.analysis import figures
+    from jestlab.analysis import figures, frames
+    from jestlab.analysis.learnability import learnability
 
     try:
         plots = []
@@ -51,6 +56,8 @@ def command(
             plots.append(figures.learning_curves(lab.store_url, experiment, baseline, scope=scope))
         if kind in ("pareto", "all"):
             plots.append(figures.pareto(lab.store_url, experiment, baseline, scope))
+        if kind == "learnability" or (kind == "all" and frames.diagnosed(lab.store_url, experiment)):
+            plots.append(learnability(lab.store_url, experiment, run))
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     folder = out or lab.reports / experiment

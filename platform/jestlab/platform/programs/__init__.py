@@ -7,6 +7,7 @@ import importlib.util
 import re
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs.diagnose import DIAGNOSE
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.program import Config, Price, Program, working_directory_importable
 from jestlab.platform.programs.train import TRAIN
@@ -14,7 +15,7 @@ from jestlab.platform.programs.weights import WEIGHTS
 
 __all__ = ["Config", "Price", "Program", "get"]
 
-OURS = {program.name: program for program in (TRAIN, EMBED, WEIGHTS)}
+OURS = {program.name: program for program in (TRAIN, EMBED, WEIGHTS, DIAGNOSE)}
 _ENTRY_POINT = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 
 

@@ -59,6 +59,7 @@ class Program:
         inherits: Sections of a study's base that hold for runs of this program too where the study's own
             program is another, with a section of that name and type.
         collective: Whether several processes compute one run together; otherwise the first alone works.
+        subjects: Roles of runs that it looks into, which makes no references of them: they go on competing.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Program:
     complete: Callable[[Any, Digest], Config] | None = None
     collective: bool = True
     inherits: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
         """What of a study's base holds for a run of this program.

@@ -1,6 +1,16 @@
 """The spec language: what a study is, how it is written in Python or YAML, how it is loaded and validated."""
 
-from jestlab.platform.spec.authoring import at_scale, cases, curves, grid, pareto, study, table, zip_
+from jestlab.platform.spec.authoring import (
+    at_scale,
+    cases,
+    curves,
+    grid,
+    learnability,
+    pareto,
+    study,
+    table,
+    zip_,
+)
 from jestlab.platform.spec.errors import SpecError
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
@@ -12,6 +22,7 @@ __all__ = [
     "cases",
     "curves",
     "grid",
+    "learnability",
     "load",
     "pareto",
     "study",

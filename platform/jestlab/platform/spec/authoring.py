@@ -76,6 +76,11 @@ def pareto(**options: Any) -> dict[str, Any]:
     return {"kind": "pareto", **options}
 
 
+def learnability(**options: Any) -> dict[str, Any]:
+    """A report: how learnable the batches are that the rules select, of `run`, a run of `diagnose`."""
+    return {"kind": "learnability", **options}
+
+
 def at_scale(scale: str, **values: Value) -> Value:
     """What holds at a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
 

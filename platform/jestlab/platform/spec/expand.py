@@ -16,6 +16,7 @@ from jestlab.platform.spec.axes import Point, Step, place_on, span
 from jestlab.platform.spec.errors import Path, SpecError, shown
 from jestlab.platform.spec.fields import check, fields_of, run_names
 from jestlab.platform.spec.needs import Reference, order
+from jestlab.platform.spec.reports import LearnabilityReport
 from jestlab.platform.spec.translate import first_error
 from jestlab.platform.spec.tree import Tree, depth_of, lookup, merge, nested
 
@@ -165,12 +166,13 @@ def _is_seed(value: object) -> bool:
 
 
 def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
-    """A baseline is the name of a run or the label of one of its points."""
+    """A baseline, or what is shown, is the name of a run or the label of one of its points."""
     known = {*study.runs, *(variant.label for variant in variants)}
     for index, report in enumerate(study.reports):
-        if report.baseline is not None and report.baseline not in known:
-            path = ("reports", str(index), "baseline")
-            raise SpecError(path, f"no run {report.baseline!r}: {nearest(report.baseline, known)}")
+        option = "run" if isinstance(report, LearnabilityReport) else "baseline"
+        named = getattr(report, option)
+        if named is not None and named not in known:
+            raise SpecError(("reports", str(index), option), f"no run {named!r}: {nearest(named, known)}")
 
 
 class _Run:

@@ -10,7 +10,13 @@ from jestlab.analysis.costs import Scope
 
 
 class _Report(BaseModel):
-    """What all reports can be told.
+    """A report."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class _Comparison(_Report):
+    """What reports that compare runs can be told.
 
     Attributes:
         baseline: Name or label of the run that others are compared with; None for the first that is no
@@ -18,19 +24,17 @@ class _Report(BaseModel):
         scope: What counts as FLOPs.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     baseline: str | None = None
     scope: Scope = "scoring"
 
 
-class TableReport(_Report):
+class TableReport(_Comparison):
     """Final scores of every run, mean ± std over seeds, with the difference to the baseline."""
 
     kind: Literal["table"]
 
 
-class CurvesReport(_Report):
+class CurvesReport(_Comparison):
     """Learning curves of every run.
 
     Attributes:
@@ -41,12 +45,30 @@ class CurvesReport(_Report):
     effort: Literal["examples_seen", "flops"] = "examples_seen"
 
 
-class ParetoReport(_Report):
+class ParetoReport(_Comparison):
     """Score against total training FLOPs, with the front."""
 
     kind: Literal["pareto"]
 
 
-Report = Annotated[TableReport | CurvesReport | ParetoReport, Field(discriminator="kind")]
+class LearnabilityReport(_Report):
+    """How learnable the batches are that the rules select.
 
-REPORTS: dict[str, type[BaseModel]] = {"table": TableReport, "curves": CurvesReport, "pareto": ParetoReport}
+    Attributes:
+        run: Name or label of a `diagnose` run; None for the first.
+    """
+
+    kind: Literal["learnability"]
+    run: str | None = None
+
+
+Report = Annotated[
+    TableReport | CurvesReport | ParetoReport | LearnabilityReport, Field(discriminator="kind")
+]
+
+REPORTS: dict[str, type[BaseModel]] = {
+    "table": TableReport,
+    "curves": CurvesReport,
+    "pareto": ParetoReport,
+    "learnability": LearnabilityReport,
+}

@@ -60,7 +60,7 @@ VIEWS: dict[str, View] = {
             "started_at": "begin of the last attempt, UTC",
             "ended_at": "end of the last attempt, UTC",
             "scale": "scale the study was last launched at",
-            "needed": "1 where other runs of the study refer to this name, else 0",
+            "needed": "1 where other runs of the study refer to this name, other than to diagnose it, else 0",
         },
         f"""
     SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,

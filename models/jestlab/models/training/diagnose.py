@@ -1,0 +1,298 @@
+"""How learnable the batches are that the rules select, by a learner as it stands (paper, Sec. 4.1, Figure 2).
+
+Metrics, means over the super-batches, in words of `DiagnoseConfig`. The "learnability" of a sub-batch is its
+score by the criterion, the mean over its examples; that of a part of it is the mean over that part. What is
+no function of the filtering ratio is at `filtering_ratio`.
+
+    learnability_matrix/size                        n, at step 0
+    learnability_matrix                             by image · n + text, of the first n pairs of the first
+                                                    super-batch; none with the softmax loss
+    learnability/joint                              by chunk 1 … N: of all that is chosen until then
+    learnability/gibbs                              by resampled places, thinned to less than 200 numbers
+    learnability/<rule>                             uniform, independent: at step 1; greedy: at step b
+    learnability/filtering_ratio/<f>/joint          by N
+    learnability/filtering_ratio/<f>/independent    at step 1
+    effective_sample_size/<rule>                    of each draw, by the steps of learnability/<rule>
+    selected/<rule>/<column>/<value>                share of what each rule selected, at step 0;
+                                                    `candidates`: of the super-batches
+
+Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding width.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from ..config import DiagnoseConfig, TwoTowers
+from ..data import datasets
+from ..data.curation import load_metadata, metadata_columns
+from ..data.pipeline import Batch, training_batches
+from ..data.tokenizer import Tokenizer
+from ..devices import Devices
+from ..selection import Selected, select
+from ..selection.dense import score_matrix
+from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
+from .checkpoints import load_parameters
+from .reference import TOKENIZER, Reference, Scorer, load
+from .tracker import Tracker
+
+_LOG = logging.getLogger(__name__)
+
+_ROWS = 256  # examples of a forward pass
+_POINTS = 200  # of Gibbs sampling's many draws that are kept
+_MOST_VALUES = 24  # of a column that are told apart
+_INPUTS = ("image", "text", "reference_text")  # of a batch, for the models
+_ORDER = 2**32  # added to the seed: an order in which no run trains, since its seeds are below
+
+Ints = npt.NDArray[np.int64]
+Series = dict[str, tuple[Ints, npt.NDArray[np.float64]]]
+"""Metrics: name → steps and values."""
+
+
+def diagnose(
+    config: DiagnoseConfig,
+    *,
+    data_cache: Path,
+    tracker: Tracker,
+    learner: tuple[TwoTowers, Path],
+    reference: Reference | None = None,
+) -> bool:
+    """Select from super-batches of real data by every rule, and log what came of it when all are done.
+
+    Nothing is kept before that: a restart begins anew and finds the same numbers.
+
+    Args:
+        config: The run.
+        data_cache: Where data made from settings lie, shared by all runs.
+        tracker: Receives progress, by super-batches, and the metrics named above.
+        learner: Architecture and folder of the finished run: `checkpoints/`, `tokenizer.model`.
+        reference: The finished reference run, if the criterion scores with one.
+
+    Returns:
+        True when all is logged, False when the tracker asked to stop.
+
+    Raises:
+        FileNotFoundError: A run's folder lacks its checkpoint or tokenizer.
+        ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
+    """
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    measured: dict[str, list[Any]] = defaultdict(list)
+    chosen: dict[str, list[Ints]] = defaultdict(list)
+    matrix: Series = {}
+    tracker.progress(0, config.draws)
+    batches = _super_batches(config, web, learner, reference if config.needs_reference else None)
+    for draw in range(config.draws):
+        if tracker.stop_requested():
+            return False
+        batch = next(batches)
+        series, by_rule = _measure(config, jax.random.fold_in(jax.random.key(config.seed), draw), batch)
+        for name, of_draw in series.items():
+            measured[name].append(of_draw)
+        for rule, examples in by_rule.items():
+            chosen[rule].append(examples)
+        if draw == 0:
+            matrix = _matrix(config, batch)
+        _LOG.info("super-batch %d/%d", draw + 1, config.draws)
+        tracker.progress(draw + 1, config.draws)
+    means = {name: (of[0][0], np.mean([values for _, values in of], axis=0)) for name, of in measured.items()}
+    _log(tracker, matrix | means | _shares(web, config.columns, chosen))
+    return True
+
+
+class _SuperBatch(NamedTuple):
+    """B candidates, embedded."""
+
+    examples: Ints  # [B], global numbers
+    learner: Embeddings | None
+    reference: Embeddings | None
+
+    def first(self, count: int) -> _SuperBatch:
+        """The first of them."""
+
+        def part(z: Embeddings | None) -> Embeddings | None:
+            return None if z is None else z._replace(image=z.image[:count], text=z.text[:count])
+
+        return _SuperBatch(self.examples[:count], part(self.learner), part(self.reference))
+
+
+def _super_batches(
+    config: DiagnoseConfig, web: Path, learner: tuple[TwoTowers, Path], reference: Reference | None
+) -> Iterator[_SuperBatch]:
+    """Super-batches of the largest size for ever, one after the other in the order of the examples."""
+    towers, folder = learner
+    tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
+    scorer = Scorer() if reference is None else load(reference, config.data, web, towers, tokenizer)
+    embedder = _Embedder(
+        TwoTowerModel(towers), load_parameters(folder / "checkpoints", towers), scorer, config.scores_learner
+    )
+    batches = training_batches(
+        web,
+        filter=config.data.filter,
+        recaption=config.data.recaption,
+        tokenizer=tokenizer,
+        image_size=towers.vision.image_size,
+        text_length=towers.text.length,
+        batch_size=_ROWS,
+        seed=config.seed + _ORDER,
+        reference_tokenizer=scorer.tokenizer,
+        lookups=scorer.lookups,
+        threads=config.runtime.loader_threads,
+        damaged_share=config.runtime.damaged_share,
+    )
+    size = config.super_batch_size()
+    held: list[dict[str, np.ndarray]] = []
+    while True:
+        while sum(len(rows["index"]) for rows in held) < size:
+            batch = next(batches)
+            held.append({"index": batch["index"], **embedder(batch)})
+        rows = {name: np.concatenate([part[name] for part in held]) for name in held[0]}
+        held = [{name: array[size:] for name, array in rows.items()}]
+        examples = rows["index"][:size]
+        if repeated := size - len(np.unique(examples)):
+            _LOG.warning("a super-batch of %d holds %d examples twice: the data are few", size, repeated)
+        yield _SuperBatch(
+            examples, *(embedder.embeddings(rows, name, size) for name in ("learner", "reference"))
+        )
+
+
+class _Embedder:
+    """The forward pass of learner and reference, compiled once, over all devices that divide its rows."""
+
+    def __init__(
+        self, learner: TwoTowerModel, parameters: Parameters, scorer: Scorer, scores_learner: bool
+    ) -> None:
+        self._devices = Devices.for_sizes(_ROWS)
+        models = {"learner": learner if scores_learner else None, "reference": scorer.model}
+        self._models = {name: model for name, model in models.items() if model is not None}
+        given = {"learner": parameters if scores_learner else None, "reference": scorer.parameters}
+        self._scalars = {name: temperature_and_bias(its) for name, its in given.items() if its is not None}
+        self._parameters = self._devices.replicate({name: given[name] for name in self._models})
+        self._embed = jax.jit(self._forward, out_shardings=self._devices.replicated)
+
+    def _forward(self, parameters: dict[str, Any], batch: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        found: dict[str, jax.Array] = {}
+        for name, model in self._models.items():
+            text = batch.get(f"{name}_text", batch["text"])
+            z = embed(model, parameters[name], batch["image"], text)
+            found |= {f"{name}_image_embedding": z.image, f"{name}_text_embedding": z.text}
+        return found
+
+    def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
+        """A batch → float32 [rows, E], `<model>_image_embedding` and `<model>_text_embedding`."""
+        cached = {name: array for name, array in batch.items() if name.endswith("_embedding")}
+        inputs = {name: array for name, array in batch.items() if name in _INPUTS}
+        computed = self._embed(self._parameters, self._devices.split(inputs)) if self._models else {}
+        return cached | {name: np.asarray(array) for name, array in computed.items()}
+
+    def embeddings(self, rows: Mapping[str, np.ndarray], model: str, count: int) -> Embeddings | None:
+        """Of the first rows by "learner" or "reference"; None where it does not score."""
+        if model not in self._scalars:
+            return None
+        image, text = (
+            jax.numpy.asarray(rows[f"{model}_{part}_embedding"][:count], jax.numpy.float32)
+            for part in ("image", "text")
+        )
+        return Embeddings(image, text, *self._scalars[model])
+
+
+def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tuple[Series, dict[str, Ints]]:
+    """What rules select from a super-batch: the metrics, and by rule the examples at the middle ratio."""
+
+    def by(rule: str, filtering_ratio: float, chunks: int = config.joint_chunks) -> tuple[Selected, Ints]:
+        candidates = batch.first(config.super_batch_size(filtering_ratio))
+        selected = select(
+            key,  # the same for all, so that they differ by their rule and not by their luck
+            candidates.learner,
+            candidates.reference,
+            batch_size=config.batch_size,
+            rule=rule,
+            criterion=config.criterion,
+            loss=config.loss,
+            gain=config.gain,
+            chunks=chunks,
+            sweeps=config.sweeps,
+            trace=True,
+        )
+        return selected, candidates.examples[np.asarray(selected.indices)]
+
+    series: Series = {}
+    for f in config.filtering_ratios:
+        of_rules = {
+            "independent": [(1, by("independent", f)[0])],
+            "joint": [(chunks, by("joint", f, chunks=chunks)[0]) for chunks in config.chunks],
+        }
+        for rule, selections in of_rules.items():
+            series[f"learnability/filtering_ratio/{f:g}/{rule}"] = (
+                np.array([chunks for chunks, _ in selections], np.int64),
+                np.array([selected.score[-1] for _, selected in selections], np.float64),
+            )
+
+    chosen = {"candidates": batch.first(config.super_batch_size(config.filtering_ratio)).examples}
+    for rule in ("uniform", "independent", "joint", "greedy", "gibbs"):
+        selected, chosen[rule] = by(rule, config.filtering_ratio)
+        draws = len(selected.score)
+        steps = np.array([draws]) if rule == "greedy" else _spread(draws)
+        for name, values in (
+            ("learnability", selected.score),
+            ("effective_sample_size", selected.effective),
+        ):
+            series[f"{name}/{rule}"] = (steps, np.asarray(values, np.float64)[steps - 1])
+    return series, chosen
+
+
+def _spread(draws: int) -> Ints:
+    """1 … draws, thinned evenly on a logarithmic axis where they are many."""
+    if draws <= _POINTS:
+        return np.arange(1, draws + 1)
+    return np.unique(np.geomspace(1, draws, _POINTS).round().astype(np.int64))
+
+
+def _matrix(config: DiagnoseConfig, batch: _SuperBatch) -> Series:
+    """Scores of the first images with the first texts; none where the loss is no sum over pairs."""
+    if config.loss != "sigmoid":
+        return {}
+    n = config.matrix_size
+    scores = score_matrix(config.criterion, batch.first(n).learner, batch.first(n).reference)
+    return {
+        "learnability_matrix/size": (np.array([0]), np.array([n], np.float64)),
+        "learnability_matrix": (np.arange(n * n), np.asarray(scores, np.float64).reshape(-1)),
+    }
+
+
+def _shares(web: Path, columns: Sequence[str], chosen: Mapping[str, list[Ints]]) -> Series:
+    """How what was selected divides by the values of metadata columns; those that the data lack are left out.
+
+    Of a column with many values the most frequent are told apart, the others are `others`.
+    """
+    known = set(metadata_columns(web))
+    examples = np.unique(np.concatenate(chosen["candidates"]))
+    shares: Series = {}
+    for column, values in load_metadata(web, [c for c in columns if c in known], examples).items():
+        texts = np.array(["missing" if value is None else str(value) for value in values], object)
+        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
+        texts[~np.isin(texts, frequent)] = "others"
+        for rule, draws in chosen.items():
+            of_rule = texts[np.searchsorted(examples, np.concatenate(draws))]
+            for value in dict.fromkeys(texts):
+                share = np.mean(of_rule == value)
+                shares[f"selected/{rule}/{column}/{value}"] = (np.array([0]), np.array([share]))
+    return shares
+
+
+def _log(tracker: Tracker, series: Series) -> None:
+    """Step by step, as trackers have it."""
+    by_step: dict[int, dict[str, float]] = defaultdict(dict)
+    for name, (steps, values) in series.items():
+        for step, value in zip(steps.tolist(), values.tolist(), strict=True):
+            by_step[step][name] = value
+    for step in sorted(by_step):
+        tracker.log(step, by_step[step])
+    tracker.flush()
