@@ -23,7 +23,7 @@ from ..evaluation import Evaluator
 from ..processes import any_says, initialize_processes, is_first
 from ..two_towers import initialize
 from .checkpoints import Checkpoints
-from .diagnosis import Diagnosis
+from .composition import Composition
 from .events import events_of
 from .reference import TOKENIZER, Reference, prepare
 from .step import Metrics, TrainState, build_step, initial_state
@@ -96,9 +96,9 @@ def train(
     state = checkpoints.restore(devices.replicate(fresh), batches)
     step, total, b = int(state.step), config.total_steps, config.batch_size
     marks = _Marks(config)
-    diagnosis = None
+    composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        diagnosis = Diagnosis(web, config.runtime.diagnostics.columns)
+        composition = Composition(web, config.runtime.diagnostics.columns)
     clock = _Clock(step)
     _LOG.info(
         "training from step %d to %d, B %d, b %d, %d device(s)",
@@ -129,9 +129,9 @@ def train(
 
             seen, flops = step * b, step * b * flops_per_example
             values = stepper.finite(metrics, step)
-            if diagnosis and state.recent is not None and marks.diagnoses(step):
+            if composition and state.recent is not None and marks.diagnoses(step):
                 recent = np.asarray(state.recent.addressable_data(0))
-                tracker.log(step, diagnosis(step, recent, loaded[-1]["index"]))
+                tracker.log(step, composition(step, recent, loaded[-1]["index"]))
             if marks.logs(step):
                 values |= {"examples_seen": seen, "flops_total": flops}
                 tracker.log(step, values)

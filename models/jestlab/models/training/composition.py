@@ -23,7 +23,7 @@ _LOG = logging.getLogger(__name__)
 _MOST_VALUES = 100
 
 
-class Diagnosis:
+class Composition:
     """Shares of what was selected."""
 
     def __init__(self, folder: Path, columns: Sequence[str]) -> None:

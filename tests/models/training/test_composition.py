@@ -9,7 +9,7 @@ import pytest
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.training.diagnosis import Diagnosis
+from jestlab.models.training.composition import Composition
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
 
@@ -29,7 +29,7 @@ def recent_of(*batches):
 
 def test_shares_are_those_of_the_metadata(web):
     selected, candidates = np.arange(3, 35), np.arange(100, 200)
-    found = Diagnosis(web, ["noise", "label"])(1, recent_of(selected), candidates)
+    found = Composition(web, ["noise", "label"])(1, recent_of(selected), candidates)
     source = ShardSource(web)
     for what, examples in (("selected", selected), ("candidates", candidates[:32])):
         for column in ("noise", "label"):
@@ -40,12 +40,12 @@ def test_shares_are_those_of_the_metadata(web):
 
 
 def test_a_column_that_no_example_has_is_left_out(web):
-    assert Diagnosis(web, ["licence"])(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
+    assert Composition(web, ["licence"])(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
 
 
 def test_a_column_with_too_many_values_is_left_out_and_said_so(web, caplog):
     selected = np.arange(256)
-    found = Diagnosis(web, ["key", "noise"])(1, recent_of(selected), selected)
+    found = Composition(web, ["key", "noise"])(1, recent_of(selected), selected)
     assert not any("/key/" in name for name in found)
     assert any("/noise/" in name for name in found)
     assert "'key' has too many values" in caplog.text
@@ -53,7 +53,7 @@ def test_a_column_with_too_many_values_is_left_out_and_said_so(web, caplog):
 
 def test_examples_that_were_selected_lately_are_counted(web):
     steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
-    diagnosis = Diagnosis(web, [])
-    assert diagnosis(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}
+    composition = Composition(web, [])
+    assert composition(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}
     forgotten = [*steps[:1], *[np.arange(200, 208)] * RECENT_STEPS, np.arange(8)]
-    assert diagnosis(len(forgotten), recent_of(*forgotten), np.arange(8)) == {"selected_again": 0.0}
+    assert composition(len(forgotten), recent_of(*forgotten), np.arange(8)) == {"selected_again": 0.0}
