@@ -35,6 +35,7 @@ from ..config import TrainConfig
 from ..devices import AXIS, Devices
 from ..losses import loss_function
 from ..selection import Selected, select
+from ..selection.backend import best_sums
 from ..selection.candidates import Candidates
 from ..transformer import Execution
 from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed
@@ -94,7 +95,8 @@ def build_step(
         `selected`, int32 [b], the positions in the super-batch that were trained on.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide what a device trains on.
+        ValueError: `runtime.microbatches` does not divide what a device trains on, or
+            `runtime.selection_kernel` is not for this backend.
     """
     devices = devices or Devices(jax.devices()[:1])
     step = _Step(config, reference, devices)
@@ -132,6 +134,7 @@ class _Step:
         self.loss = loss_function(config.loss, devices.count, AXIS)
         self.view = approximate_view(config)
         self.scoring_view = self.view if config.approximation.score else FULL
+        self.sums = best_sums(config.runtime.selection_kernel)
         self.microbatches = config.runtime.microbatches
         each, approximate = config.batch_size // devices.count, config.approximate_size // devices.count
         if each % self.microbatches or approximate % self.microbatches:
@@ -199,6 +202,7 @@ class _Step:
                 gain=settings.gain,
                 sweeps=settings.sweeps,
                 axis=AXIS,
+                sums=self.sums,
             )
         )
 
