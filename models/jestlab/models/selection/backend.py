@@ -18,8 +18,9 @@ from .select import BLOCKS
 _LOG = logging.getLogger(__name__)
 
 FUSED = Sums(fused.sigmoid_sums, fused.softmax_sums)
-TOLERANCE = 5e-5
-"""Of the largest sum of the probe. Float32 errs by about 1e-6 there, bfloat16 products by 6e-4."""
+TOLERANCE = 2e-5
+"""Of the largest sum of the probe. On it, as seen on CPU, float32 errs by 2e-7, log(1 + x) in place of log1p
+by 4e-5, and embeddings in bfloat16 by 1e-4 (softmax) or 4e-3 (sigmoid)."""
 
 
 @functools.cache
@@ -66,9 +67,9 @@ def trouble(sums: Sums) -> str | None:
     except Exception as error:  # whatever a compiler raises
         return f"it fails ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
     for x, y in zip(ours, theirs, strict=True):
-        error = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
-        if not error <= TOLERANCE:
-            return f"it is off by {error:.1e} of the largest sum"
+        share = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
+        if not share <= TOLERANCE:
+            return f"it is off by {share:.1e} of the largest sum"
     return None
 
 

@@ -1,17 +1,16 @@
-"""The sums of `blocks` as one Pallas kernel for TPU: logits live and die in VMEM, and never reach HBM.
+"""The sums of `blocks` as a Pallas kernel for TPU: logits live in VMEM, whatever XLA would do with them.
 
-XLA writes the logits of a block to HBM and reads them again to sum them up; here the matrix unit's result is
-turned into losses and summed where it stands. A kernel does one direction: the two share no operand, and one
-at a time needs half the VMEM.
+The matrix unit's result is turned into losses and summed up where it stands, while the matrix unit goes on. A
+kernel does one direction: the two share no operand, and one at a time needs half the VMEM.
 
-All that follows is computed; nothing has been measured. In float32 ("highest", six bfloat16 passes) at
-E = 768 a logit costs 2 · 6 · 768 ≈ 9,200 operations of the matrix unit, 47 ps on a TPU v5e (197 TFLOP/s).
-Written and read once it costs 8 bytes of HBM, 10 ps (819 GB/s), and up to three such round trips where XLA
-does not fuse: 20–60% more, on E = 768, of which the kernel saves all. Reading embeddings takes a kernel
-2 / 128 rows · 3 kB ≈ 12 ps a logit and model, behind the matrix unit's work.
+What is known of its speed is computed; nothing has been measured on a TPU. Compiled for v5e (JAX 0.10.2), XLA
+keeps the logits of `blocks` in VMEM, too: there is no traffic to save, but work on losses that waits for
+products, and rows that it computes twice. At R = 640, c = 2,048 and two models of E = 768 the products need
+369,000 cycles of the matrix unit in float32 (six passes of bfloat16), and the kernel's schedule fits all else
+beside them. The compiler estimates `blocks` at 522,000, a sixth for rows that 256 at a time do not divide.
 
-On GPU there is no such kernel: there the matmul in float32 outweighs the traffic of the logits about twelve
-times at E = 768, so that fusing would gain a few percent at most.
+On GPU there is no such kernel: there, computed as well, the products in float32 outweigh the traffic of the
+logits about twelve times at E = 768, so that fusing would gain a few percent at most.
 
 Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = t z^im_i · z^txt_j.
 """
@@ -37,8 +36,9 @@ CHUNK = 512
 """Examples of a chunk in a block, at most: fewer where embeddings are wide."""
 
 WINDOWS = 10 << 20
-"""Bytes of embeddings that may lie in VMEM, two buffers of both sides of a block: 10 of the 16 MB that a
-kernel may have. TODO"""
+"""Bytes of embeddings that may lie in VMEM: both sides of a block, of all models, in two buffers. Two models
+of E = 768 fill 7.5 MiB with 128 + 512 examples, two of 1,152 6.8 MiB with 128 + 256. With logits and what the
+products need, the compiler asks for up to 11 MiB of the 16 that a kernel may have (found for v5e)."""
 
 
 def sigmoid_sums(
@@ -88,14 +88,20 @@ def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -
 
 
 Kernel = Callable[..., None]
-"""(count, scalars, rows, chunk, sums, *scratch): count in a block of a chunk, of which the first `count` are
-examples and the rest is what lies behind them. All but `count` are references; `rows` and `chunk` are lists,
-of each model [r, E] and [k, E]. Of `sums` [1, r] and scratch of the same shape it keeps what it likes from
-block to block of a chunk, and leaves the result in `sums`."""
+"""(count, scalars, rows, chunk, sums, *scratch), all but `count` references to memory. It counts in a block:
+candidates, of each model [r, E], and a part of the chunk, of each model [k, E], whose first `count` are
+examples and whose rest may be anything. From one part to the next `sums` and scratch [1, r] stay as they are;
+after the last `sums` holds the result."""
 
 
 def _sigmoid_kernel(
-    count: Any, scalars: Any, rows: list[Any], chunk: list[Any], sums: Any, *, signs: tuple[float, ...]
+    count: Any,
+    scalars: Any,
+    rows: Sequence[Any],
+    chunk: Sequence[Any],
+    sums: Any,
+    *,
+    signs: tuple[float, ...],
 ) -> None:
     """Σ_j Σ_models ± softplus(t x · y + b)."""
 
@@ -110,7 +116,7 @@ def _sigmoid_kernel(
 
 
 def _softmax_kernel(
-    count: Any, scalars: Any, rows: list[Any], chunk: list[Any], sums: Any, largest: Any, total: Any
+    count: Any, scalars: Any, rows: Sequence[Any], chunk: Sequence[Any], sums: Any, largest: Any, total: Any
 ) -> None:
     """log Σ_j exp(t x · y), from the largest logit so far and the sum of all in proportion to it."""
 
@@ -176,8 +182,8 @@ def _over_pairs(
     r, k = block(R, c, width)
 
     def body(scalars: Any, *refs: Any) -> None:
-        of_rows, of_chunk, (sums, *kept) = refs[: len(rows)], refs[len(rows) : 2 * len(rows)], refs[2 * len(rows) :]
-        kernel(c - pl.program_id(1) * k, scalars, of_rows, of_chunk, sums, *kept)
+        n = len(rows)
+        kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], *refs[2 * n :])
 
     # As XLA would type it, with the devices that it varies over.
     out = jax.eval_shape(lambda: jnp.zeros((1, R)) + sum(x[0, 0] for x in (scalars, *rows, *chunk)))
