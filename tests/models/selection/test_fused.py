@@ -107,6 +107,23 @@ def test_selection_with_it_lowers_for_tpu_under_shard_map(embeddings, loss, size
     assert module.count("@tpu_custom_call") >= 2  # a direction each
 
 
+def test_sums_vary_over_the_devices_that_the_rows_do(embeddings):
+    devices = Devices(jax.devices()[:1])
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    z, chunk = embeddings(6, 8, 0), embeddings(3, 8, 1)
+
+    def types_agree(z):
+        fused_types, types = (
+            [jax.typeof(x) for x in (sums.sigmoid((1.0,), [z], [chunk]), *sums.softmax(z, chunk))]
+            for sums in (FUSED, BLOCKS)
+        )
+        assert [str(x) for x in fused_types] == [str(x) for x in types] == ["float32[6]{V:data}"] * 3
+        return z.image
+
+    specs = jax.tree.map(lambda x: by_rows if x.ndim else whole, z)
+    jax.eval_shape(jax.shard_map(types_agree, mesh=devices.mesh, in_specs=(specs,), out_specs=by_rows), z)
+
+
 @pytest.mark.parametrize("width", [64, 1_536, 2_304, 5_120])
 @pytest.mark.parametrize("chunk", [1, 500, 640, 2_047, 2_048])
 def test_a_block_fits_and_covers_the_chunk_evenly(width, chunk):
