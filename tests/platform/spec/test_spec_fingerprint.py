@@ -163,6 +163,7 @@ OTHER_RUNTIME = {
     "microbatches": 2,
     "remat": "all",
     "scan_layers": True,
+    "selection_kernel": "blocks",
     "loader_threads": 3,
     "damaged_share": 0.5,
     "diagnostics": {"every_steps": 7, "columns": ["licence"]},

@@ -112,6 +112,7 @@ class Runtime(Section):
         "none"  # what the backward pass computes again: all but products, all
     )
     scan_layers: bool = False  # one compiled block for all layers: faster to compile
+    selection_kernel: Literal["auto", "blocks", "fused"] = "auto"  # what sums over pairs; fused: TPU alone
     loader_threads: PositiveInt = 1
     damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
     diagnostics: Diagnostics = Diagnostics()

@@ -86,15 +86,17 @@ def over_rows(block: Callable[[Rows], Result], rows: Rows, chunk_size: int) -> R
         chunk_size: c, logits to a row.
     """
     count = rows[0][0].shape[0]
-    size = max(1, min(count, BLOCK_LOGITS // chunk_size))
-    if size == count:
+    most = max(1, min(count, BLOCK_LOGITS // chunk_size))
+    number = -(-count // most)
+    if number == 1:
         return block(rows)
+    size = -(-count // number)  # even blocks, so that few rows are computed twice
 
     def part(first: jax.Array) -> Result:
         return block(jax.tree.map(lambda x: jax.lax.dynamic_slice_in_dim(x, first, size), rows))
 
-    def put(number: jax.Array, whole: Result) -> Result:
-        first = jnp.minimum(number * size, count - size)
+    def put(index: jax.Array, whole: Result) -> Result:
+        first = jnp.minimum(index * size, count - size)
         updated: Result = jax.tree.map(
             lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, first, 0), whole, part(first)
         )
@@ -104,7 +106,7 @@ def over_rows(block: Callable[[Rows], Result], rows: Rows, chunk_size: int) -> R
         lambda like: jnp.zeros_like(rows[0][0][:, 0], like.dtype),
         jax.eval_shape(part, jnp.int32(0)),
     )
-    sums: Result = jax.lax.fori_loop(0, -(-count // size), put, empty)
+    sums: Result = jax.lax.fori_loop(0, number, put, empty)
     return sums
 
 

@@ -35,6 +35,7 @@ from ..config import TrainConfig
 from ..devices import AXIS, Devices
 from ..losses import loss_function
 from ..selection import Selected, select
+from ..selection.backend import best_sums
 from ..selection.candidates import Candidates
 from ..transformer import Execution
 from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
@@ -109,7 +110,8 @@ def build_step(
         in the super-batch that were trained on.
 
     Raises:
-        ValueError: `runtime.microbatches` does not divide what a device trains on.
+        ValueError: `runtime.microbatches` does not divide what a device trains on, or
+            `runtime.selection_kernel` is not for this backend.
     """
     devices = devices or Devices(jax.devices()[:1])
     step = _Step(config, reference, devices)
@@ -147,6 +149,7 @@ class _Step:
         self.loss = loss_function(config.loss, devices.count, AXIS)
         self.view = approximate_view(config)
         self.scoring_view = self.view if config.approximation.score else FULL
+        self.sums = best_sums(config.runtime.selection_kernel)
         self.microbatches = config.runtime.microbatches
         each, approximate = config.batch_size // devices.count, config.approximate_size // devices.count
         if each % self.microbatches or approximate % self.microbatches:
@@ -218,6 +221,7 @@ class _Step:
                 sweeps=settings.sweeps,
                 axis=AXIS,
                 trace=True,
+                sums=self.sums,
             )
         )
 

@@ -1,0 +1,174 @@
+"""The kernel without a TPU: its sums, interpreted, and that it lowers for one."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from jestlab.models.config.train import Runtime
+from jestlab.models.devices import AXIS, Devices
+from jestlab.models.selection import blocks, fused, select
+from jestlab.models.selection.backend import FUSED, best_sums, trouble
+from jestlab.models.selection.conditional import Sums
+from jestlab.models.selection.select import BLOCKS
+
+INTERPRETED = Sums(
+    functools.partial(fused.sigmoid_sums, interpret=True),
+    functools.partial(fused.softmax_sums, interpret=True),
+)
+SIGNS = (1.0, -1.0)
+
+# R, c, t: less than a block of either; a block and a bit of both
+SIZES = [(37, 13, 10.0), (140, 523, 100.0)]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=str)
+def pairs(request, embeddings):
+    """Two models' embeddings of R candidates and c others, and t."""
+    R, c, t = request.param
+    of_models = [embeddings(R + c, width, width, t, -t / 2) for width in (24, 40)]
+    cut = [(z._replace(image=z.image[:R], text=z.text[:R])) for z in of_models]
+    rest = [(z._replace(image=z.image[R:], text=z.text[R:])) for z in of_models]
+    return cut, rest, t
+
+
+def oracle(z, chunk):
+    """Logits in float64 without b, of the rows' images with the chunk's texts and the other way round."""
+    image, text, *_ = (np.asarray(x, np.float64) for x in z)
+    images, texts, *_ = (np.asarray(x, np.float64) for x in chunk)
+    return [float(z.temperature) * s for s in (image @ texts.T, text @ images.T)]
+
+
+def test_sigmoid_sums_are_those_of_float64_and_of_blocks(pairs):
+    models, chunk, t = pairs
+    ours = INTERPRETED.sigmoid(SIGNS, models, chunk)
+    expected = sum(
+        sign * np.logaddexp(0.0, s + float(z.bias)).sum(axis=1)
+        for sign, z, other in zip(SIGNS, models, chunk, strict=True)
+        for s in oracle(z, other)
+    )
+    # A logit near t is rounded to some 1e-7 t, and c of them are summed up.
+    tolerance = 1e-6 * max(np.abs(expected).max(), t * np.sqrt(len(chunk[0].image)))
+    assert ours.shape == expected.shape
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance)
+    np.testing.assert_allclose(ours, BLOCKS.sigmoid(SIGNS, models, chunk), rtol=0, atol=tolerance)
+
+
+def test_softmax_sums_are_those_of_float64_and_of_blocks(pairs):
+    models, chunk, _ = pairs
+    for z, other in zip(models, chunk, strict=True):
+        theirs = blocks.softmax_sums(z, other)
+        for ours, blockwise, s in zip(INTERPRETED.softmax(z, other), theirs, oracle(z, other), strict=True):
+            expected = np.logaddexp.reduce(s, axis=1)
+            tolerance = 1e-6 * np.abs(expected).max()
+            np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance)
+            np.testing.assert_allclose(ours, blockwise, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("bias", [-1_000.0, 0.0, 1_000.0])
+def test_extreme_logits_neither_overflow_nor_vanish(embeddings, bias):
+    z, chunk = embeddings(5, 8, 0, 1_000.0, bias), embeddings(3, 8, 1, 1_000.0, bias)
+    expected = [np.logaddexp(0.0, s + bias).sum(axis=1) for s in oracle(z, chunk)]
+    sums = INTERPRETED.sigmoid((1.0,), [z], [chunk])
+    np.testing.assert_allclose(sums, sum(expected), rtol=0, atol=1e-6 * 1_000.0)
+    for ours, s in zip(INTERPRETED.softmax(z, chunk), oracle(z, chunk), strict=True):
+        np.testing.assert_allclose(ours, np.logaddexp.reduce(s, axis=1), rtol=0, atol=1e-6 * 1_000.0)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
+def test_the_same_examples_are_selected(embeddings, loss):
+    learner, reference = embeddings(150, 24, 1), embeddings(150, 40, 2)
+    for seed in range(3):
+        ours, theirs = (
+            select(jax.random.key(seed), learner, reference, batch_size=40, chunks=4, loss=loss, sums=sums)
+            for sums in (INTERPRETED, BLOCKS)
+        )
+        np.testing.assert_array_equal(ours.indices, theirs.indices)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
+@pytest.mark.parametrize("size, widths", [(641, (1152, 1152)), (37, (24, 40))])
+def test_selection_with_it_lowers_for_tpu_under_shard_map(embeddings, loss, size, widths):
+    devices = Devices(jax.devices()[:1])
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+
+    def chosen(key, *models):
+        key = jax.random.wrap_key_data(key)
+        return select(key, *models, batch_size=30, chunks=4, loss=loss, axis=AXIS, sums=FUSED).indices
+
+    models = [embeddings(size, width) for width in widths]
+    specs = jax.tree.map(lambda x: by_rows if x.ndim else whole, models[0])
+    split = jax.shard_map(chosen, mesh=devices.mesh, in_specs=(whole, specs, specs), out_specs=by_rows)
+    key = jax.random.key_data(jax.random.key(0))
+    module = jax.export.export(jax.jit(split), platforms=["tpu"])(key, *models).mlir_module()
+    assert module.count("@tpu_custom_call") >= 2  # a direction each
+
+
+def test_sums_vary_over_the_devices_that_the_rows_do(embeddings):
+    devices = Devices(jax.devices()[:1])
+    by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
+    z, chunk = embeddings(6, 8, 0), embeddings(3, 8, 1)
+
+    def types_agree(z):
+        fused_types, types = (
+            [jax.typeof(x) for x in (sums.sigmoid((1.0,), [z], [chunk]), *sums.softmax(z, chunk))]
+            for sums in (FUSED, BLOCKS)
+        )
+        assert [str(x) for x in fused_types] == [str(x) for x in types] == ["float32[6]{V:data}"] * 3
+        return z.image
+
+    specs = jax.tree.map(lambda x: by_rows if x.ndim else whole, z)
+    jax.eval_shape(jax.shard_map(types_agree, mesh=devices.mesh, in_specs=(specs,), out_specs=by_rows), z)
+
+
+@pytest.mark.parametrize("width", [64, 1_536, 2_304, 5_120])
+@pytest.mark.parametrize("chunk", [1, 500, 640, 2_047, 2_048])
+def test_a_block_fits_and_covers_the_chunk_evenly(width, chunk):
+    r, k = fused.block(640, chunk, width)
+    assert r == 128
+    assert 2 * 4 * width * (r + k) <= fused.WINDOWS
+    assert k == chunk or k % 8 == 0
+    assert -(-chunk // k) * k - chunk < 8 * -(-chunk // k)
+
+
+def test_embeddings_too_wide_for_a_block_are_summed_by_blocks(embeddings):
+    z, chunk = embeddings(3, 6_000, 0), embeddings(2, 6_000, 1)
+    np.testing.assert_array_equal(FUSED.sigmoid((1.0,), [z], [chunk]), BLOCKS.sigmoid((1.0,), [z], [chunk]))
+    np.testing.assert_array_equal(FUSED.softmax(z, chunk), BLOCKS.softmax(z, chunk))
+
+
+def test_the_probe_tells_good_sums_from_bad_ones():
+    def rounded(z):
+        image, text = (jax.lax.reduce_precision(x, 8, 7) for x in (z.image, z.text))  # bfloat16
+        return z._replace(image=image, text=text)
+
+    def sigmoid(signs, *of_models):
+        return BLOCKS.sigmoid(signs, *([rounded(z) for z in models] for models in of_models))
+
+    def softmax(z, chunk):
+        return BLOCKS.softmax(z, chunk._replace(text=chunk.text * jnp.nan))
+
+    assert trouble(INTERPRETED) is None
+    assert "off by" in str(trouble(BLOCKS._replace(sigmoid=sigmoid)))
+    assert "off by nan" in str(trouble(BLOCKS._replace(softmax=softmax)))
+    assert "it fails (ValueError: Only interpret mode" in str(trouble(FUSED))
+
+
+def test_what_sums_here():
+    assert best_sums() is best_sums("blocks") is BLOCKS
+    assert best_sums(Runtime().selection_kernel) is BLOCKS
+    with pytest.raises(ValueError, match="selection_kernel: fused runs on TPU, and this is cpu"):
+        best_sums("fused")
+    with pytest.raises(ValueError, match="unknown selection kernel"):
+        best_sums("cuda")
+
+
+def test_a_kernel_that_fails_on_tpu_is_left_with_a_warning(monkeypatch, caplog):
+    """This machine said to be a TPU: the kernel truly fails on it."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert best_sums.__wrapped__("fused") is FUSED
+    assert best_sums.__wrapped__("auto") is BLOCKS
+    assert "Selection sums in blocks" in caplog.text
