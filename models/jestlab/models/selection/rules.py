@@ -123,6 +123,11 @@ def by_gibbs(
     Each is drawn from all candidates outside the sub-batch, by scores given all its other members, summed
     anew: a draw costs as much as all of `in_rounds` together. For diagnosis.
 
+    By the sigmoid loss a conditional score is all that a candidate changes in Σ_ij S_ij, so that this samples
+    sub-batches in proportion to exp(gain × Σ_ij S_ij), the gain taking the place of the text's 1/b. By the
+    softmax loss it is not: what a candidate changes in the others' denominators is left out, as it is in
+    joint selection.
+
     Args:
         key: PRNG key.
         candidates: Where the super-batch lies.
