@@ -106,14 +106,16 @@ def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
 def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
     """A device's share of the `softmax_loss` of a split batch; to be called under `jax.shard_map`.
 
-    Texts travel with their own running log Σ_j e^s_ji, which is whole when they are home again.
+    Texts travel with their own running log Σ_j e^s_ji, which is whole when they have met all images. They are
+    counted where they are then, one hop from home: the way back would be a message that nothing waits for,
+    backwards one that waits for nothing (see `training.step`).
 
     Args:
         z: Embeddings of this device's n / P pairs; t the same everywhere.
         axis: Name of the mesh's axis.
 
     Returns:
-        float32 []: the sum over this device's pairs, divided by n.
+        float32 []: the sum over this device's images and the texts that end up here, divided by n.
     """
     n = z.image.shape[0]
     devices = jax.lax.axis_size(axis)
@@ -134,7 +136,7 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
     of_images, of_texts = block(z.text)
     carry = (of_images, jnp.concatenate([z.text, of_texts[:, None]], axis=1))
     (of_images, travelling), _ = jax.lax.scan(hop, carry, None, length=devices - 1)
-    of_texts = _next_device(travelling, axis)[:, -1]  # home
+    of_texts = travelling[:, -1]
     own = z.temperature * (z.image * z.text).sum(axis=-1)
     share: jax.Array = (0.5 * (of_images + of_texts) - own).sum() / (n * devices)
     return share

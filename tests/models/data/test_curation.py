@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import tarfile
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,8 @@ import pytest
 
 from jestlab.models.config import Data
 from jestlab.models.data import curation
-from jestlab.models.data.curation import load_metadata, metadata_columns, recaptions, select
+from jestlab.models.data.curation import load_metadata, metadata_columns, metadata_of, recaptions, select
+from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tars import TarWriter
 
 FILTER = "similarity > 0.25 and noise != 'blank'"
@@ -28,9 +31,33 @@ def test_selects_by_global_number(web):
     assert indices.tolist() == expected
     assert max(expected) > 600  # the last shard counts too
     assert select(web, None).tolist() == list(range(700))
-    some = np.array([3, 4, 650])  # of two of the three shards
-    found = load_metadata(web, ["noise", "similarity"], some)
-    assert found == {name: [metadata[name][i] for i in some] for name in ("noise", "similarity")}
+
+
+@pytest.mark.parametrize("kept", ["both", "json", "parquet"])
+def test_metadata_of_some_examples_come_from_json_or_parquet(web, own_web, kept):
+    columns = ["noise", "similarity"]
+    whole = load_metadata(web, columns)
+    for path in own_web.glob("*.parquet"):
+        if kept == "json":
+            path.unlink()
+    for path in own_web.glob("*.tar"):
+        if kept == "parquet":
+            without_json(path)
+    some = np.array([650, 3, 4, 3])  # of two of the three shards, in any order
+    found = metadata_of(ShardSource(own_web), some, [*columns, "licence"])
+    assert found["licence"] == [None] * 4
+    for name in columns:
+        assert found[name] == [whole[name][i] for i in some]
+
+
+def without_json(path):
+    """Write a tar anew, without its JSON members."""
+    with tarfile.open(path) as tar:
+        members = [(member, file.read()) for member in tar if (file := tar.extractfile(member))]
+    with tarfile.open(path, "w") as tar:
+        for member, content in members:
+            if not member.name.endswith(".json"):
+                tar.addfile(member, io.BytesIO(content))
 
 
 def test_json_members_serve_where_there_is_no_parquet(web, own_web):

@@ -116,8 +116,9 @@ def test_every_score_is_that_of_its_parts(folder, config, tokenizer, parameters,
         "vtab-pets/zero_shot",
         *(f"shapes_retrieval/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)),
     }
-    # Other batch shapes round otherwise, and one image of 300 may tip.
-    assert scores == pytest.approx(expected, abs=0.004)
+    # Other batch shapes round otherwise, and one image of 300 may tip, or one of 40 in retrieval.
+    for name, score in scores.items():
+        assert score == pytest.approx(expected[name], abs=0.026 if "retrieval" in name else 0.004), name
     assert evaluate(parameters) == scores
 
 

@@ -40,6 +40,13 @@ def test_draws_follow_plackett_luce():
     assert chi2 < 43.8  # the 99.9th percentile
 
 
+def test_without_noise_the_highest_are_drawn_and_it_is_no_choice():
+    scores = jnp.asarray([3.0, 1.0, 2.0, 5.0])
+    found = draw(Candidates(4, None), scores, jnp.zeros(4, bool), None, 1.0, 2)
+    assert found.indices.tolist() == [3, 0]
+    assert float(found.effective) == 1.0
+
+
 def test_what_is_excluded_is_never_drawn():
     chosen = drawn(np.linspace(0, 50, 20), 15, gain=100.0, excluded=[19, 18, 3]).indices
     assert not set(np.asarray(chosen).tolist()) & {19, 18, 3}

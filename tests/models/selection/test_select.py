@@ -31,7 +31,7 @@ def models(super_batch, width=32, seed=0):
 
 
 SIZES = [(64, 13, 5), (1_280, 256, 16)]
-LARGE = (5_120, 1_000, 6)
+LARGE = (5_119, 1_000, 6)  # blocks of candidates are two, and do not divide them
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,6 @@ LARGE = (5_120, 1_000, 6)
     + [(*LARGE, loss, "learnability") for loss in LOSSES],
 )
 def test_indices_are_those_of_the_dense_algorithm(super_batch, b, chunks, loss, criterion):
-    """Also where blocks of candidates are many, and do not divide them."""
     learner, reference = models(super_batch)
     for gain in (1.0, 100.0):
         settings = {"batch_size": b, "loss": loss, "criterion": criterion, "chunks": chunks, "gain": gain}
@@ -51,7 +50,7 @@ def test_indices_are_those_of_the_dense_algorithm(super_batch, b, chunks, loss, 
 
 @pytest.mark.parametrize("loss, criterion", itertools.product(LOSSES, CRITERIA))
 def test_scores_are_those_of_the_dense_algorithm(monkeypatch, loss, criterion):
-    """To 2e-6 of the largest, chunk after chunk, in blocks that do not divide the candidates."""
+    """To 2e-6 of the largest score (Algorithm 1's `logits`), chunk after chunk, in blocks that overlap."""
     monkeypatch.setattr(blocks, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(1_280)
     _, expected = jointly_sample_batch(
@@ -196,6 +195,73 @@ def test_uniform_selection_looks_at_no_score():
     np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("rule, chunks", [("joint", 4), ("independent", 4)])
+def test_a_trace_that_is_decided_step_by_step_changes_nothing(rule, chunks):
+    learner, reference = models(64)
+    settings = {"batch_size": 16, "rule": rule, "chunks": chunks}
+    plain = select(jax.random.key(0), learner, reference, **settings)
+    always = select(jax.random.key(0), learner, reference, trace=True, **settings)
+    for trace in (False, True):
+        asked = select(jax.random.key(0), learner, reference, trace=jnp.bool_(trace), **settings)
+        np.testing.assert_array_equal(asked.indices, plain.indices)
+        np.testing.assert_array_equal(asked.score == always.score, [True] * (len(asked.score) - 1) + [trace])
+
+
+def test_scores_are_float32_whatever_the_embeddings_are():
+    half = [
+        z._replace(image=z.image.astype(jnp.bfloat16), text=z.text.astype(jnp.bfloat16)) for z in models(64)
+    ]
+    whole = [z._replace(image=z.image.astype(jnp.float32), text=z.text.astype(jnp.float32)) for z in half]
+    for loss in LOSSES:
+        found, expected = (select(jax.random.key(0), *z, batch_size=16, loss=loss) for z in (half, whole))
+        assert found.own.dtype == jnp.float32
+        np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+@pytest.mark.parametrize("gain", [1e-30, 1e30, 1e38])
+def test_no_gain_draws_an_example_twice(gain):
+    learner, reference = models(64)
+    found = select(jax.random.key(0), learner, reference, batch_size=60, chunks=7, gain=gain)
+    assert len(set(np.asarray(found.indices).tolist())) == 60
+
+
+def chi_squared(observed, p):
+    expected = observed.sum() * p
+    return ((observed - expected) ** 2 / expected).sum()
+
+
+def test_joint_selection_draws_one_by_one_in_proportion_to_its_scores():
+    """p(i, j) = softmax(S_ii) softmax(S_jj + S_ij + S_ji), j ≠ i: χ² on 20 pairs, 19 degrees of freedom."""
+    learner, reference = models(5)
+    matrix = sigmoid_matrix(learner, reference)
+    first = np.exp(np.diag(matrix)) / np.exp(np.diag(matrix)).sum()
+    then = np.exp(np.diag(matrix) + matrix + matrix.T)
+    np.fill_diagonal(then, 0.0)
+    p = first[:, None] * then / then.sum(axis=1, keepdims=True)
+    draws = jax.vmap(lambda key: select(key, learner, reference, batch_size=2, chunks=2, gain=1.0).indices)(
+        jax.random.split(jax.random.key(0), 20_000)
+    )
+    observed = np.zeros((5, 5))
+    np.add.at(observed, tuple(np.asarray(draws).T), 1)
+    off = ~np.eye(5, dtype=bool)
+    assert chi_squared(observed[off], p[off]) < 43.8  # the 99.9th percentile
+
+
+def test_gibbs_sampling_draws_batches_in_proportion_to_their_summed_scores():
+    """p(batch) ∝ exp(gain Σ_ij S_ij), by the sigmoid loss: χ² on 10 batches, 9 degrees of freedom."""
+    learner, reference = models(5)
+    matrix = sigmoid_matrix(learner, reference)
+    batches = list(itertools.combinations(range(5), 3))
+    p = np.exp([0.2 * matrix[np.ix_(batch, batch)].sum() for batch in batches])
+    draws = jax.vmap(
+        lambda key: select(key, learner, reference, batch_size=3, rule="gibbs", sweeps=10, gain=0.2).indices
+    )(jax.random.split(jax.random.key(0), 10_000))
+    found = np.sort(np.asarray(draws), axis=1)
+    observed = np.array([(found == batch).all(axis=1).sum() for batch in batches])
+    assert observed.sum() == 10_000
+    assert chi_squared(observed, p / p.sum()) < 27.9  # the 99.9th percentile
+
+
 def test_large_logits_overflow_nowhere():
     learner, reference = models(64)
     hot = learner._replace(temperature=jnp.float32(1e4))
@@ -216,6 +282,7 @@ def test_large_logits_overflow_nowhere():
         (16, {"loss": "hinge"}, "unknown loss 'hinge'.*softmax"),
         (16, {"criterion": "hardest"}, "unknown criterion 'hardest'.*hard_learner"),
         (16, {"gain": 0.0}, "gain 0.0"),
+        (16, {"gain": float("inf")}, "gain inf"),
     ],
 )
 def test_impossible_requests_are_refused(b, settings, message):
@@ -246,6 +313,12 @@ def test_a_criterion_without_its_embeddings_is_an_error(criterion, learner, refe
 def test_learner_and_reference_have_to_embed_the_same_examples():
     with pytest.raises(ValueError, match=r"different numbers of examples: \[32, 64\]"):
         select(jax.random.key(0), models(64)[0], models(32)[1], batch_size=16)
+
+
+def test_images_and_texts_have_to_be_embedded_at_one_width():
+    learner, reference = models(64)
+    with pytest.raises(ValueError, match="images embedded at width 32, texts at 16"):
+        select(jax.random.key(0), learner._replace(text=reference.text), reference, batch_size=16)
 
 
 @pytest.mark.parametrize("field", Embeddings._fields)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
-from tests.models.support import structured
+from tests.models.support import collectives, structured
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import AXIS, Devices
@@ -68,6 +68,19 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
         "text": rng.integers(0, 80, (B, config.model.text.length), np.int32),
         "index": rng.integers(0, 1_000, B, np.uint32),
     }
+
+
+def messages_of(name: str, rule: str) -> list[tuple[str, str, bool]]:
+    """Pairs of messages of a step, and whether one waits for the other."""
+    tree = copy.deepcopy(TINY) | CONFIGS[name] | {"runtime": {"diagnostics": {"every_steps": 2}}}
+    config = TrainConfig.model_validate(tree | {"selection": JOINT | {"rule": rule}})
+    devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
+    state = devices.replicate(
+        initial_state(config, initialize(config.model, jax.random.key(0)), jax.random.key(0))
+    )
+    batch = devices.split({name: x[devices.rows(len(x))] for name, x in batch_of(config, 0).items()})
+    step: Any = build_step(config, TwoTowerModel(config.model), devices)
+    return collectives.messages(step.lower(state, batch, state.parameters).compile().as_text())
 
 
 def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = None):
@@ -222,6 +235,8 @@ def main() -> None:
         blocks.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
         results = {name: steps(config_of(name))[0] for name in CONFIGS}
         results |= {"losses": losses(), "selections": selections()}
+        if jax.process_count() == 1:
+            results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
     else:
         results = trained(Path(sys.argv[3]))
     if jax.process_index() == 0:

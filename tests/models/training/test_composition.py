@@ -1,6 +1,7 @@
 """What is recorded of the examples that were selected, against the shards' own metadata."""
 
 import json
+import shutil
 from collections import Counter
 
 import numpy as np
@@ -29,31 +30,43 @@ def recent_of(*batches):
 
 def test_shares_are_those_of_the_metadata(web):
     selected, candidates = np.arange(3, 35), np.arange(100, 200)
-    found = Composition(web, ["noise", "label"])(1, recent_of(selected), candidates)
+    found = Composition(web, "joint", ["noise", "label"])(1, recent_of(selected), candidates)
     source = ShardSource(web)
-    for what, examples in (("selected", selected), ("candidates", candidates[:32])):
+    for what, examples in (("joint", selected), ("candidates", candidates[:32])):
         for column in ("noise", "label"):
             counts = Counter(json.loads(content)[column] for content in source.metadata(examples))
-            shares = {k: v for k, v in found.items() if k.startswith(f"{what}/{column}/")}
-            assert shares == {f"{what}/{column}/{value}": n / 32 for value, n in counts.items()}
+            prefix = f"selected/{what}/{column}/"
+            shares = {k: v for k, v in found.items() if k.startswith(prefix) and v}
+            assert shares == {f"{prefix}{value}": n / 32 for value, n in counts.items()}
             assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_a_column_that_no_example_has_is_left_out(web):
-    assert Composition(web, ["licence"])(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
+    assert Composition(web, "joint", ["licence"])(1, recent_of(np.arange(8)), np.arange(8)) == {
+        "selected_again": 0.0
+    }
 
 
-def test_a_column_with_too_many_values_is_left_out_and_said_so(web, caplog):
+def test_of_a_column_with_many_values_the_rare_ones_are_together(web):
     selected = np.arange(256)
-    found = Composition(web, ["key", "noise"])(1, recent_of(selected), selected)
-    assert not any("/key/" in name for name in found)
-    assert any("/noise/" in name for name in found)
-    assert "'key' has too many values" in caplog.text
+    found = Composition(web, "joint", ["key"])(1, recent_of(selected), selected)
+    assert found["selected/joint/key/others"] == pytest.approx(1 - 64 / 256)
+    assert len(found) == 1 + 2 * 65
+
+
+def test_metadata_that_cannot_be_read_cost_no_more_than_themselves(web, tmp_path, caplog):
+    copy = tmp_path / "web"
+    shutil.copytree(web, copy)
+    composition = Composition(copy, "joint", ["noise"])
+    for tar in copy.glob("*.tar"):
+        tar.write_bytes(b"")
+    assert composition(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
+    assert "is not known" in caplog.text
 
 
 def test_examples_that_were_selected_lately_are_counted(web):
     steps = [np.arange(8), np.arange(8, 16), np.array([0, 8, 15, 100, 101, 102, 103, 104])]
-    composition = Composition(web, [])
+    composition = Composition(web, "joint", [])
     assert composition(3, recent_of(*steps), np.arange(8)) == {"selected_again": 3 / 8}
     forgotten = [*steps[:1], *[np.arange(200, 208)] * RECENT_STEPS, np.arange(8)]
     assert composition(len(forgotten), recent_of(*forgotten), np.arange(8)) == {"selected_again": 0.0}

@@ -73,17 +73,26 @@ def test_steps_do_not_depend_on_the_devices(steps, place, name):
         assert ours.keys() == alone.keys()
         assert ours.get("selected") == alone.get("selected")
         for metric in ours.keys() - {"selected"}:
-            assert ours[metric] == pytest.approx(alone[metric], rel=1e-5), metric
+            # The effective size is of exp(100 × score), which makes 100 times as much of rounding.
+            rel = 1e-3 if metric == "effective_sample_size" else 1e-5
+            assert ours[metric] == pytest.approx(alone[metric], rel=rel), metric
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
 def test_what_is_selected_does_not_depend_on_the_devices(steps, place):
-    """By any rule and loss: the indices, among how many candidates, and the sub-batch's score."""
+    """The indices, among how many candidates they were chosen, and the sub-batch's score."""
     alone = steps["one device"]["selections"]
     for name, (indices, *numbers) in steps[place]["selections"].items():
         assert indices == alone[name][0], name
         for ours, theirs in zip(numbers, alone[name][1:], strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_no_two_messages_of_a_step_are_on_their_way_at_once(steps):
+    """XLA on CPU may else wait for ever, and now and then mix them up; so small, it hardly ever does."""
+    pairs = steps["eight devices"]["messages"]
+    assert len(pairs) > 20
+    assert not [(one, other) for one, other, waits in pairs if not waits]
 
 
 @pytest.fixture(scope="module")

@@ -171,3 +171,27 @@ def test_an_approximate_share_is_spread_evenly(size, share):
 def test_half_is_the_papers_halves():
     full, approximate = spread(8, 4)
     assert (full.tolist(), approximate.tolist()) == ([0, 2, 4, 6], [1, 3, 5, 7])
+
+
+@pytest.mark.parametrize(
+    "selection",
+    [{"rule": "greedy"}, {"rule": "gibbs", "sweeps": 1}, {"rule": "joint", "criterion": "hard_learner"}],
+)
+def test_several_steps_a_call_select_and_remember_what_single_steps_do(one, selection):
+    """By every other rule and criterion, too; with the score of the sub-batch where it is due."""
+    runtime = {"diagnostics": {"every_steps": 2}}
+    cfg = config(selection=JOINT | selection, runtime=runtime)
+    expected, _ = steps(cfg, 2, devices=one)
+    assert np.isfinite(expected[1]["score_sub_batch"])
+    batches = [batch_of(cfg, number) for number in range(2)]
+    state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
+    reference = one.replicate(initialize(cfg.model, jax.random.key(9))) if cfg.needs_reference else None
+    step = build_step(cfg, TwoTowerModel(cfg.model), one, steps=2)
+    stacked = {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+    state, metrics = step(one.replicate(state), one.split(stacked, axis=1), reference)
+    assert metrics["selected"].tolist() == [of_step["selected"] for of_step in expected]
+    assert state.recent is not None
+    for number, batch in enumerate(batches):
+        chosen = batch["index"][np.array(expected[number]["selected"])]
+        assert np.asarray(state.recent)[number].tolist() == chosen.tolist()
+    assert float(metrics["score_sub_batch"][1]) == pytest.approx(expected[1]["score_sub_batch"], rel=1e-5)

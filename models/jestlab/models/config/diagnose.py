@@ -42,7 +42,9 @@ class DiagnoseConfig(Section):
     joint_chunks: PositiveInt = 16  # N, of all that is no function of it
     sweeps: PositiveInt = 16  # of Gibbs sampling: b draws each
     draws: PositiveInt = 4  # super-batches, averaged over
-    matrix_size: PositiveInt = 64  # pairs in the matrix that is shown, of the first super-batch
+    matrix_size: Annotated[int, Field(gt=0, le=256)] = (
+        64  # pairs in the matrix that is shown, of the first super-batch
+    )
     columns: tuple[str, ...] = ("noise", "label")  # of metadata, by which the selected are broken down
     runtime: DiagnoseRuntime = DiagnoseRuntime()
     seed: Seed = 0
@@ -94,6 +96,8 @@ class DiagnoseConfig(Section):
     def identity(self) -> dict[str, Any]:
         """What decides the result: not the benchmark, and the reference only where it scores."""
         inert = {"runtime"} if self.needs_reference else {"runtime", "reference"}
+        if self.loss == "softmax":  # no matrix
+            inert |= {"matrix_size"}
         identity = self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
         data = self.data.identity(self.web_seed)
         data.pop("benchmark", None)

@@ -205,38 +205,79 @@ def _map(path: Path, dtype: type[Number]) -> npt.NDArray[Number]:
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
-def load_metadata(
-    folder: Path, columns: Sequence[str], examples: npt.NDArray[np.int64] | None = None
-) -> dict[str, list[Any]]:
-    """Metadata columns of a folder's examples; tars without any of them are not read.
+def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
+    """Metadata columns of every example of a folder, in the order of the examples.
 
     Args:
         folder: A folder of shards.
         columns: Their names.
-        examples: int64[k], global example numbers, each once, ascending; None: all n.
 
     Returns:
-        For each column a list of k values in the order of the examples, None where missing.
+        For each column a list of n values, None where missing.
 
     Raises:
         ValueError: An unknown column.
     """
     index = ShardIndex.load(folder)
     source = ShardSource(folder, index)
-    wanted = np.arange(len(index)) if examples is None else examples
 
     def cells(shard: int) -> list[list[Any]]:
-        within = np.searchsorted(wanted, index.starts[shard : shard + 2])
-        mine = wanted[slice(*within)] - index.starts[shard]
-        if not len(mine):
-            return [[] for _ in columns]
         table = _metadata(source, shard, columns)
-        rows = _rows_of(index, shard, table)[mine].tolist()
+        rows = _rows_of(index, shard, table).tolist()
         found = (table[name].to_pylist() for name in columns)
         return [[None if row < 0 else column[row] for row in rows] for column in found]
 
     parts = list(_by_shard(cells, index, "read metadata"))
     return {name: [cell for part in parts for cell in part[i]] for i, name in enumerate(columns)}
+
+
+def metadata_of(
+    source: ShardSource, examples: npt.NDArray[np.int64], columns: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Metadata of some examples that lie anywhere: a small read each where tars hold JSON members.
+
+    Unlike `load_metadata` it is for looking, not for choosing: JSON members are preferred to the parquet
+    beside a tar, and what is missing, column or example, is None.
+
+    Args:
+        source: The folder.
+        examples: int64[k], global example numbers, in any order.
+        columns: Their names.
+
+    Returns:
+        For each column a list of k values.
+    """
+    index = source.index
+    cells: dict[str, list[Any]] = {name: [None] * len(examples) for name in columns}
+    has_json = index.meta[examples, 1] > 0
+    places = np.flatnonzero(has_json).tolist()
+    for place, content in zip(places, source.metadata(examples[has_json]), strict=True):
+        row = _parsed(content)
+        for name in columns:
+            cells[name][place] = row.get(name)
+    shards = index.shard(examples)
+    for shard in np.unique(shards[~has_json]).tolist():
+        parquet = _parquet(index, shard)
+        known = [name for name in columns if parquet.exists() and name in _schema(parquet)]
+        if not known:
+            continue
+        table = _metadata(source, shard, known)
+        rows = _rows_of(index, shard, table)
+        found = {name: table[name].to_pylist() for name in known}
+        for place in np.flatnonzero(~has_json & (shards == shard)).tolist():
+            number = int(rows[examples[place] - index.starts[shard]])
+            for name in known if number >= 0 else ():
+                cells[name][place] = found[name][number]
+    return cells
+
+
+def _parsed(content: bytes) -> dict[str, Any]:
+    """An example's JSON metadata; nothing where it cannot be read."""
+    try:
+        row = json.loads(content)
+    except ValueError:
+        return {}
+    return row if isinstance(row, dict) else {}
 
 
 def metadata_columns(folder: Path) -> list[str]:

@@ -17,6 +17,10 @@ import jax.numpy as jnp
 Tree = TypeVar("Tree")
 
 
+MOST = 1 << 24
+"""Examples of a super-batch: float32 holds their indices exactly."""
+
+
 class Candidates:
     """Where the rows of a super-batch lie.
 
@@ -30,7 +34,12 @@ class Candidates:
         Args:
             rows: R.
             axis: Name of the mesh's axis under `jax.shard_map`; None: all rows are here.
+
+        Raises:
+            ValueError: B is beyond what float32 can count.
         """
+        if rows * (1 if axis is None else jax.lax.axis_size(axis)) > MOST:
+            raise ValueError(f"a super-batch of more than {MOST:,} examples cannot be selected from")
         self._rows = rows
         self._axis = axis
         self._devices = 1 if axis is None else jax.lax.axis_size(axis)
@@ -77,20 +86,30 @@ class Candidates:
         _, places = jax.lax.top_k(values.reshape(-1), k)
         return indices.reshape(-1)[places], all_sums.sum(axis=0)
 
-    def rows(self, tree: Tree, indices: jax.Array) -> Tree:
-        """Rows [k, E] of arrays [R, E] at global indices int32 [k], from whichever devices hold them."""
+    def rows(self, tree: Tree, indices: jax.Array) -> tuple[Tree, jax.Array]:
+        """Rows at global indices, from whichever devices hold them, in one message.
+
+        Args:
+            tree: float32 arrays [R, E].
+            indices: int32 [k].
+
+        Returns:
+            Arrays [k, E]; and the indices again, out of the same message: whoever goes on from them waits
+            for it, also where the rows are not needed before.
+        """
         if self._axis is None or self._devices == 1:
             here: Tree = jax.tree.map(lambda x: x[indices], tree)
-            return here
+            return here, indices
         leaves, structure = jax.tree.flatten(tree)
         local = indices - self._first()
-        is_here = (local >= 0) & (local < self._rows)
+        is_here = ((local >= 0) & (local < self._rows))[:, None]
         local = jnp.clip(local, 0, self._rows - 1)
-        offered = jnp.concatenate([jnp.where(is_here[:, None], x[local], 0.0) for x in leaves], axis=1)
-        taken = jax.lax.psum(offered, self._axis)
-        ends = [sum(x.shape[1] for x in leaves[: i + 1]) for i in range(len(leaves) - 1)]
-        everywhere: Tree = jax.tree.unflatten(structure, jnp.split(taken, ends, axis=1))
-        return everywhere
+        columns = [*(x[local] for x in leaves), indices[:, None].astype(jnp.float32)]
+        taken = jax.lax.psum(jnp.where(is_here, jnp.concatenate(columns, axis=1), 0.0), self._axis)
+        ends = [sum(x.shape[1] for x in leaves[: i + 1]) for i in range(len(leaves))]
+        *rows, again = jnp.split(taken, ends, axis=1)
+        everywhere: Tree = jax.tree.unflatten(structure, rows)
+        return everywhere, again[:, 0].astype(jnp.int32)
 
     def _first(self) -> jax.Array | int:
         return 0 if self._axis is None else jax.lax.axis_index(self._axis) * self._rows

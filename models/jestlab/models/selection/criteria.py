@@ -39,8 +39,8 @@ def terms(criterion: str, learner: Embeddings | None, reference: Embeddings | No
         reference: The same pairs by the reference, at any width; not looked at by "hard_learner".
 
     Raises:
-        ValueError: An unknown criterion, the embeddings that it needs are missing, or they are of different
-            numbers of pairs.
+        ValueError: An unknown criterion, the embeddings that it needs are missing, they are of different
+            numbers of pairs, or of different widths within a model.
     """
     if criterion not in _SIGNS:
         raise ValueError(f"unknown criterion {criterion!r}: known are {', '.join(_SIGNS)}")
@@ -54,6 +54,9 @@ def terms(criterion: str, learner: Embeddings | None, reference: Embeddings | No
             )
         signs.append(sign)
         models.append(z)
+    for z in models:
+        if z.image.shape[1] != z.text.shape[1]:
+            raise ValueError(f"images embedded at width {z.image.shape[1]}, texts at {z.text.shape[1]}")
     counts = {array.shape[0] for z in models for array in (z.image, z.text)}
     if len(counts) > 1:
         raise ValueError(f"embeddings of different numbers of examples: {sorted(counts)}")

@@ -21,20 +21,24 @@ RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
 Noise = Callable[[jax.Array, int], jax.Array]
 """Key and B → float32 [B]."""
 
+Trace = jax.Array | None
+"""bool []: whether to follow the batch's score; None: never, which need not even be asked."""
+
 
 class Selected(NamedTuple):
     """A sub-batch, and what is known of how it came about; the same on every device but for what says so."""
 
     indices: jax.Array
     """int32 [b], distinct global indices into the super-batch: chunk after chunk as they were drawn, each
-    ascending. An order within a chunk would mean nothing, and hang on the last bit of near ties."""
+    ascending (an order within a chunk would mean nothing, and hang on the last bit of near ties); of Gibbs
+    sampling place by place."""
     own: jax.Array
     """float32 [R], this device's candidates' scores where nothing is chosen yet."""
     effective: jax.Array
-    """float32 [draws], among how many candidates each draw was effectively a choice."""
+    """float32 [draws], among how many candidates each draw's first was effectively a choice, 1 / Σ p²."""
     score: jax.Array
     """float32 [draws], the score of the batch (its learnability) after each draw: this device's share, to be
-    summed. Empty unless traced."""
+    summed. Empty where it is never traced, and the last one wrong where it is not this time."""
 
 
 def chunk_sizes(batch_size: int, chunks: int) -> list[int]:
@@ -51,9 +55,9 @@ def in_rounds(
     *,
     batch_size: int,
     chunks: int,
-    gain: float,
-    noise: Noise = gumbel,
-    trace: bool = False,
+    gain: float | jax.Array,
+    noise: Noise | None = gumbel,
+    trace: Trace = None,
 ) -> Selected:
     """Chunk by chunk, each drawn by scores given the chunks before it (Algorithm 1; see `dense`).
 
@@ -65,25 +69,30 @@ def in_rounds(
         batch_size: b.
         chunks: N.
         gain: Factor on the scores.
-        noise: Of a round.
-        trace: Whether to follow the batch's score, for another chunk's work.
+        noise: Of a round; None: the highest scores.
+        trace: Whether to follow the batch's score to the end, for another chunk's work.
     """
     own = scores.own(models)
     everyone = candidates.count
 
-    def one_round(size: int, counted: bool) -> Callable[[Any, Any], tuple[Any, tuple[Draw, jax.Array]]]:
+    def draw_chunk(carry: Any, round_key: jax.Array, size: int) -> tuple[jax.Array, Draw]:
+        conditional, _, chosen = carry
+        noises = None if noise is None else candidates.here(noise(round_key, everyone))
+        drawn = draw(candidates, conditional, chosen, noises, gain, size)
+        drawn = drawn._replace(indices=jnp.sort(drawn.indices))
+        return chosen | candidates.marked(drawn.indices), drawn
+
+    def followed(accumulated: Any, chosen: jax.Array, total: jax.Array) -> jax.Array:
+        return own[:0] if trace is None else _share(scores, accumulated, models, chosen) / total
+
+    def one_round(size: int) -> Callable[[Any, Any], tuple[Any, tuple[Draw, jax.Array]]]:
         def body(carry: Any, this_round: tuple[jax.Array, jax.Array]) -> tuple[Any, tuple[Draw, jax.Array]]:
-            (conditional, accumulated, chosen), (round_key, total) = carry, this_round
-            drawn = draw(
-                candidates, conditional, chosen, candidates.here(noise(round_key, everyone)), gain, size
-            )
-            drawn = drawn._replace(indices=jnp.sort(drawn.indices))
-            chosen = chosen | candidates.marked(drawn.indices)
-            if counted:
-                accumulated = scores.add(accumulated, models, _chunk(candidates, models, drawn.indices))
-                conditional = scores.given(accumulated, models)
-            share = _share(scores, accumulated, models, chosen) / total if trace else own[:0]
-            return (conditional, accumulated, chosen), (drawn, share)
+            round_key, total = this_round
+            chosen, drawn = draw_chunk(carry, round_key, size)
+            chunk, _ = _chunk(candidates, models, drawn.indices)
+            accumulated = scores.add(carry[1], models, chunk)
+            carry = (scores.given(accumulated, models), accumulated, chosen)
+            return carry, (drawn, followed(accumulated, chosen, total))
 
         return body
 
@@ -94,11 +103,18 @@ def in_rounds(
     for size in sorted(set(sizes[:-1]), reverse=True):  # one loop for the larger chunks, one for the others
         count = sizes[:-1].count(size)
         these = jax.tree.map(lambda x, a=first, n=count: x[a : a + n], rounds)
-        carry, results = jax.lax.scan(one_round(size, counted=True), carry, these)
+        carry, results = jax.lax.scan(one_round(size), carry, these)
         parts.append(results)
         first += count
-    # Nothing is drawn by the scores after the last chunk.
-    _, result = one_round(sizes[-1], counted=trace)(carry, jax.tree.map(lambda x: x[-1], rounds))
+    # Nothing is drawn by the scores after the last chunk: it is counted for the trace alone.
+    last_key, total = jax.tree.map(lambda x: x[-1], rounds)
+    chosen, drawn = draw_chunk(carry, last_key, sizes[-1])
+    accumulated = carry[1]
+    if trace is not None:
+        chunk, indices = _chunk(candidates, models, drawn.indices)
+        drawn = drawn._replace(indices=indices)  # so that nothing is sent while that message is on its way
+        accumulated = jax.lax.cond(trace, lambda: scores.add(accumulated, models, chunk), lambda: accumulated)
+    result = drawn, followed(accumulated, chosen, total)
     parts.append(jax.tree.map(lambda x: x[None], result))
     indices, effective, score = (
         jnp.concatenate([x.reshape(-1) for x in of_parts])
@@ -115,8 +131,8 @@ def by_gibbs(
     *,
     batch_size: int,
     sweeps: int,
-    gain: float,
-    trace: bool = False,
+    gain: float | jax.Array,
+    trace: Trace = None,
 ) -> Selected:
     """Brute force: from a uniform draw on, resample one random place of the sub-batch after another.
 
@@ -147,13 +163,13 @@ def by_gibbs(
         others = jnp.where(jnp.arange(b - 1) < place, indices[:-1], indices[1:])
         accumulated, conditional, chosen = scores.nothing(models), own, candidates.marked(others)
         if b > 1:
-            accumulated = scores.add(accumulated, models, _chunk(candidates, models, others))
+            accumulated = scores.add(accumulated, models, _chunk(candidates, models, others)[0])
             conditional = scores.given(accumulated, models)
         noise = candidates.here(gumbel(noise_key, everyone))
         drawn = draw(candidates, conditional, chosen, noise, gain, 1)
         share = own[:0]
-        if trace:
-            accumulated = scores.add(accumulated, models, _chunk(candidates, models, drawn.indices))
+        if trace is not None:
+            accumulated = scores.add(accumulated, models, _chunk(candidates, models, drawn.indices)[0])
             share = _share(scores, accumulated, models, chosen | candidates.marked(drawn.indices)) / b
         return indices.at[place].set(drawn.indices[0]), (drawn.effective, share)
 
@@ -166,10 +182,11 @@ def by_gibbs(
     return Selected(indices, own, effective, score.reshape(-1))
 
 
-def _chunk(candidates: Candidates, models: Models, indices: jax.Array) -> list[Embeddings]:
-    """Each model's embeddings of the examples at global indices, on every device."""
-    pairs = candidates.rows([(z.image, z.text) for z in models], indices)
-    return [z._replace(image=image, text=text) for z, (image, text) in zip(models, pairs, strict=True)]
+def _chunk(candidates: Candidates, models: Models, indices: jax.Array) -> tuple[list[Embeddings], jax.Array]:
+    """Each model's embeddings of the examples at global indices, on every device; and the indices again."""
+    pairs, again = candidates.rows([(z.image, z.text) for z in models], indices)
+    chunk = [z._replace(image=image, text=text) for z, (image, text) in zip(models, pairs, strict=True)]
+    return chunk, again
 
 
 def _share(scores: ConditionalScores, accumulated: Any, models: Models, chosen: jax.Array) -> jax.Array:

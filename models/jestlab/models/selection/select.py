@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 
 from ..two_towers import Embeddings
 from . import blocks
 from .candidates import Candidates
 from .conditional import Sums, conditional_scores
 from .criteria import Terms, terms
-from .rules import RULES, Selected, by_gibbs, in_rounds
+from .rules import RULES, Selected, Trace, by_gibbs, in_rounds
 from .sampling import gumbel
 
-_STATIC = ("loss", "signs", "rule", "batch_size", "chunks", "sweeps", "axis", "trace", "sums")
+_STATIC = ("loss", "signs", "rule", "batch_size", "chunks", "sweeps", "axis", "sums")
 BLOCKS = Sums(blocks.sigmoid_sums, blocks.softmax_sums)
 
 
@@ -32,13 +33,13 @@ def select(
     gain: float = 100.0,
     sweeps: int = 4,
     axis: str | None = None,
-    trace: bool = False,
+    trace: bool | jax.Array = False,
     sums: Sums = BLOCKS,
 ) -> Selected:
     """Choose what to train on.
 
     No matrix of all pairs exists: the largest temporary arrays are blocks of logits (`blocks`) and the
-    embeddings of one chunk. Scores are float32.
+    embeddings of one chunk. Scores are float32, whatever the embeddings are.
 
     Args:
         key: PRNG key; under `jax.shard_map` the same on every device.
@@ -56,7 +57,8 @@ def select(
             `softmax_score_gain`); "uniform" and "greedy" have no use for it.
         sweeps: Of "gibbs": b draws each.
         axis: Name of the mesh's axis that the rows are split over; None: all rows are here.
-        trace: Whether to follow the batch's score from draw to draw.
+        trace: Whether to follow the batch's score from draw to draw, for the work of another chunk: of the
+            whole sub-batch with one chunk, as much as joint selection's. An array decides it step by step.
         sums: How to sum over pairs: the same to rounding.
 
     Returns:
@@ -75,13 +77,14 @@ def select(
         raise ValueError(f"cannot draw a sub-batch of {batch_size} from a super-batch of {super_batch}")
     if rule == "joint" and not 0 < chunks <= batch_size:
         raise ValueError(f"cannot draw a sub-batch of {batch_size} in {chunks} chunks")
-    if not gain > 0 or sweeps < 1:
-        raise ValueError(f"gain {gain} and sweeps {sweeps} have to be positive")
+    if not 0 < gain < math.inf or sweeps < 1:
+        raise ValueError(f"gain {gain} and sweeps {sweeps} have to be positive and finite")
     _check_finite(found)
     selected: Selected = _select(
         key,
         found.models,
-        {"uniform": 0.0, "greedy": 1.0}.get(rule, gain),
+        gain,
+        None if trace is False else jnp.asarray(trace),
         loss=loss,
         signs=found.signs,
         rule=rule,
@@ -89,7 +92,6 @@ def select(
         chunks=chunks,
         sweeps=sweeps,
         axis=axis,
-        trace=trace,
         sums=sums,
     )
     return selected
@@ -100,6 +102,7 @@ def _select(
     key: jax.Array,
     models: tuple[Embeddings, ...],
     gain: float,
+    trace: Trace,
     *,
     loss: str,
     signs: tuple[float, ...],
@@ -108,16 +111,21 @@ def _select(
     chunks: int,
     sweeps: int,
     axis: str | None,
-    trace: bool,
     sums: Sums,
 ) -> Selected:
+    models = tuple(Embeddings(*(x.astype(jnp.float32) for x in z)) for z in models)
     candidates = Candidates(models[0].image.shape[0], axis)
     scores = conditional_scores(loss, signs, sums)
     if rule == "gibbs":
         return by_gibbs(
             key, candidates, scores, models, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace
         )
-    number = {"joint": chunks, "greedy": batch_size}.get(rule, 1)
+    number, factor, noise = {
+        "uniform": (1, 0.0, gumbel),
+        "independent": (1, gain, gumbel),
+        "joint": (chunks, gain, gumbel),
+        "greedy": (batch_size, 1.0, None),
+    }[rule]
     return in_rounds(
         key,
         candidates,
@@ -125,22 +133,21 @@ def _select(
         models,
         batch_size=batch_size,
         chunks=number,
-        gain=gain,
-        noise=gumbel if rule != "greedy" else _silence,
+        gain=factor,
+        noise=noise,
         trace=trace,
     )
-
-
-def _silence(key: jax.Array, count: int) -> jax.Array:
-    """No noise."""
-    return jax.numpy.zeros(count)
 
 
 def _check_finite(found: Terms) -> None:
     """ValueError where embeddings are known and not finite."""
     for z in found.models:
         for name, array in zip(z._fields, z, strict=True):
-            if not isinstance(array, jax.core.Tracer) and not np.isfinite(array).all():
+            if isinstance(array, jax.core.Tracer):
+                continue
+            with jax.ensure_compile_time_eval():  # also where the call itself is being traced
+                is_finite = bool(jnp.isfinite(array).all())
+            if not is_finite:
                 raise ValueError(
                     f"embeddings are not finite: look at `{name}`, and at the model that made it"
                 )

@@ -1,44 +1,76 @@
-"""What kinds of examples are selected, and how often again: from the last sub-batches and the metadata.
-
-The numbers of the examples are in the training state, so a resumed run records what the uninterrupted one
-would. Reading the metadata of b examples takes a file read each: cheap where it is done now and then.
-"""
+"""What kinds of examples are selected: shares by the values of metadata columns."""
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..data.curation import metadata_of
 from ..data.shards import ShardSource
 from .step import NO_EXAMPLE, RECENT_STEPS
 
 _LOG = logging.getLogger(__name__)
-_MOST_VALUES = 100
+_MOST_VALUES = 64  # of a column that are told apart
+_MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to within 1.6 points
+
+Ints = npt.NDArray[np.int64]
+
+
+def shares(
+    source: ShardSource, columns: Sequence[str], examples: Mapping[str, Iterable[Ints]]
+) -> dict[str, float]:
+    """Shares of examples by the values of metadata columns.
+
+    Args:
+        source: The folder of shards.
+        columns: Of their metadata.
+        examples: What they are called → their global numbers, in any number of parts.
+
+    Returns:
+        `selected/<called>/<column>/<value>`. Of a column with many values the most frequent are told apart,
+        the others are `others`; a value that is not there is `missing`, and a column that nothing has is left
+        out.
+    """
+    numbers = {called: np.concatenate([*parts]) for called, parts in examples.items()}
+    ends = np.cumsum([len(of_one) for of_one in numbers.values()])[:-1]
+    found = {}
+    for column, values in metadata_of(source, np.concatenate([*numbers.values()]), columns).items():
+        if all(value is None for value in values):
+            continue
+        texts = np.array(["missing" if value is None else str(value) for value in values], object)
+        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
+        texts[~np.isin(texts, frequent)] = "others"
+        for called, of_one in zip(numbers, np.split(texts, ends), strict=True):
+            for value in dict.fromkeys(texts):
+                found[f"selected/{called}/{column}/{value}"] = float(np.mean(of_one == value))
+    return found
 
 
 class Composition:
-    """Shares of what was selected."""
+    """What a training run records of its sub-batches.
 
-    def __init__(self, folder: Path, columns: Sequence[str]) -> None:
+    The numbers of the examples are in the training state, so a resumed run records what the uninterrupted one
+    would.
+    """
+
+    def __init__(self, folder: Path, rule: str, columns: Sequence[str]) -> None:
         """Open the metadata.
 
         Args:
             folder: The run's folder of shards.
-            columns: Of their metadata, to count by.
+            rule: The run's selection rule.
+            columns: Of the metadata, to count by.
         """
         self._source = ShardSource(folder)
-        self._columns = list(columns)
+        self._rule = rule
+        self._columns = columns
 
-    def __call__(
-        self, step: int, recent: npt.NDArray[np.uint32], candidates: npt.NDArray[np.int64]
-    ) -> dict[str, float]:
+    def __call__(self, step: int, recent: npt.NDArray[np.uint32], candidates: Ints) -> dict[str, float]:
         """Metrics after a step.
 
         Args:
@@ -48,36 +80,17 @@ class Composition:
 
         Returns:
             `selected_again`, the share of the sub-batch that was in one of the sub-batches before it, as many
-            as the state remembers; and by column and value, `selected/noise/blank` and
-            `candidates/noise/blank`, shares of the sub-batch and of as many candidates. A column that no
-            example has is left out.
+            as the state remembers (within an epoch none can be: each example comes once); and `shares` of the
+            sub-batch, called by the rule, and of `candidates`. Metadata that cannot be read cost these alone.
         """
         row = (step - 1) % RECENT_STEPS
-        now, before = recent[row], np.delete(recent, row, axis=0)
-        again = np.isin(now, before[before != NO_EXAMPLE])
-        values = {"selected_again": float(again.mean())}
-        for what, examples in (("selected", now.astype(np.int64)), ("candidates", candidates[: len(now)])):
-            for (column, value), share in self._shares(examples).items():
-                values[f"{what}/{column}/{value}"] = share
-        return values
-
-    def _shares(self, examples: npt.NDArray[np.int64]) -> dict[tuple[str, str], float]:
-        metadata = [_parsed(content) for content in self._source.metadata(examples)]
-        shares: dict[tuple[str, str], float] = {}
-        for column in list(self._columns):
-            counts = Counter(str(entry[column]) for entry in metadata if column in entry)
-            if len(counts) > _MOST_VALUES:
-                _LOG.warning("metadata column %r has too many values to count by: left out", column)
-                self._columns.remove(column)
-                continue
-            shares |= {(column, value): counts[value] / len(examples) for value in sorted(counts)}
-        return shares
-
-
-def _parsed(content: bytes) -> Mapping[str, Any]:
-    """An example's metadata; none where it has none that can be read."""
-    try:
-        entry = json.loads(content) if content else {}
-    except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        now, before = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
+        again = float(np.isin(now, before[before != NO_EXAMPLE]).mean())
+        sample = now[np.linspace(0, len(now) - 1, min(len(now), _MOST_EXAMPLES)).astype(int)]
+        try:
+            counted = {self._rule: [sample], "candidates": [candidates[: len(sample)]]}
+            found = shares(self._source, self._columns, counted)
+        except (OSError, ValueError) as error:
+            _LOG.warning("step %d: what kinds of examples were selected is not known: %s", step, error)
+            found = {}
+        return {"selected_again": again, **found}

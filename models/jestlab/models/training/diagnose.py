@@ -22,8 +22,8 @@ Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding wi
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,14 +33,15 @@ import numpy.typing as npt
 
 from ..config import DiagnoseConfig, TwoTowers
 from ..data import datasets
-from ..data.curation import load_metadata, metadata_columns
 from ..data.pipeline import Batch, training_batches
+from ..data.shards import ShardSource
 from ..data.tokenizer import Tokenizer
 from ..devices import Devices
 from ..selection import Selected, select
 from ..selection.dense import score_matrix
 from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
 from .checkpoints import load_parameters
+from .composition import shares
 from .reference import TOKENIZER, Reference, Scorer, load
 from .tracker import Tracker
 
@@ -48,7 +49,6 @@ _LOG = logging.getLogger(__name__)
 
 _ROWS = 256  # examples of a forward pass
 _POINTS = 200  # of Gibbs sampling's many draws that are kept
-_MOST_VALUES = 24  # of a column that are told apart
 _INPUTS = ("image", "text", "reference_text")  # of a batch, for the models
 _ORDER = 2**32  # added to the seed: an order in which no run trains, since its seeds are below
 
@@ -103,7 +103,9 @@ def diagnose(
         _LOG.info("super-batch %d/%d", draw + 1, config.draws)
         tracker.progress(draw + 1, config.draws)
     means = {name: (of[0][0], np.mean([values for _, values in of], axis=0)) for name, of in measured.items()}
-    _log(tracker, matrix | means | _shares(web, config.columns, chosen))
+    kinds = shares(ShardSource(web), config.columns, chosen)
+    at_0 = {name: (np.array([0]), np.array([share])) for name, share in kinds.items()}
+    _log(tracker, matrix | means | at_0)
     return True
 
 
@@ -265,26 +267,6 @@ def _matrix(config: DiagnoseConfig, batch: _SuperBatch) -> Series:
         "learnability_matrix/size": (np.array([0]), np.array([n], np.float64)),
         "learnability_matrix": (np.arange(n * n), np.asarray(scores, np.float64).reshape(-1)),
     }
-
-
-def _shares(web: Path, columns: Sequence[str], chosen: Mapping[str, list[Ints]]) -> Series:
-    """How what was selected divides by the values of metadata columns; those that the data lack are left out.
-
-    Of a column with many values the most frequent are told apart, the others are `others`.
-    """
-    known = set(metadata_columns(web))
-    examples = np.unique(np.concatenate(chosen["candidates"]))
-    shares: Series = {}
-    for column, values in load_metadata(web, [c for c in columns if c in known], examples).items():
-        texts = np.array(["missing" if value is None else str(value) for value in values], object)
-        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
-        texts[~np.isin(texts, frequent)] = "others"
-        for rule, draws in chosen.items():
-            of_rule = texts[np.searchsorted(examples, np.concatenate(draws))]
-            for value in dict.fromkeys(texts):
-                share = np.mean(of_rule == value)
-                shares[f"selected/{rule}/{column}/{value}"] = (np.array([0]), np.array([share]))
-    return shares
 
 
 def _log(tracker: Tracker, series: Series) -> None:

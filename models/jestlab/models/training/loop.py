@@ -98,7 +98,7 @@ def train(
     marks = _Marks(config)
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
-        composition = Composition(web, config.runtime.diagnostics.columns)
+        composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
     clock = _Clock(step)
     _LOG.info(
         "training from step %d to %d, B %d, b %d, %d device(s)",
@@ -129,12 +129,18 @@ def train(
 
             seen, flops = step * b, step * b * flops_per_example
             values = stepper.finite(metrics, step)
+            due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
+            logged: dict[str, float] = {}
             if composition and state.recent is not None and marks.diagnoses(step):
-                recent = np.asarray(state.recent.addressable_data(0))
-                tracker.log(step, composition(step, recent, loaded[-1]["index"]))
+                with clock.stopped():
+                    recent = np.asarray(state.recent.addressable_data(0))
+                    logged |= due | composition(step, recent, loaded[-1]["index"])
             if marks.logs(step):
                 values |= {"examples_seen": seen, "flops_total": flops}
-                tracker.log(step, values)
+                logged |= values
+            if logged:
+                tracker.log(step, logged)
+            if marks.logs(step):
                 rate, waited = clock.read(step, b)
                 events.scalars(step, values | {"examples_per_second": rate, "data_wait": waited})
                 _LOG.info("step %d/%d  loss %.4f  %.0f examples/s", step, total, values["loss"], rate)
@@ -155,6 +161,7 @@ def train(
 
 
 _OF_THE_HOST = ("index", "damaged")
+_WHEN_DUE = ("score_sub_batch",)  # metrics that hold at steps that are diagnosed alone
 _WATCHED = {
     # First: from scores that are not numbers, examples are chosen whose loss may be one.
     "score_super_batch": "embeddings of the learner or the reference are not finite",

@@ -12,7 +12,7 @@ Departures from the print:
 * With B = b nothing is scored or selected: every rule would choose all.
 * Selection's own departures stand in `selection.dense`.
 * The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
-  sub-batch in the order in which it was drawn; λ = ½ gives the print's halves.
+  sub-batch, chunk after chunk as drawn; λ = ½ gives the print's halves.
 * The key is derived from the run's seed and the step, so that a resumed run draws what the uninterrupted one
   would.
 
@@ -105,9 +105,10 @@ def build_step(
         have a leading axis of that length. `reference_parameters` are the reference's, of a cached one
         `{t, b}` alone. Metrics are float32 scalars: `loss`, `grad_norm`, `temperature`, `bias`, and with
         selection `score_selected` and `score_super_batch`, the means of the pairs' own scores,
-        `score_sub_batch`, the score of the sub-batch as a whole, and `effective_sample_size`, among how many
-        candidates a draw was effectively a choice, mean over draws; and `selected`, int32 [b], the positions
-        in the super-batch that were trained on.
+        `effective_sample_size`, among how many candidates the first of a chunk was effectively a choice, mean
+        over chunks, with diagnostics `score_sub_batch`, the score of the sub-batch as a whole, which holds at
+        steps where they are due; and `selected`, int32 [b], the positions in the super-batch that were
+        trained on.
 
     Raises:
         ValueError: `runtime.microbatches` does not divide what a device trains on, or
@@ -169,7 +170,7 @@ class _Step:
         if self.config.selects:
             if recent is None:
                 raise ValueError("the state is of a run that does not select")
-            selected = self._select(state.parameters, reference_parameters, batch, scoring_key, selection_key)
+            selected = self._select(state, reference_parameters, batch, scoring_key, selection_key)
             chosen, numbers = self._agreed(selected.indices, batch["index"])
             choice = self._shares_of_scores(selected, chosen)
             recent = recent.at[state.step % RECENT_STEPS].set(numbers)
@@ -192,13 +193,14 @@ class _Step:
 
     def _select(
         self,
-        parameters: Parameters,
+        state: TrainState,
         reference_parameters: Parameters | None,
         batch: Batch,
         scoring_key: jax.Array,
         key: jax.Array,
     ) -> Selected:
         learner_z = reference_z = None
+        parameters, step = state.parameters, state.step + 1
         if self.config.scores_learner:
             keys = self._patch_keys(scoring_key, batch["image"].shape[0])
             learner_z = self._embed(
@@ -220,10 +222,15 @@ class _Step:
                 gain=settings.gain,
                 sweeps=settings.sweeps,
                 axis=AXIS,
-                trace=True,
+                trace=self._is_due(step),
                 sums=self.sums,
             )
         )
+
+    def _is_due(self, step: jax.Array) -> jax.Array | bool:
+        """Whether diagnostics are recorded after a step, as `loop` has it."""
+        every = self.config.runtime.diagnostics.every_steps
+        return False if every is None else (step % every == 0) | (step == self.config.total_steps)
 
     def _agreed(self, chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What is chosen, for all devices to know: positions int32 [b] and global numbers uint32 [b].
@@ -241,12 +248,14 @@ class _Step:
     def _shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
         """This device's shares of what is recorded of a choice."""
         mine = Candidates(selected.own.shape[0], AXIS).marked(chosen)
-        return {
+        shares = {
             "score_selected": jnp.sum(selected.own, where=mine) / self.config.batch_size,
             "score_super_batch": jnp.sum(selected.own) / self.config.super_batch_size,
-            "score_sub_batch": selected.score[-1],
             "effective_sample_size": selected.effective.mean() / self.devices,  # everyone knows the whole
         }
+        if len(selected.score):
+            shares["score_sub_batch"] = selected.score[-1]
+        return shares
 
     def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:
         if parameters is None:
