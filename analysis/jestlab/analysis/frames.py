@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _RUNS = """
-    SELECT question, run, label, seed, position, fingerprint, state, reason, step, total_steps, needed
+    SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps, needed
     FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
 
 _EVALUATIONS = """
@@ -185,9 +185,12 @@ def read(url: str, experiment: str) -> Frames:
 
 
 def _silent(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed, none evaluated."""
-    unfinished = frames.runs.loc[frames.runs["state"] != "COMPLETED", "label"]
-    return set(frames.labels) - set(unfinished) - set(frames.evaluations["label"])
+    """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a program
+    by which nothing has been evaluated, where another one has."""
+    runs, evaluated = frames.runs, set(frames.evaluations["label"])
+    programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
+    may = runs.loc[(runs["state"] != "COMPLETED") & runs["program"].isin(programs), "label"]
+    return set(frames.labels) - set(may) - evaluated
 
 
 def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
@@ -258,7 +261,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
-        run: Its label or name; None: the study's first.
+        run: Its label or name; None: the study's first that has completed.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -273,8 +276,10 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
         frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, runs[:0], runs[:0])
-        label = frames.labels[0] if run is None else frames.label_of(run)
-        completed = runs[(runs["label"] == label) & (runs["state"] == "COMPLETED")]
+        completed = runs[runs["state"] == "COMPLETED"]
+        first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
+        label = first if run is None else frames.label_of(run)
+        completed = completed[completed["label"] == label]
         if completed.empty:
             raise ValueError(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
         metrics = _frame(connection, _MEASURED, experiment=experiment, label=label)
