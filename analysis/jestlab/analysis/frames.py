@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _RUNS = """
-    SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps, needed
+    SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
+        needed
     FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
 
 _EVALUATIONS = """
@@ -185,8 +186,8 @@ def read(url: str, experiment: str) -> Frames:
 
 
 def _silent(frames: Frames) -> set[str]:
-    """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a program
-    by which nothing has been evaluated, where another one has."""
+    """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a
+    program by which nothing has been evaluated, where another one has."""
     runs, evaluated = frames.runs, set(frames.evaluations["label"])
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
     may = runs.loc[(runs["state"] != "COMPLETED") & runs["program"].isin(programs), "label"]

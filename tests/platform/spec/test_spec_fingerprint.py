@@ -25,12 +25,12 @@ def fingerprints(runs, **written):
 
 
 GOLDEN = {
-    "default": "6effd42b69474a0d7c40fa51ae3d23d90e37783c97d2ebe3ff9fc36af1f81d96",
-    "reference": "dcae5d56f8fef4f6f773562b791fdb4057384c47a668a667c79f3a8d2967aced",
-    "joint": "8444e5f6c0a785abc34de8df4067869189f82a946db56ab76c7b9d19be7e7cc9",
-    "hard": "4945f3bb756b1e8aaf00848a42f3a5184818e2beb56015bd2967d41ad8ec2550",
-    "folder": "0d12c022a11e819f799774fd0a10bc48df4c6b9e6fad7bdc83f0fabd6ee3d554",
-    "own": "b642bc2c64d26f9237809399af7be3dec2504f1f6bbda240bd19ee2550ffbeff",
+    "default": "70298ec3850cc40d7a93ab4ee4c485fff9531e3c43fccd4cbe1f1deccc5e9c77",
+    "reference": "94baba7152d44293c3abddcb3dd75d2e6ee52b7bb904c10053628d75db361266",
+    "joint": "7347799f1a10bce654517756d27cb56d80eb50cb544124bedd8b77ac928b8082",
+    "hard": "801e1ee568b14ab21de47ff25e30be88b8cd2c24ef55500b32504c53c7c41095",
+    "folder": "291847faaaad93ecd6b29a5c40dc5dd7b9146aa5f80f0b5b4be6d08854fe8433",
+    "own": "79c6dcb35b303442723a663dbe78cd86fd48de43a559417406ff873a86fed05f",
 }
 
 
