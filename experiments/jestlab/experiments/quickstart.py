@@ -1,6 +1,6 @@
 """JEST in miniature: a reference learns from curated data, then guides what its learners train on.
 
-    jestlab launch quickstart     # 12 runs, 4 min on two cores; joint .52, independent .37, uniform .17
+    jestlab launch quickstart     # 12 runs, 4 min on two cores; joint .52, independent .39, uniform .17
 
 The web is noisy and holds many near-duplicates; a learner sees 15,360 pairs, chosen from five times as many.
 """

@@ -64,9 +64,8 @@ class TrainState(NamedTuple):
     parameters: Parameters
     optimizer: Any
     key: jax.Array  # uint32, the data of the run's PRNG key; the same at every step
-    recent: jax.Array | None = (
-        None  # with selection: uint32 [RECENT_STEPS, b], the examples of the last sub-batches
-    )
+    recent: jax.Array | None = None
+    """With selection: uint32 [RECENT_STEPS, b], the examples of the last sub-batches."""
 
 
 StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState, Metrics]]
