@@ -19,8 +19,8 @@ from ..two_towers import Embeddings
 Result = TypeVar("Result")
 
 BLOCK_LOGITS = 1 << 19
-"""Logits of one model and direction that exist at a time: 2 MB. Up to four such arrays do. On CPU the fastest of
-2^15 to 2^20; on TPU they stay in VMEM."""
+"""Logits of one model and direction that exist at a time: 2 MB. Up to four such arrays do. On CPU the fastest
+of 2^15 to 2^20; on TPU they stay in VMEM."""
 
 GPU_BLOCK_LOGITS = 1 << 24
 """The same on GPU, where more and smaller kernels would mostly wait: a guess, not measured."""
