@@ -31,7 +31,7 @@ def models(super_batch, width=32, seed=0):
 
 
 SIZES = [(64, 13, 5), (1_280, 256, 16)]
-LARGE = (5_119, 1_000, 6)  # blocks of candidates are two, and do not divide them
+LARGE = (5_119, 1_000, 3)  # blocks of candidates are two, and do not divide them
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,7 @@ def test_half_is_the_papers_halves():
 
 
 @pytest.mark.parametrize(
-    "selection",
-    [{"rule": "greedy"}, {"rule": "gibbs", "sweeps": 1}, {"rule": "joint", "criterion": "hard_learner"}],
+    "selection", [{"rule": "greedy", "criterion": "hard_learner"}, {"rule": "gibbs", "sweeps": 1}]
 )
 def test_several_steps_a_call_select_and_remember_what_single_steps_do(one, selection):
     """By every other rule and criterion, too; with the score of the sub-batch where it is due."""
