@@ -101,6 +101,8 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(0.9, last)
     axes.set_xlabel(texts.x)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) / 4)  # for the names of the lines that end together at the top
     name_ends(axes, ends)
 
 
