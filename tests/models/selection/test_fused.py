@@ -12,8 +12,7 @@ from jestlab.models.config.train import Runtime
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.selection import blocks, fused, select
 from jestlab.models.selection.backend import FUSED, best_sums, trouble
-from jestlab.models.selection.conditional import Sums
-from jestlab.models.selection.select import BLOCKS
+from jestlab.models.selection.blocks import BLOCKS, Sums
 
 INTERPRETED = Sums(
     functools.partial(fused.sigmoid_sums, interpret=True),

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.models.support.structured import batch_score, pairs, sigmoid_matrix
 
 from jestlab.models.selection import RULES, blocks, select
+from jestlab.models.selection.blocks import BLOCKS
 from jestlab.models.selection.candidates import Candidates
 from jestlab.models.selection.conditional import conditional_scores
 from jestlab.models.selection.criteria import terms
 from jestlab.models.selection.dense import jointly_sample_batch
 from jestlab.models.selection.rules import chunk_sizes, in_rounds
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.select import BLOCKS
 from jestlab.models.two_towers import Embeddings
 
 CRITERIA = ("learnability", "easy_reference", "hard_learner")

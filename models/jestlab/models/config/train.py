@@ -183,6 +183,13 @@ class TrainConfig(Section):
         """Training steps: examples seen over b, rounded up."""
         return -(-self.schedule.examples_seen // self.batch_size)
 
+    def diagnoses(self, step: Any) -> Any:
+        """Whether what was selected is looked into after a step; step and answer may be arrays."""
+        every = self.runtime.diagnostics.every_steps
+        if every is None or not self.selects:
+            return False
+        return (step % every == 0) | (step == self.total_steps)
+
     @property
     def web_seed(self) -> int:
         """The seed of the synthetic web: its own, or the run's."""

@@ -12,8 +12,7 @@ import numpy as np
 from .. import processes
 from ..two_towers import Embeddings
 from . import fused
-from .conditional import Sums
-from .select import BLOCKS
+from .blocks import BLOCKS, Sums
 
 _LOG = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,9 @@ import jax.numpy as jnp
 from ..two_towers import Embeddings
 
 Result = TypeVar("Result")
+
+Models = Sequence[Embeddings]
+"""Each model's embeddings of the same examples."""
 
 BLOCK_LOGITS = 1 << 19
 """Logits of one model and direction that exist at a time: 2 MB. Up to four such arrays do. On CPU the fastest
@@ -128,3 +131,13 @@ def softplus(x: jax.Array) -> jax.Array:
     `jax.nn.softplus` is the same to 1 ulp, and on CPU half as fast: it looks after infinities.
     """
     return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+class Sums(NamedTuple):
+    """How to sum over the pairs of all candidates with a chunk: these functions, or those of `fused`."""
+
+    sigmoid: Callable[[Sequence[float], Models, Models], jax.Array]
+    softmax: Callable[[Embeddings, Embeddings], tuple[jax.Array, jax.Array]]
+
+
+BLOCKS = Sums(sigmoid_sums, softmax_sums)

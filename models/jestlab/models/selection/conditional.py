@@ -9,24 +9,16 @@ Letters: R candidates of this device, c chunk, s_ij = t z^im_i · z^txt_j, ± th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 
 from ..two_towers import Embeddings
-from .blocks import softplus
+from .blocks import Models, Sums, softplus
 
-Models = Sequence[Embeddings]
 Accumulated = Any
 """A tree of float32 [R] arrays."""
-
-
-class Sums(NamedTuple):
-    """How to sum over the pairs of all candidates with a chunk: `blocks` or `fused`."""
-
-    sigmoid: Callable[[Sequence[float], Models, Models], jax.Array]
-    softmax: Callable[[Embeddings, Embeddings], tuple[jax.Array, jax.Array]]
 
 
 class ConditionalScores(Protocol):

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from ..two_towers import Embeddings
+from .blocks import Models
 from .candidates import Candidates
-from .conditional import ConditionalScores, Models
+from .conditional import ConditionalScores
 from .sampling import Draw, draw, gumbel
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")

@@ -9,15 +9,14 @@ import jax
 import jax.numpy as jnp
 
 from ..two_towers import Embeddings
-from . import blocks
+from .blocks import BLOCKS, Sums
 from .candidates import Candidates
-from .conditional import Sums, conditional_scores
+from .conditional import conditional_scores
 from .criteria import Terms, terms
 from .rules import RULES, Selected, Trace, by_gibbs, in_rounds
 from .sampling import gumbel
 
 _STATIC = ("loss", "signs", "rule", "batch_size", "chunks", "sweeps", "axis", "sums")
-BLOCKS = Sums(blocks.sigmoid_sums, blocks.softmax_sums)
 
 
 def select(

@@ -229,7 +229,7 @@ class _Marks:
         self._total = config.total_steps
         self._log, self._save = runtime.log_every_steps, runtime.checkpoint_every_steps
         self._size = runtime.steps_per_dispatch
-        self._diagnose = runtime.diagnostics.every_steps if config.selects else None
+        self._config = config
         self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
 
     def logs(self, step: int) -> bool:
@@ -246,7 +246,7 @@ class _Marks:
 
     def diagnoses(self, step: int) -> bool:
         """Whether what was selected is looked into after a step."""
-        return self._diagnose is not None and (step % self._diagnose == 0 or step == self._total)
+        return bool(self._config.diagnoses(step))
 
     def at(self, step: int) -> bool:
         """Whether any of it happens after a step."""

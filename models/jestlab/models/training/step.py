@@ -199,7 +199,7 @@ class _Step:
         key: jax.Array,
     ) -> Selected:
         learner_z = reference_z = None
-        parameters, step = state.parameters, state.step + 1
+        parameters = state.parameters
         if self.config.scores_learner:
             keys = self._patch_keys(scoring_key, batch["image"].shape[0])
             learner_z = self._embed(
@@ -221,15 +221,10 @@ class _Step:
                 gain=settings.gain,
                 sweeps=settings.sweeps,
                 axis=AXIS,
-                trace=self._is_due(step),
+                trace=self.config.diagnoses(state.step + 1),
                 sums=self.sums,
             )
         )
-
-    def _is_due(self, step: jax.Array) -> jax.Array | bool:
-        """Whether diagnostics are recorded after a step, as `loop` has it."""
-        every = self.config.runtime.diagnostics.every_steps
-        return False if every is None else (step % every == 0) | (step == self.config.total_steps)
 
     def _agreed(self, chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What is chosen, for all devices to know: positions int32 [b] and global numbers uint32 [b].
