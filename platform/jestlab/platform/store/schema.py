@@ -10,7 +10,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.store.engine import reading, writing
 from jestlab.platform.store.views import VIEWS
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
 
 

@@ -24,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from jestlab.platform.store.states import RunState
 
 _STATES = "state IN ({})".format(", ".join(f"'{state}'" for state in RunState))
+_ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
 
 
 class Base(DeclarativeBase):
@@ -56,6 +57,16 @@ class Experiment(Base):
     updated_at: Mapped[datetime]
 
 
+class Launcher(Base):
+    """A controller that launches runs; alive as long as its heartbeat changes."""
+
+    __tablename__ = "launcher"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)  # host, process id and its start
+    heartbeat_at: Mapped[datetime]
+
+
 class Run(Base):
     """One scientific config, whatever studies it belongs to."""
 
@@ -72,6 +83,8 @@ class Run(Base):
     reason: Mapped[str | None]
     step: Mapped[int] = mapped_column(default=0)
     total_steps: Mapped[int | None]
+    failures: Mapped[int] = mapped_column(default=0)  # attempts that FAILED since the run was last launched
+    stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
 
@@ -105,7 +118,13 @@ class Need(Base):
 
 
 class Attempt(Base):
-    """One worker's go at a run, with all that is needed to know what code did it, where."""
+    """One go at a run: claimed by a launcher, taken up by a worker, with all that is needed to know what code
+    did it, where.
+
+    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it is
+    PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
+    RUNNING: the attempt is the lease, its id the fencing token.
+    """
 
     __tablename__ = "attempt"
     __table_args__ = (UniqueConstraint("run_id", "number"), CheckConstraint(_STATES, name="state"))
@@ -115,17 +134,23 @@ class Attempt(Base):
     number: Mapped[int]  # 1, 2, … within the run
     state: Mapped[str]
     reason: Mapped[str | None]
-    started_at: Mapped[datetime]
+    launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
+    executor: Mapped[str]  # local, vertex, kubernetes
+    handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
+    chips: Mapped[int] = mapped_column(default=0)  # accelerator chips that it occupies
+    claimed_at: Mapped[datetime]
+    started_at: Mapped[datetime | None]  # when its worker began
     heartbeat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
-    host: Mapped[str]
-    pid: Mapped[int]
+    host: Mapped[str | None]
+    pid: Mapped[int | None]
     exit_code: Mapped[int | None]  # minus the signal's number when a signal ended it
     log: Mapped[str]  # relative to the lab's root
     git_commit: Mapped[str | None]
     git_patch: Mapped[str | None]  # what was not committed
-    versions: Mapped[str]  # package → version, JSON
-    device: Mapped[str]
+    versions: Mapped[str | None]  # package → version, JSON
+    device: Mapped[str | None]
+    environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
 
 
 class MetricName(Base):
@@ -187,3 +212,46 @@ class Artifact(Base):
     uri: Mapped[str]  # relative to the lab's root
     size: Mapped[int] = mapped_column(BigInteger)  # bytes
     sha256: Mapped[str]
+
+
+class Budget(Base):
+    """What a run was planned to occupy; without a row nobody knows."""
+
+    __tablename__ = "budget"
+
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
+    chip: Mapped[str]  # v5e, v6e, …; cpu
+    chips: Mapped[int]
+    chip_hours: Mapped[float]
+    dollars: Mapped[float | None]
+
+
+class Note(Base):
+    """What somebody wrote about an experiment or a run."""
+
+    __tablename__ = "note"
+    __table_args__ = (CheckConstraint(_ONE_SUBJECT, name="subject"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    text: Mapped[str]
+    author: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class Tag(Base):
+    """A word that an experiment or a run is found by; `keep` protects it from being collected."""
+
+    __tablename__ = "tag"
+    __table_args__ = (
+        CheckConstraint(_ONE_SUBJECT, name="subject"),
+        UniqueConstraint("experiment_id", "name"),
+        UniqueConstraint("run_id", "name"),
+    )
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int | None] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    name: Mapped[str]
+    created_at: Mapped[datetime]

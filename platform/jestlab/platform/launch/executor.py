@@ -1,0 +1,124 @@
+"""Where jobs run: one small interface over this machine, Vertex AI and Kubernetes.
+
+A job is one attempt at one run: `python -m jestlab.platform.worker …` on one machine, or on every host of a
+TPU slice at once. An executor holds no state that matters: whoever knows a job's handle, which is in the
+store, and has the same credentials can ask for it, stop it and read its log from another process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class JobState(StrEnum):
+    """What an executor knows of a job."""
+
+    QUEUED = "queued"  # accepted; none of its processes has begun
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    PREEMPTED = "preempted"  # its machines were taken away: no fault of the run's
+    GONE = "gone"  # there is no such job: it never was, or was deleted
+    UNKNOWN = "unknown"  # cannot be asked now, or from here
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none of its processes runs, or will."""
+        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.PREEMPTED, JobState.GONE)
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """How a job stands.
+
+    Attributes:
+        state: What is known.
+        reason: Why, in words; empty where there is nothing to say.
+        exit_code: Of its (first) process, minus the signal's number when a signal ended it; None where the
+            executor does not know.
+    """
+
+    state: JobState
+    reason: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be launched.
+
+    Attributes:
+        name: Unique to this attempt and a DNS label: `jestlab-<fingerprint8>-<number>`. Launching a name
+            again is not a second job.
+        title: What people call the run.
+        arguments: Of `python -m jestlab.platform.worker`.
+        environment: Variables beyond the executor's own. The store's URL with its password is in
+            `JESTLAB_STORE`: where manifests can be read by others, it has to come from a secret.
+        log: File of the run's log, where it is on a file system of this machine.
+        labels: Short texts by which people find the job: experiment, run, seed.
+    """
+
+    name: str
+    title: str
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    log: Path
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class ExecutorError(Exception):
+    """A job could not be launched or stopped; one line that says why and what to do."""
+
+
+class Executor(Protocol):
+    """Launches jobs and finds them again.
+
+    Methods block, and may be called from any thread, from several at once.
+
+    Attributes:
+        name: As specs and the store say it: local, vertex, kubernetes.
+        chips: Accelerator chips that each job occupies.
+        parallel: Jobs at a time where the study does not say; None for as many as there are.
+    """
+
+    name: str
+    chips: int
+    parallel: int | None
+
+    def launch(self, job: Job) -> str:
+        """Start a job, or find it if its name was launched before.
+
+        Returns:
+            Its handle: what the store keeps, enough for any other process to find the job.
+
+        Raises:
+            ExecutorError: It could not be started; nothing of it is left.
+        """
+
+    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """How jobs stand, by handle. Every handle is in the answer; where nothing can be known, UNKNOWN."""
+
+    def stop(self, handle: str, *, now: bool) -> None:
+        """Ask a job to stop, or end it at once; nothing happens to one that is over.
+
+        Args:
+            handle: The job.
+            now: Without time to save.
+
+        Raises:
+            ExecutorError: It may still be running, and why.
+        """
+
+    def logs(self, handle: str) -> Iterator[bytes]:
+        """What the job has printed so far, in pieces.
+
+        Raises:
+            ExecutorError: There is no log, or it cannot be read from here.
+        """
+
+    def render(self, job: Job) -> dict[str, Any] | None:
+        """The manifest that `launch` would send, without credentials; None where there is none."""
