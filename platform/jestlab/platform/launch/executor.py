@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from jestlab.platform.errors import UserError
+
 
 class JobState(StrEnum):
     """What an executor knows of a job."""
@@ -70,7 +72,7 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class ExecutorError(Exception):
+class ExecutorError(UserError):
     """A job could not be launched or stopped; one line that says why and what to do."""
 
 

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.store.engine import StoreUnreachable
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.spool import Batch, Spool
@@ -98,7 +97,7 @@ class Attempt:
             handle: Of this process, should it be a local job whose launcher died before it could keep it.
 
         Raises:
-            AttemptLost: The attempt is not there to be taken up: it has been given up, or was taken up before.
+            AttemptLost: The attempt cannot be taken up: it has been given up, or was taken up before.
         """
         with store.writing() as connection:
             row = connection.execute(
@@ -241,7 +240,9 @@ class Attempt:
         try:
             while not self._reached():
                 if time.monotonic() > deadline:
-                    raise StoreUnreachable(f"the store is away: how the run ended is kept in {self._spool.path}")
+                    raise StoreUnreachable(
+                        f"the store is away: how the run ended is kept in {self._spool.path}"
+                    )
                 time.sleep(TICK_SECONDS)
         finally:
             self._ended = True
@@ -340,7 +341,9 @@ class Attempt:
             .values(heartbeat_at=now())
         ).rowcount
         if not alive:
-            raise AttemptLost(f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher")
+            raise AttemptLost(
+                f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"
+            )
         return connection.scalar(select(Run.stop_reason).where(Run.fingerprint == self._fingerprint))
 
     def _write_end(
@@ -349,9 +352,7 @@ class Attempt:
         state, reason, exit_code = RunState(end[0]), end[1], end[2]
         if state == RunState.PREEMPTED and stop_reason is not None:
             state, reason = RunState.CANCELLED, stop_reason
-        finish(
-            connection, self._fingerprint, self._id, state, reason, exit_code, device=device()
-        )
+        finish(connection, self._fingerprint, self._id, state, reason, exit_code, device=device())
 
     def _tick(self) -> None:
         """Write every second what there is, and now and then that there is nothing."""
@@ -359,9 +360,7 @@ class Attempt:
         while not self._ended:
             self._wake.wait(TICK_SECONDS)
             self._wake.clear()
-            if self._ended or (
-                not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS
-            ):
+            if self._ended or (not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS):
                 continue
             try:
                 reached = self._write(keep=len(self._buffer) >= FLUSH_POINTS)

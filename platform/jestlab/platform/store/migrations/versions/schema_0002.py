@@ -1,5 +1,7 @@
 """Leases, launchers, budgets, notes and tags."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -13,7 +15,7 @@ def _id() -> sa.Column[int]:
     return sa.Column("id", sa.Integer, nullable=False)
 
 
-def _subject(table: str) -> list[sa.SchemaItem]:
+def _subject(table: str) -> list[Any]:
     """An experiment or a run, exactly one of them."""
     return [
         sa.Column("experiment_id", sa.Integer),
@@ -95,7 +97,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back to attempts without leases. A claim that no worker took up is lost: the old schema has no place."""
+    """Back to attempts without leases. A claim that no worker took up has no place there."""
     for table in ("tag", "note", "budget"):
         op.drop_table(table)
     op.execute("DELETE FROM attempt WHERE started_at IS NULL")
