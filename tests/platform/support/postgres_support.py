@@ -29,11 +29,11 @@ wait
 [ -z "$orphan" ] || rm -rf "$folder"
 """
 
+# What would be lost with the machine, and not with the server's processes, need not be kept.
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "fsync": "off",
-    "synchronous_commit": "off",
     "full_page_writes": "off",
     "shared_buffers": "32MB",
     "max_connections": "60",

@@ -213,11 +213,9 @@ def _writable_postgresql(store: URL) -> Engine:
     engine = _postgresql(store)
     _on_connect(
         engine,
-        {
-            "lock_timeout": BUSY_SECONDS,
-            # A machine that was put to sleep within a transaction would hold its locks until it wakes.
-            "idle_in_transaction_session_timeout": 2 * BUSY_SECONDS,
-        },
+        lock_timeout=_milliseconds(BUSY_SECONDS),
+        # A machine that was put to sleep within a transaction would hold its locks until it wakes.
+        idle_in_transaction_session_timeout=_milliseconds(2 * BUSY_SECONDS),
     )
     return engine
 
@@ -226,7 +224,12 @@ def _read_only_postgresql(store: URL) -> Engine:
     engine = _postgresql(
         store, isolation_level="REPEATABLE READ", execution_options={"postgresql_readonly": True}
     )
-    _on_connect(engine, {"statement_timeout": QUERY_SECONDS, "lock_timeout": BUSY_SECONDS})
+    _on_connect(
+        engine,
+        default_transaction_read_only="on",
+        statement_timeout=_milliseconds(QUERY_SECONDS),
+        lock_timeout=_milliseconds(BUSY_SECONDS),
+    )
 
     @event.listens_for(engine, "begin")
     def _take_snapshot(connection: Connection) -> None:
@@ -253,14 +256,16 @@ def _postgresql(store: URL, **options: Any) -> Engine:
     return create_engine(store, pool_pre_ping=True, connect_args=given, **options)
 
 
-def _on_connect(engine: Engine, seconds: dict[str, float]) -> None:
-    """Set timeouts in every new session."""
-    settings = ", ".join(
-        f"set_config('{name}', '{int(value * 1000)}', false)" for name, value in seconds.items()
-    )
+def _on_connect(engine: Engine, **settings: str) -> None:
+    """Make settings in every new session."""
+    calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
         connection.autocommit = True  # a setting made in a transaction is undone with it
-        connection.execute(f"SELECT {settings}")
+        connection.execute(f"SELECT {calls}")
         connection.autocommit = False
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))

@@ -50,8 +50,8 @@ _REFUSED = re.compile(
     r"""password\ authentication\ failed | no\ password\ supplied | authentication\ failed
     | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in | permission\ denied
     | no\ pg_hba\.conf\ entry | pg_hba\.conf\ rejects | not\ currently\ accepting\ connections
-    | SSL\ was\ required | certificate | unsupported\ startup\ parameter | invalid\ .*\ connection
-    | invalid\ (sslmode|port|connection) """,
+    | SSL\ was\ required | certificate | unsupported\ startup\ parameter | invalid\ .*\ value
+    | invalid\ (sslmode|port|connection|URI) """,
     re.VERBOSE,
 )
 _NO_DATABASE = re.compile(r'database ".*" does not exist')
@@ -103,20 +103,20 @@ def _forbidden(file: Path) -> bool:
 def _of_postgresql(error: DBAPIError, place: str, store: URL) -> UserError | None:
     state = getattr(error.orig, "sqlstate", None)
     words = said(error)
-    if state is None and not _is_connection(error):
-        return None
-    if (state is None and _NO_DATABASE.search(words)) or state == "3D000":
+    message = f"{place}: {words}"
+    if state == "3D000" or (state is None and _NO_DATABASE.search(words)):
         return UserError(f"{place}: there is no such database: make it with createdb {store.database}")
-    if state is None:
-        kind = UserError if _REFUSED.search(words) else StoreUnreachable
-        return kind(f"{place}: {words}")
-    if error.connection_invalidated or state.startswith(_POSTGRESQL_PASSES):
-        return StoreUnreachable(f"{place}: {words}")
-    return UserError(f"{place}: {words}") if state.startswith(_POSTGRESQL_MEND) else None
+    if state is None and _REFUSED.search(words):
+        return UserError(message)
+    if error.connection_invalidated or (state is None and _is_silence(error)):
+        return StoreUnreachable(message)
+    if state is not None and state.startswith(_POSTGRESQL_PASSES):
+        return StoreUnreachable(message)
+    return UserError(message) if state is not None and state.startswith(_POSTGRESQL_MEND) else None
 
 
-def _is_connection(error: DBAPIError) -> bool:
+def _is_silence(error: DBAPIError) -> bool:
     """Whether there was no server to give a code."""
     import psycopg
 
-    return error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
+    return isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
