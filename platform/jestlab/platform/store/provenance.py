@@ -7,7 +7,7 @@ import platform
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -46,7 +46,6 @@ class Provenance:
     versions: dict[str, str]
     git_commit: str | None
     git_patch: str | None
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 def collect(code: Path) -> Provenance:
