@@ -83,11 +83,16 @@ class Executor(Protocol):
         name: As specs and the store say it: local, vertex, kubernetes.
         chips: Accelerator chips that each job occupies.
         parallel: Jobs at a time where the study does not say; None for as many as there are.
+        grace_seconds: How long a job that was asked to stop may take to save.
     """
 
     name: str
     chips: int
     parallel: int | None
+    grace_seconds: float
+
+    def has_room(self) -> bool:
+        """Whether one more job would be taken now, beside those that run."""
 
     def launch(self, job: Job) -> str:
         """Start a job, or find it if its name was launched before.

@@ -276,48 +276,6 @@ class Store:
         with self.writing() as connection:
             move(connection, fingerprint, state, reason)
 
-    def end_attempt(
-        self, fingerprint: str, *, host: str, pid: int, state: RunState, reason: str, exit_code: int
-    ) -> bool:
-        """Enter the end of a worker's process as its launcher saw it, whatever the worker still wrote itself.
-
-        Args:
-            fingerprint: The run.
-            host: Where the worker ran.
-            pid: Its process.
-            state: What the run becomes.
-            reason: Why.
-            exit_code: Of the process; minus the signal's number when a signal ended it.
-
-        Returns:
-            Whether the run's state is now the given one; False when another worker has taken it over, or it
-            is COMPLETED.
-        """
-        with self.writing() as connection:
-            run = connection.execute(select(Run.id, Run.state).where(Run.fingerprint == fingerprint)).one()
-            last = connection.execute(
-                select(Attempt.id, Attempt.host, Attempt.pid)
-                .where(Attempt.run_id == run.id)
-                .order_by(Attempt.number.desc())
-                .limit(1)
-            ).one_or_none()
-            its_own = last is not None and (last.host, last.pid) == (host, pid)
-            if run.state == RunState.COMPLETED or (run.state == RunState.RUNNING and not its_own):
-                return False
-            if last is not None and its_own:
-                connection.execute(
-                    update(Attempt)
-                    .where(Attempt.id == last.id)
-                    .values(
-                        state=state,
-                        reason=reason,
-                        exit_code=exit_code,
-                        ended_at=func.coalesce(Attempt.ended_at, now()),
-                    )
-                )
-            move(connection, fingerprint, state, reason)
-            return True
-
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None) -> None:
     """`Store.move` inside a transaction."""
