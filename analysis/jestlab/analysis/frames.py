@@ -307,6 +307,8 @@ def connect(url: str) -> Iterator[Connection]:
             )
         engine = create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
     else:
+        if address.drivername in ("postgres", "postgresql"):
+            address = address.set(drivername="postgresql+psycopg")
         engine = create_engine(address, poolclass=NullPool)
     try:
         with engine.connect() as connection:

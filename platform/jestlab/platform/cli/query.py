@@ -128,22 +128,29 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """
     from sqlalchemy.exc import DBAPIError
 
+    from jestlab.platform.store import faults
     from jestlab.platform.store.store import Store
 
     store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     try:
         with store.reading() as connection:
-            # Without parameters `%` is a sign like any other, also to PostgreSQL's driver.
+            # As it stands: without parameters, a % means nothing.
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise UserError("query: this SQL gives no rows")
             return list(result.keys()), [tuple(row) for row in result]
     except (DBAPIError, UserError) as error:
-        cause = error.__cause__ if isinstance(error, UserError) and error.__cause__ else error
-        message = str(getattr(cause, "orig", cause))
-        if "authoriz" in message:  # "not authorized" or "authorization denied": SQLite's authorizer
-            raise UserError(f"query: only reading is allowed: {message}") from None
-        raise UserError(message if message.startswith("query") else f"query: {message}") from None
+        cause = error.__cause__ if isinstance(error, UserError) else error
+        if not isinstance(cause, DBAPIError):
+            raise
+        message = faults.said(cause)
+        if _WOULD_WRITE.search(message) or faults.starts_wrong(cause):
+            raise UserError(f"query: only reading is allowed, by one SELECT: {message}") from None
+        raise type(error)(f"query: {message}") if isinstance(error, UserError) else UserError(
+            f"query: {message}"
+        ) from None
+    finally:
+        store.close()
 
 
 def _markdown(headers: Sequence[str], rows: Rows) -> str:

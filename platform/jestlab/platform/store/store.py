@@ -12,8 +12,8 @@ from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import recording, schema
-from jestlab.platform.store.engine import read_only, reading, sqlite_path, writable, writing
+from jestlab.platform.store import address, recording, schema
+from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import RunState, check_move
@@ -35,29 +35,40 @@ class Store:
         """Open a store for reading and writing.
 
         Args:
-            url: SQLAlchemy URL.
-            create: Make it if it is not there.
+            url: Of a SQLite file, or of a PostgreSQL database.
+            create: Make it if it is not there. A database on a server has to be there, and may be empty.
 
         Raises:
+            StoreUnreachable: It cannot be reached now.
             UserError: No such store, another schema, or not a database.
         """
-        path = sqlite_path(url)
-        if create:
+        path = address.file(address.parse(url))
+        if path is not None and create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        elif not path.exists():
+        elif path is not None and not path.exists():
             raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
-        store = cls(writable(url))
-        schema.ensure(store.engine, create)
-        return store
+        return cls._checked(writable(url), create)
 
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:
         """Open a store that cannot be written through this object; None when there is none."""
-        if not sqlite_path(url).exists():
+        path = address.file(address.parse(url))
+        if path is not None and not path.exists():
             return None
-        store = cls(read_only(url))
-        schema.ensure(store.engine, create=False)
-        return store
+        try:
+            return cls._checked(read_only(url), create=False)
+        except schema.EmptyStore:
+            return None
+
+    @classmethod
+    def _checked(cls, engine: Engine, create: bool) -> Store:
+        """A store with the schema of this code."""
+        try:
+            schema.ensure(engine, create)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
 
     def close(self) -> None:
         """Close its connections."""
@@ -116,7 +127,7 @@ class Store:
                 select(Run.__table__).where(Run.fingerprint == fingerprint)
             ).one_or_none()
             if row is None:
-                raise UserError(f"no run {fingerprint} in {self.engine.url.database}: launch its study")
+                raise UserError(f"no run {fingerprint} in {address.shown(self.engine.url)}: launch its study")
             needs = connection.execute(
                 select(Need.role, Run.__table__)
                 .join(Run, Run.id == Need.needs_id)
