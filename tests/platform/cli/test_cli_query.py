@@ -27,8 +27,8 @@ RUNS = [plans.run(name, config=config, seed=seed) for name, config in CONFIGS.it
 
 
 @pytest.fixture
-def lab(tmp_path):
-    lab = Lab.find(tmp_path / "lab")
+def lab(tmp_path, store_url):
+    lab = Lab.find(tmp_path / "lab", store_url)
     store = Store.open(lab.store_url)
     store.record(plans.plan(*RUNS))
     for run in RUNS:
@@ -37,7 +37,9 @@ def lab(tmp_path):
 
 
 def query(lab, *arguments):
-    result = CliRunner().invoke(cli, ["query", *arguments, "--root", str(lab.root)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        cli, ["query", *arguments, "--root", str(lab.root), "--store", lab.store_url], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result
 
@@ -53,7 +55,7 @@ JOINT = (
 def test_a_condition_in_every_format(lab, tmp_path):
     names = ["label", "seed", "selection.chunks", "config.note"]
     values = ["joint", 0, 16, "a | b, c"]
-    assert "| joint   | 0      | 16                 | a \\| b, c      |" in query(lab, *JOINT).output
+    assert "| joint   | 0      | 16                 | a \\| b, c     |" in query(lab, *JOINT).output
     rows = list(csv.reader(io.StringIO(query(lab, *JOINT, "--format", "csv").output)))
     assert rows == [names, ["joint", "0", "16", "a | b, c"]]
     assert json.loads(query(lab, *JOINT, "--json").output) == [dict(zip(names, values, strict=True))]
@@ -70,7 +72,16 @@ def test_views_experiment_order_and_limit(lab):
     found = json.loads(query(lab, *asked, "--json", "--columns", "label,seed,value").output)
     assert [tuple(row.values()) for row in found] == [("joint", 1, 0.75), ("uniform", 1, 0.75)]
     [first, *_] = json.loads(
-        query(lab, "--view", "attempts", "--json", "--columns", "label,versions.python,started_at").output
+        query(
+            lab,
+            "--view",
+            "attempts",
+            "--json",
+            "--order-by",
+            "-label,seed",
+            "--columns",
+            "label,versions.python,started_at",
+        ).output
     )
     assert first == {"label": "uniform", "versions.python": "3.11.7", "started_at": "2026-11-20 12:00:00"}
 
@@ -91,10 +102,18 @@ def _umask():
     return mask
 
 
-def test_columns_of_several_types_and_of_none_go_into_parquet(lab):
-    sql = "SELECT NULL AS nothing, 1 AS x UNION ALL SELECT NULL, 'text' UNION ALL SELECT NULL, 2.5"
-    table = parquet.read_table(io.BytesIO(query(lab, sql, "--format", "parquet").stdout_bytes))
-    assert table.to_pydict() == {"nothing": [None] * 3, "x": ["1", '"text"', "2.5"]}
+def test_columns_of_several_types_and_of_none_go_into_parquet(tmp_path):
+    lab = Lab.find(tmp_path / "lab")
+    configs = [{"x": 1, "none": None}, {"x": "text", "none": None}, {"x": 2.5, "none": None, "huge": 10**30}]
+    runs = [plans.run("run", config=config, seed=seed) for seed, config in enumerate(configs)]
+    Store.open(lab.store_url).record(plans.plan(*runs))
+    asked = ("--columns", "x,none,huge", "--order-by", "seed", "--format", "parquet")
+    table = parquet.read_table(io.BytesIO(query(lab, *asked).stdout_bytes))
+    assert table.to_pydict() == {
+        "x": ["1", '"text"', "2.5"],
+        "none": [None] * 3,
+        "huge": [None, None, str(10**30)],
+    }
     empty = parquet.read_table(
         io.BytesIO(query(lab, "--where", "seed = 9", "--format", "parquet").stdout_bytes)
     )
@@ -103,7 +122,18 @@ def test_columns_of_several_types_and_of_none_go_into_parquet(lab):
 
 def test_parquet_is_not_for_a_terminal(lab):
     screen, terminal = os.openpty()
-    command = [*JESTLAB, "query", "--view", "runs", "--format", "parquet", "--root", str(lab.root)]
+    command = [
+        *JESTLAB,
+        "query",
+        "--view",
+        "runs",
+        "--format",
+        "parquet",
+        "--root",
+        str(lab.root),
+        "--store",
+        lab.store_url,
+    ]
     done = subprocess.run(command, stdout=terminal, stderr=subprocess.PIPE, text=True)
     os.close(terminal)
     os.close(screen)
@@ -125,7 +155,7 @@ def test_parquet_is_not_for_a_terminal(lab):
 )
 def test_a_wrong_question_is_one_line(lab, arguments, code, message, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main(["query", *arguments, "--root", str(lab.root)])
+        main(["query", *arguments, "--root", str(lab.root), "--store", lab.store_url])
     said = capsys.readouterr().err
     assert stopped.value.code == code
     assert message in said and said.count("\n") == 1

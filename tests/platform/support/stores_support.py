@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import PlannedRun
@@ -67,6 +67,8 @@ def attempt(
             .where(tables.Run.id == its_run)
             .values(state=state, step=len(loss), updated_at=started + timedelta(minutes=2))
         )
+        if scores is not None:  # the last write wins
+            connection.execute(delete(tables.Evaluation).where(tables.Evaluation.run_id == its_run))
         for name, value in (scores or {}).items():
             dataset, _, metric = name.rpartition("/")
             connection.execute(
