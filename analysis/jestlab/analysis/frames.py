@@ -147,7 +147,7 @@ def experiments(url: str) -> list[str]:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If what is there is no results store.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         return _experiments(connection)
 
 
@@ -167,7 +167,7 @@ def read(url: str, experiment: str) -> Frames:
         ValueError: If what is there is no results store, it is empty, it does not know the experiment, or
             nothing of it has been evaluated yet.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         runs = _frame(connection, _RUNS, experiment=experiment)
         if runs.empty:
             raise ValueError(_unknown(experiment, _experiments(connection)))
@@ -213,7 +213,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: As `read`, or if the experiment has logged none of the metrics.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         known = _experiments(connection)
         if experiment not in known:
             raise ValueError(_unknown(experiment, known))
@@ -251,7 +251,7 @@ def diagnosed(url: str, experiment: str) -> list[str]:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If what is there is no results store.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         runs = _frame(connection, _DIAGNOSES, experiment=experiment)
     return list(dict.fromkeys(runs.loc[runs["state"] == "COMPLETED", "label"]))
 
@@ -269,7 +269,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         ValueError: If what is there is no results store, it does not know the experiment, or no such run of
             it has completed.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         known = _experiments(connection)
         if experiment not in known:
             raise ValueError(_unknown(experiment, known))
@@ -289,7 +289,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
 
 
 @contextmanager
-def _connect(url: str) -> Iterator[Connection]:
+def connect(url: str) -> Iterator[Connection]:
     """A transaction that only reads; a SQLite file that is not there is not created."""
     from sqlalchemy import create_engine, make_url
     from sqlalchemy.exc import ArgumentError, DatabaseError
@@ -307,6 +307,8 @@ def _connect(url: str) -> Iterator[Connection]:
             )
         engine = create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
     else:
+        if address.drivername in ("postgres", "postgresql"):
+            address = address.set(drivername="postgresql+psycopg")
         engine = create_engine(address, poolclass=NullPool)
     try:
         with engine.connect() as connection:

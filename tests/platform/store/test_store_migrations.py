@@ -43,7 +43,9 @@ def test_rows_stay_up_and_down(first):
         kept = [{column: row[column] for column in its_rows[0]} for row in after[table]]
         assert sorted(kept, key=repr) == its_rows
     assert {row["failures"] for row in after["run"]} == {0}
-    assert {(row["executor"], row["chips"], row["launcher_id"]) for row in after["attempt"]} == {("local", 0, None)}
+    assert {(row["executor"], row["chips"], row["launcher_id"]) for row in after["attempt"]} == {
+        ("local", 0, None)
+    }
     assert all(row["claimed_at"] == row["started_at"] for row in after["attempt"])
     assert [after[table] for table in ("launcher", "budget", "note", "tag")] == [[], [], [], []]
     schema.migrate(first, "0001")
