@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -144,15 +145,21 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         if not isinstance(cause, DBAPIError):
             raise
         message = faults.said(cause)
-        if _WOULD_WRITE.search(message) or faults.starts_wrong(cause):
-            raise UserError(f"query: only reading is allowed, by one SELECT: {message}") from None
-        raise (
-            type(error)(f"query: {message}")
-            if isinstance(error, UserError)
-            else UserError(f"query: {message}")
-        ) from None
+        only = "only reading is allowed, by one SELECT: " if _WOULD_WRITE.search(message) else ""
+        raise UserError(f"query: {only}{message}") from None
     finally:
         store.close()
+
+
+# How each database says that it was asked for more than a SELECT.
+_WOULD_WRITE = re.compile(
+    r"""authoriz | VACUUM\ from\ within | read-only\ transaction | data-modifying | multiple\ commands
+    | INTO\ is\ not\ allowed
+    | near\ "(ALTER|ANALYZE|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DISCARD|DO|DROP|END|EXECUTE|EXPLAIN|GRANT|
+        INSERT|LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|
+        VACUUM)" """,
+    re.VERBOSE | re.IGNORECASE,
+)
 
 
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
