@@ -47,7 +47,7 @@ def test_each_view_says_the_same(answers):
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT label, name, AVG(value) AS mean FROM v_evaluations WHERE final = 1 GROUP BY 1, 2 ORDER BY 1, 2",
+        "SELECT label, name, AVG(value) AS mean FROM v_evaluations WHERE final = 1 GROUP BY 1, 2 ORDER BY 2",
         "SELECT state, COUNT(*) AS count FROM v_runs GROUP BY state ORDER BY state",
         "SELECT label, total_flops / 2 AS half FROM v_costs ORDER BY label",
         "SELECT name, step FROM v_metrics WHERE value IS NULL ORDER BY label, name",
