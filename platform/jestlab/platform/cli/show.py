@@ -11,6 +11,7 @@ import click
 from jestlab.platform.cli.spec_options import spec_options
 
 if TYPE_CHECKING:
+    from jestlab.platform.spec.resources import Resources
     from jestlab.platform.spec.schema import Study
 
 _EPILOG = """\b
@@ -67,7 +68,16 @@ def _lines(study: Study) -> Iterator[str]:
         ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
     )
     planned = len(plan(study).runs)
-    yield f"\n{planned} run{'s' if planned != 1 else ''}, {study.resources.parallel} at a time"
+    yield f"\n{planned} run{'s' if planned != 1 else ''}{_where(study.resources)}"
+
+
+def _where(resources: Resources) -> str:
+    """How many at a time, and on what."""
+    from jestlab.platform.spec.resources import LOCAL_PARALLEL
+
+    on_pods = resources.tpu is not None
+    parallel = resources.parallel or (None if on_pods else LOCAL_PARALLEL)
+    return (f", {parallel} at a time" if parallel else "") + (f", each on {resources.tpu}" if on_pods else "")
 
 
 def _section(title: str, settings: Any) -> Iterator[str]:

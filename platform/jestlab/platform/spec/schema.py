@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import (
     BaseModel,
     ConfigDict,
-    PositiveInt,
     ValidationError,
     field_validator,
     model_serializer,
@@ -23,6 +22,7 @@ from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.fields import Field, fields_of
 from jestlab.platform.spec.names import check_name
 from jestlab.platform.spec.reports import REPORTS, Report
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.translate import first_error
 from jestlab.platform.spec.tree import Tree, is_mapping, plain
 
@@ -31,13 +31,6 @@ _MOST_SEEDS = 100_000  # more is a slip of the pen
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Resources(_Part):
-    """What a launch may use. No part of a run's identity."""
-
-    parallel: PositiveInt = 2  # runs at a time
-    threads: PositiveInt = 1  # CPU threads a run
 
 
 class RunSpec(_Part):
