@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise UserError("query: this SQL gives no rows")
-            return list(result.keys()), [tuple(row) for row in result]
+            return list(result.keys()), [tuple(map(_portable, row)) for row in result]
     except (DBAPIError, UserError) as error:
         cause = error.__cause__ if isinstance(error, UserError) else error
         if not isinstance(cause, DBAPIError):
@@ -160,6 +161,15 @@ _WOULD_WRITE = re.compile(
         VACUUM)" """,
     re.VERBOSE | re.IGNORECASE,
 )
+
+
+def _portable(value: Any) -> Any:
+    """A value of PostgreSQL as SQLite would give it: exact numbers as numbers, times as text."""
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "microseconds")
+    return value
 
 
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
@@ -204,8 +214,6 @@ def _plain(value: Any) -> Any:
 
 def _number_or_text(value: Any) -> float | str:
     """What only some databases return: decimals, ranges and the like."""
-    from decimal import Decimal
-
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
