@@ -146,8 +146,10 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         message = faults.said(cause)
         if _WOULD_WRITE.search(message) or faults.starts_wrong(cause):
             raise UserError(f"query: only reading is allowed, by one SELECT: {message}") from None
-        raise type(error)(f"query: {message}") if isinstance(error, UserError) else UserError(
-            f"query: {message}"
+        raise (
+            type(error)(f"query: {message}")
+            if isinstance(error, UserError)
+            else UserError(f"query: {message}")
         ) from None
     finally:
         store.close()
