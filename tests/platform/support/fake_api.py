@@ -81,7 +81,7 @@ class FakeApi:
 def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is one packet: else each waits 40 ms for the other side to acknowledge its head
+        wbufsize = -1  # an answer is one packet: two would wait 40 ms for an acknowledgement
 
         def _do(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)

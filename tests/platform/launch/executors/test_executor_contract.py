@@ -12,7 +12,7 @@ from jestlab.platform.launch.executors import tries
 NAME = "jestlab-0a1b2c3d-1"
 
 
-@pytest.fixture(params=HARNESSES.values(), ids=HARNESSES.keys())
+@pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
     made = request.param(tmp_path, monkeypatch)

@@ -59,3 +59,25 @@ def get(place: Place, resources: Resources, settings: Settings, lab: Lab) -> Exe
     from jestlab.platform.launch.executors.local import Local
 
     return Local(lab, resources)
+
+
+def find(place: Place, settings: Settings, lab: Lab) -> Executor:
+    """An executor for jobs that were launched before: it asks, stops and reads logs, and launches nothing.
+
+    Args:
+        place: As the store says it.
+        settings: The user's accounts.
+        lab: Where this machine keeps things.
+    """
+    if place == "kubernetes":
+        from jestlab.platform.launch.executors.kubernetes import Kubernetes
+
+        return Kubernetes(settings.kubernetes)
+    if place == "vertex":
+        from jestlab.platform.launch.executors.vertex import Vertex
+
+        return Vertex(settings.vertex)
+    from jestlab.platform.launch.executors.local import Local
+    from jestlab.platform.spec.resources import Resources
+
+    return Local(lab, Resources())

@@ -82,13 +82,18 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
         spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
     return {
         "displayName": job.name,
-        "labels": {LABEL: job.name} | {_label(key): _label(value) for key, value in job.labels.items()},
+        "labels": _labels(job),
         "jobSpec": spec,
     }
 
 
+def _labels(job: Job) -> dict[str, str]:
+    """Labels as Google Cloud takes them: small letters, digits, - and _; keys begin with a letter."""
+    ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
+    return {key: value for key, value in ours.items() if key} | {LABEL: job.name}
+
+
 def _label(text: str) -> str:
-    """A text as a label of Google Cloud: small letters, digits, - and _, at most 63."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
 
 

@@ -176,7 +176,7 @@ def _environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str
 
 
 def _labels(job: Job) -> dict[str, str]:
-    ours = {f"jestlab/{_label(key)}": _label(value) for key, value in job.labels.items()}
+    ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
     key, _, value = MANAGED.partition("=")
     return {key: value, NAME_LABEL: job.name} | ours
 

@@ -1,7 +1,7 @@
 """Jobs as JobSets on a Kubernetes cluster with TPU nodes.
 
-A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for another
-cluster still finds the job.
+A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for
+another cluster still finds the job.
 """
 
 from __future__ import annotations
