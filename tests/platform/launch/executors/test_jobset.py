@@ -260,6 +260,21 @@ def test_a_cluster_without_jobset_is_named_as_such(cluster):
         cluster.executor().launch(job())
 
 
+def test_a_login_that_has_ended_is_renewed_once(cluster):
+    _, _, status = launched(cluster)
+    cluster.spoil(401)
+    assert status().state == JobState.QUEUED
+    cluster.spoil(401, 401)
+    assert status().state == JobState.UNKNOWN
+
+
+def test_a_broken_kubeconfig_is_an_error_of_one_line(cluster, tmp_path):
+    (tmp_path / "kubeconfig").write_text("contexts: [")
+    with pytest.raises(ExecutorError, match="no access to a cluster") as raised:
+        cluster.executor().launch(job())
+    assert "\n" not in str(raised.value)
+
+
 def test_an_unknown_context_is_an_error_of_one_line(cluster):
     executor = cluster.executor(settings=KubernetesSettings(context="other", store_secret="s/k"))
     with pytest.raises(ExecutorError, match="no access to a cluster"):
