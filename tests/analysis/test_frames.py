@@ -134,7 +134,7 @@ def test_reading_writes_nothing_beside_a_store_in_wal_mode(study):
 def test_a_store_cannot_be_written_through_here(study):
     with (
         pytest.raises(ValueError, match="attempt to write a readonly database"),
-        frames._connect(study.url) as connection,
+        frames.connect(study.url) as connection,
     ):
         connection.exec_driver_sql("DELETE FROM v_runs")
 

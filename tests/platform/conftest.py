@@ -1,4 +1,4 @@
-"""Labs with real processes, for every test of the platform."""
+"""Labs with real processes and stores on real databases, for every test of the platform."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
 
 import labs_support as labs  # noqa: E402
+from postgres_support import PostgresServer  # noqa: E402
 
 
 @pytest.fixture
@@ -22,3 +23,31 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     yield root
     labs.wait_until(lambda: not labs.processes_of(root), seconds=3)  # the kernel takes a moment to kill
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """A server that the tests of this process share; one that stops it starts it again."""
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def postgres(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of an empty PostgreSQL database."""
+    url = postgres_server.new_database()
+    yield url
+    postgres_server.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a store that is not made yet, on each kind of database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'results.db'}"
+    url: str = request.getfixturevalue("postgres")
+    return url

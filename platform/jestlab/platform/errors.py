@@ -10,6 +10,13 @@ class UserError(Exception):
     """Bad input: one line that names the place and the remedy. The command line prints it and exits 1."""
 
 
+class StoreUnreachable(UserError):
+    """The results store cannot be used now: no connection, locked, disk full. Trying again may help.
+
+    What somebody has to mend first (a password, a permission, a damaged file) is a plain UserError.
+    """
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that helps with an unknown name.
 

@@ -47,6 +47,11 @@ class Lab:
         return self.root / "cache"
 
     @property
+    def xmanager(self) -> Path:
+        """XManager's own records of launches."""
+        return self.root / "xmanager"
+
+    @property
     def reports(self) -> Path:
         """Tables and plots, one folder an experiment."""
         return self.root / "reports"

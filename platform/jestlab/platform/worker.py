@@ -1,14 +1,14 @@
-"""One run, from start to end, in a process of its own.
+"""One attempt at a run, from start to end, in a process of its own.
 
-    python -m jestlab.platform.worker --store URL --root DIR --run FINGERPRINT
+    JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT --attempt NUMBER
 
-Exit codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard error), 75 another worker has it
-and keeps it, 143 it was asked to stop. It is asked to stop by SIGTERM, SIGINT, or the end of its standard
-input where that is a pipe: whoever launched it holds the other end, so a launcher takes its workers along,
-however it dies.
+A launcher has claimed the attempt; the worker takes it up, and from then on lives or dies by itself. Exit
+codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard error), 78 it FAILED by something
+that will not mend itself, 75 the attempt was given up or the store is away, 143 it was asked to stop: by
+SIGTERM, by SIGINT, or by its user through the store.
 
 Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
-assist it: they hold no lock and write no results.
+assist it: they write no results.
 """
 
 from __future__ import annotations
@@ -17,43 +17,45 @@ import argparse
 import logging
 import os
 import signal
-import stat
+import socket
 import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 from jestlab.models.processes import launched_first
 from jestlab.platform import programs
 from jestlab.platform.assist import Unrecorded
 from jestlab.platform.context import Interrupted, Need, Recorder, RunContext
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits, lock, logs
+from jestlab.platform.launch import exits, logs
+from jestlab.platform.launch.executors import local
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt, AttemptLost
 
-LOCK_SECONDS = 30.0
-"""How long to wait for the run's last worker to finish its stop."""
+Result = TypeVar("Result")
 
-GRACE_SECONDS = 20.0
-"""How long a program may go on after its launcher died."""
+STORE_SECONDS = 120.0
+"""How long a worker that begins waits for a store that cannot be reached."""
 
 
 class Stop:
-    """Whether to stop, and why; set by signals and by the end of standard input."""
+    """Whether to stop, and why; set by signals, and by the run's user through the store."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.asked: Callable[[], str | None] = lambda: None
 
     def requested(self) -> bool:
         """Whether to stop."""
+        self.reason = self.reason or self.asked()
         return self.reason is not None
 
     def on_signals(self) -> None:
@@ -65,80 +67,71 @@ class Stop:
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
 
-    def with_launcher(self, grace_seconds: float) -> None:
-        """Stop when standard input ends, if it is a pipe, and leave for good after a grace."""
-        mode = os.fstat(0).st_mode
-        if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-            return
-        lifeline = os.dup(0)
-        with Path(os.devnull).open() as nothing:
-            os.dup2(nothing.fileno(), 0)  # the program shall not read from the lifeline
-
-        def watch() -> None:
-            while os.read(lifeline, 1024):
-                continue
-            self.reason = self.reason or "its launcher died"
-            time.sleep(grace_seconds)
-            _say(f"--- still running {grace_seconds:g} s after its launcher died: leaving")
-            if os.getpgrp() == os.getpid():
-                os.killpg(0, signal.SIGKILL)  # with whatever the program started
-            os._exit(exits.STOPPED)
-
-        threading.Thread(target=watch, name="lifeline", daemon=True).start()
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one run; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="jestlab.platform.worker", description="Run one run of a lab.")
-    parser.add_argument("--store", required=True, help="URL of the results store")
+    """Run one attempt; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="jestlab.platform.worker", description="Run one attempt at a run.")
     parser.add_argument("--root", required=True, type=Path, help="folder of the lab")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
-    parser.add_argument(
-        "--grace", type=float, default=GRACE_SECONDS, help="seconds to stop without a launcher"
-    )
-    parser.add_argument(
-        "--wait", type=float, default=LOCK_SECONDS, help="seconds to wait for the run's last worker"
-    )
+    parser.add_argument("--attempt", required=True, type=int, help="number of the attempt")
     options = parser.parse_args(arguments)
 
     stop = Stop()
     stop.on_signals()
-    stop.with_launcher(options.grace)
-    lab = Lab.find(options.root, options.store)
     try:
-        store = Store.open(lab.store_url, create=False)
-        run = store.run(options.run)
-    except UserError as error:
+        lab = Lab.find(options.root)
+        store, run = _patiently(lambda: _open(lab, options.run), stop)
+        assists = not launched_first()
+    except StoreUnreachable as error:
         _say(f"jestlab: {error}")
-        return exits.FAILED
+        return exits.BUSY
+    except (UserError, ValueError) as error:
+        _say(f"jestlab: {error}")
+        return exits.REFUSED
     directory = lab.root / run.directory
     directory.mkdir(parents=True, exist_ok=True)
-    try:
-        assists = not launched_first()
-    except ValueError as error:
-        _say(f"jestlab: {error}")
-        return exits.FAILED
     if assists:
         return _assist(lab, run, stop)
-    held = lock.acquire(directory, options.wait, stop.requested)
-    if held is None:
-        return exits.STOPPED if stop.requested() else exits.BUSY
-    with held:
-        return _attempt(lab, store, options.run, stop)
+    return _attempt(lab, store, run, options.attempt, stop)
 
 
-def _attempt(lab: Lab, store: Store, fingerprint: str, stop: Stop) -> int:
-    """Under the run's lock: do it, unless another worker has done it in the meantime."""
-    run = store.run(fingerprint)
-    if run.state == RunState.COMPLETED:
-        return exits.COMPLETED
-    if stop.requested():
-        return exits.STOPPED
+def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
+    store = Store.open(lab.store_url, create=False)
+    return store, store.run(fingerprint)
+
+
+def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
+    """Do something that needs the store, again and again while that cannot be reached."""
+    deadline = time.monotonic() + STORE_SECONDS
+    while True:
+        try:
+            return act()
+        except StoreUnreachable as error:
+            if stop.requested() or time.monotonic() > deadline:
+                raise
+            _say(f"jestlab: {error}: trying again")
+            time.sleep(1.0)
+
+
+def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop) -> int:
+    """Take the attempt up and see it through."""
     _log_to_standard_error()
     about = provenance.collect(Path(__file__).parent)
-    attempt = Attempt.begin(store, fingerprint, log=f"{run.directory}/{logs.NAME}", provenance=about)
+    directory = lab.root / run.directory
+    handle = local.own_handle(directory / logs.NAME)
+    try:
+        attempt = _patiently(
+            lambda: Attempt.begin(
+                store, run.fingerprint, number, directory=directory, provenance=about, handle=handle
+            ),
+            stop,
+        )
+    except (AttemptLost, StoreUnreachable) as error:
+        _say(f"jestlab: {error}")
+        return exits.BUSY
+    stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    _say(f"--- attempt {attempt.number}: {started}, {about.host}, pid {os.getpid()}")
+    _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
     context = _context(lab, run, attempt, stop)
     return _ended(attempt, stop, lambda: _execute(run, context))
 
@@ -192,22 +185,44 @@ def _execute(run: RunRecord, context: RunContext) -> None:
 def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
     """Execute, and enter how it ended."""
     try:
-        execute()
-    except (Interrupted, KeyboardInterrupt):
-        attempt.interrupt(stop.reason or "stopped itself")
-        return exits.STOPPED
+        return _enter(attempt, *_outcome(attempt, stop, execute))
     except AttemptLost as error:
         _say(f"jestlab: {error}")
-        return exits.BUSY
+    except StoreUnreachable as error:
+        _say(f"jestlab: {error}")
+    return exits.BUSY
+
+
+def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:
+    """Exit code, and why."""
+    if attempt.ended_before:
+        return exits.COMPLETED, ""
+    try:
+        execute()
+    except (Interrupted, KeyboardInterrupt):
+        if stop.requested():
+            return exits.STOPPED, str(stop.reason)
+        return exits.FAILED, "stopped itself"
+    except AttemptLost:
+        raise
     except BaseException as error:  # whatever ends a program is this run's end, and no one else's
         if isinstance(error, SystemExit) and not error.code:
-            attempt.complete()
-            return exits.COMPLETED
+            return exits.COMPLETED, ""
         traceback.print_exc()
-        attempt.fail(logs.one_line(f"{type(error).__name__}: {error}"))
-        return exits.FAILED
-    attempt.complete()
-    return exits.COMPLETED
+        mends_itself = isinstance(error, StoreUnreachable) or not isinstance(error, UserError)
+        code = exits.FAILED if mends_itself else exits.REFUSED
+        return code, logs.one_line(f"{type(error).__name__}: {error}")
+    return exits.COMPLETED, ""
+
+
+def _enter(attempt: Attempt, code: int, reason: str) -> int:
+    if code == exits.COMPLETED:
+        attempt.complete()
+    elif code == exits.STOPPED:
+        attempt.interrupt(reason)
+    else:
+        attempt.fail(reason, code)
+    return code
 
 
 def _say(line: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from pathlib import Path
+from collections.abc import Iterator
 
 import plans_support as plans
 import pytest
@@ -21,8 +21,10 @@ HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(f"sqlite:///{tmp_path / 'results.db'}")
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
+    yield store
+    store.close()
 
 
 def begun(store: Store, run: PlannedRun) -> Attempt:

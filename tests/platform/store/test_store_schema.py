@@ -1,10 +1,10 @@
-"""The schema: migrations make what the models say; a foreign or future store is refused."""
+"""Opening a store: what is made, what is refused, and that many may do it at once."""
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,13 +14,21 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Base
 from jestlab.platform.store.views import VIEWS
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
+    """Of a SQLite file, for what only files can be."""
     return f"sqlite:///{tmp_path / 'results.db'}"
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = writable(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
 
 
 def test_the_newest_migration_is_the_one_the_code_expects():
@@ -35,61 +43,29 @@ def test_the_newest_migration_is_the_one_the_code_expects():
     assert revisions == sorted(revisions, reverse=True)  # so that versions compare as text
 
 
-def test_migrations_make_what_the_models_say(url):
-    from alembic.autogenerate import compare_metadata
-    from alembic.migration import MigrationContext
-
-    engine = Store.open(url).engine
-    with engine.connect() as connection:
-        context = MigrationContext.configure(
-            connection, opts={"compare_type": True, "compare_server_default": True}
-        )
-        assert compare_metadata(context, Base.metadata) == []
-        created = {
-            name: sql for name, sql in connection.execute(text("SELECT name, sql FROM sqlite_master")) if sql
-        }
-    modelled = writable(f"{url}.models")
-    Base.metadata.create_all(modelled)
-    found, wanted = inspect(engine), inspect(modelled)
-    for table in Base.metadata.tables:  # what compare_metadata does not look at
-        assert found.get_pk_constraint(table) == wanted.get_pk_constraint(table)
-        assert found.get_check_constraints(table) == wanted.get_check_constraints(table)
-        assert found.get_foreign_keys(table) == wanted.get_foreign_keys(table)
-        assert found.get_unique_constraints(table) == wanted.get_unique_constraints(table)
-    assert "WITHOUT ROWID" in created["metric"]
-
-
-def test_views_have_the_columns_they_promise(url):
-    with Store.open(url).reading() as connection:
+def test_views_have_the_columns_they_promise(store_url):
+    with closing(Store.open(store_url)) as store, store.reading() as connection:
         for name, view in VIEWS.items():
             assert list(connection.execute(text(f"SELECT * FROM {name}")).keys()) == list(view.columns)
 
 
-def test_down_and_up_again(url):
-    engine = Store.open(url).engine
-    schema.migrate(engine, "base")
-    assert inspect(engine).get_table_names() == ["alembic_version"]
-    assert inspect(engine).get_view_names() == []
-    schema.migrate(engine, schema.HEAD)
-    assert sorted(inspect(engine).get_view_names()) == sorted(VIEWS)
-
-
-def test_a_store_of_another_schema_says_what_to_do(url, tmp_path):
-    Store.open(url).close()
-    database = sqlite3.connect(tmp_path / "results.db", isolation_level=None)
-    for version, remedy in (("9999", "upgrade jestlab"), ("0000", "start a new lab with --root")):
-        database.execute("UPDATE alembic_version SET version_num = ?", (version,))
+def test_a_store_of_another_schema_says_what_to_do(store_url):
+    Store.open(store_url).close()
+    for version, remedy in (("9999", "upgrade jestlab"), ("0000", "run jestlab db upgrade")):
+        execute(store_url, f"UPDATE alembic_version SET version_num = '{version}'")
         for open_ in (Store.open, Store.open_readonly):
             with pytest.raises(UserError, match=remedy):
-                open_(url)
+                open_(store_url)
 
 
-def test_another_applications_database_is_left_alone(url, tmp_path):
-    sqlite3.connect(tmp_path / "results.db").execute("CREATE TABLE theirs (x)")
-    with pytest.raises(UserError, match="holds other tables"):
-        Store.open(url)
-    tables = sqlite3.connect(tmp_path / "results.db").execute("SELECT name FROM sqlite_master").fetchall()
-    assert tables == [("theirs",)]
+def test_another_applications_database_is_left_alone(store_url):
+    execute(store_url, "CREATE TABLE theirs (x INTEGER)")
+    for open_ in (Store.open, Store.open_readonly):
+        with pytest.raises(UserError, match="holds other tables"):
+            open_(store_url)
+    engine = writable(store_url)
+    assert inspect(engine).get_table_names() == ["theirs"]
+    engine.dispose()
 
 
 def test_a_file_that_is_no_database(url, tmp_path):
@@ -99,7 +75,19 @@ def test_a_file_that_is_no_database(url, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", ["sqlite://", "results.db", "postgresql://u:secret@host/db", "sqlite:///:memory:"]
+    "wrong",
+    [
+        "sqlite://",
+        "results.db",
+        "sqlite:///:memory:",
+        "mysql://u:secret@host/db",
+        "postgresql+psycopg2://u:secret@host/db",
+        "postgresql://u:secret@host",
+        "postgresql://u:secret@host:port/db",
+        "postgresql//u:secret@host/db",
+        "postgresql+asyncpg://host/db?password=secret",
+        "://:sec@ret@secret@host",
+    ],
 )
 def test_urls_that_cannot_be_a_store(wrong):
     with pytest.raises(UserError, match=r"sqlite:///lab/results\.db") as error:
@@ -122,44 +110,56 @@ def test_a_store_in_a_folder_with_awkward_characters(tmp_path):
     assert (folder / "results.db").exists()
 
 
-def test_alembic_is_not_imported_for_a_store_that_is_up_to_date(url):
-    Store.open(url).close()
+def test_alembic_is_not_imported_for_a_store_that_is_up_to_date(store_url):
+    Store.open(store_url).close()
     code = (
-        f"import sys; from jestlab.platform.store.store import Store; Store.open({url!r}); "
+        f"import sys; from jestlab.platform.store.store import Store; Store.open({store_url!r}); "
         "assert 'alembic' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_many_processes_make_one_store_at_once(url):
-    code = f"from jestlab.platform.store.store import Store; Store.open({url!r})"
+def test_many_processes_make_one_store_at_once(store_url):
+    code = (
+        "import sys; from jestlab.platform.store.store import Store; import alembic.command; "
+        f"print('ready', flush=True); sys.stdin.readline(); Store.open({store_url!r})"
+    )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(4)
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(8)
     ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
     said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4, said
+    assert [process.returncode for process in processes] == [0] * 8, said
+    assert Store.open_readonly(store_url) is not None
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "DELETE FROM run",
-        "INSERT INTO metric_name (name) VALUES ('x')",
-        "CREATE TEMP TABLE t (x)",
-        "ATTACH DATABASE 'other.db' AS other",
-        "PRAGMA journal_mode = DELETE",
-        "PRAGMA query_only = OFF",
-        "VACUUM INTO 'copy.db'",
-        "SELECT load_extension('evil')",
-        "DROP VIEW v_runs",
-    ],
-)
-def test_a_read_only_store_is_read_only(url, sql, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_an_empty_database_on_a_server_is_no_store(postgres):
+    assert Store.open_readonly(postgres) is None
+    with pytest.raises(UserError, match="is empty: launch a study first"):
+        Store.open(postgres, create=False)
+    engine = writable(postgres)
+    assert inspect(engine).get_table_names() == []
+    engine.dispose()
+
+
+@pytest.mark.parametrize("prefix", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_every_way_to_write_postgresql(postgres, prefix):
+    url = postgres.replace("postgresql", prefix, 1)
     Store.open(url).close()
     store = Store.open_readonly(url)
     assert store is not None
-    before = sorted(path.name for path in tmp_path.iterdir())
-    with pytest.raises(UserError, match="authoriz"), store.reading() as connection:
-        connection.exec_driver_sql(sql)
-    assert {path.name for path in tmp_path.iterdir()} <= {*before, "results.db-shm", "results.db-wal"}
+    assert store.experiments() == []
+    store.close()

@@ -32,8 +32,8 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
     parts: dict[str, Any] = {
         "name": name,
         "title": "quickstart joint, seed 1",
-        "arguments": ["--root", "gs://lab/jestlab", "--run", "0a1b2c3d" * 8],
-        "environment": {"JESTLAB_STORE": STORE, "JAX_PLATFORMS": "tpu"},
+        "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
+        "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
         "log": Path("/nowhere/log.txt"),
         "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
     }
@@ -132,7 +132,7 @@ class KubernetesHarness(_Remote[FakeKubernetes]):
         *,
         spot: bool = False,
     ) -> Kubernetes:
-        settings = settings or KubernetesSettings(store_secret="jestlab-store/url")
+        settings = settings or KubernetesSettings(store_secret="jestlab-store/url", root="/lab")
         slice_ = slice_ or parse("v5e-4x4")
         return Kubernetes(settings, slice_, IMAGE, spot=spot, answer_seconds=answer_seconds)
 
@@ -170,6 +170,7 @@ class VertexHarness(_Remote[FakeGoogle]):
             "project": "our-lab",
             "region": "us-west4",
             "store_secret": "projects/our-lab/secrets/jestlab-store/versions/latest",
+            "root": "/gcs/our-bucket/lab",
         }
         return Vertex(
             VertexSettings(**(said | settings)),

@@ -32,6 +32,7 @@ def write_study(folder: Path, **parts: Any) -> Path:
         "program": "toy_programs:loop",
         "base": {"steps": 10},
         "runs": {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": 12}},
+        "resources": {"retries": 0},
     }
     path = folder / "toy.yaml"
     path.write_text(yaml.safe_dump(study | parts))

@@ -9,6 +9,8 @@ from typing import Any
 from jestlab.platform.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import leases
+from jestlab.platform.store.store import Store
 
 PRICE = Price(learner=3e6, scoring=1e6, reference_scoring=5e5, examples=100)
 
@@ -37,6 +39,14 @@ def run(
         needs=needs,
         price=price,
     )
+
+
+def claimed(store: Store, run: PlannedRun) -> int:
+    """Claim a recorded run for an attempt, as a launcher does; its number."""
+    launcher = leases.enter_launcher(store, "nobody:0:0")
+    claim = leases.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt")
+    assert claim is not None
+    return claim.number
 
 
 def plan(*runs: PlannedRun, name: str = "toy") -> Plan:

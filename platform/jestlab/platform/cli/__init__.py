@@ -15,13 +15,27 @@ VERBS = {
     "plan": "What a launch would run, and what it costs.",
     "launch": "Run a study and write its tables and plots.",
     "status": "States of experiments and of their runs.",
+    "watch": "Runs as they run: loss, speed, time left.",
     "logs": "The log of a run.",
-    "query": "SQL over the results store, read-only.",
+    "cancel": "Stop runs, wherever they are.",
+    "retry": "Run again what failed.",
+    "query": "SQL over the results store, or rows of a view by a condition; read-only.",
+    "diff": "Two runs side by side: config, code, scores, cost.",
     "table": "The comparison table of an experiment.",
     "plot": "Learning curves, the Pareto plot and learnability of an experiment.",
     "data": "Make and inspect image-text shards.",
+    "db": "Upgrade, check, back up and restore the results store.",
     "weights": "Public weights, and those of runs: in and out.",
+    "note": "Notes about experiments and runs.",
+    "tag": "Tags of experiments and runs.",
+    "gc": "What a lab can do without: found, and deleted on demand.",
+    "export": "A lab, or some experiments, as one archive.",
+    "import": "Take an archive into a lab.",
+    "doctor": "Whether all that is needed is there, and what to do.",
 }
+
+_MODULES = {"import": "import_archive", "export": "export_archive"}
+"""Verbs whose modules have other names: `import` is a word of Python's."""
 
 EPILOG = """\b
 Example:
@@ -41,7 +55,7 @@ class _Verbs(click.Group):
         """The verb's `command`, or None for an unknown verb."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"jestlab.platform.cli.{cmd_name}")
+        module = importlib.import_module(f"jestlab.platform.cli.{_MODULES.get(cmd_name, cmd_name)}")
         command: click.Command = module.command
         return command
 

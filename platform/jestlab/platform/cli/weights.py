@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _EPILOG = """\b
 SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder),
-an imported folder, a run's folder, experiment/run as in `jestlab logs`, or the
-first characters of a run's fingerprint.
+an imported folder, a run's folder, experiment/run (with /seed where there are
+several), or the first characters of a run's fingerprint.
 
 \b
 Examples:
@@ -148,22 +148,19 @@ def _find(source: str, seed: int | None, lab: Lab) -> Weights:
         run = _run(own, lambda run: Path(run.directory).name == name, f"of the folder {path}")
         return run_weights(path, _towers(run))
     fingerprint = _fingerprint(source, seed, lab)
-    run = _run(lab, lambda run: run.fingerprint.startswith(fingerprint), source)
+    run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
     return run_weights(lab.root / run.directory, _towers(run))
 
 
 def _fingerprint(source: str, seed: int | None, lab: Lab) -> str:
-    """Of the run that is meant, or its beginning."""
-    from jestlab.platform.cli.logs import find
+    """Of the run that is meant."""
+    from jestlab.platform.cli import naming
     from jestlab.platform.store.store import Store
 
-    experiment, slash, name = source.partition("/")
     store = Store.open_readonly(lab.store_url)
-    if store is not None and slash:
-        return find(store.runs(experiment), name, seed).fingerprint
-    if store is None or len(source) < 4:
+    if store is None or not ("/" in source or naming.is_fingerprint(source)):
         raise UserError(f"no file, folder or finished run {source!r}: give a path, or experiment/run")
-    return source
+    return naming.run(store, source, seed=seed).fingerprint
 
 
 def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> FinishedRun:

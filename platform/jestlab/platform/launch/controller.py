@@ -1,37 +1,50 @@
-"""Walks a plan: each run is a work unit of one XManager experiment, added once what it needs has completed.
+"""Brings a plan to its end: looks at every run again and again, and does what `reconcile` says.
 
-The controller holds no truth. What is done is in the store, who works on what is in the runs' file locks, so
-it may be killed and started again, or be started twice.
+The controller holds no truth. What is done, who works on what and where, is in the store: it may be killed at
+any moment and started again anywhere, or be started twice; attempts that still run are found again by the
+handles of their jobs.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
-import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits, lock, logs
+from jestlab.platform.launch import logs, reconcile
+from jestlab.platform.launch.bell import Bell
+from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.listener import Listener
+from jestlab.platform.launch.reconcile import Policy
+from jestlab.platform.launch.silence import Silence
+from jestlab.platform.launch.stops import Stops
+from jestlab.platform.launch.target import Target
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import IllegalMove, RunState
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from jestlab.platform.plan import Plan, PlannedRun
+    from jestlab.platform.launch.xmanager import Experiment
 
 POLL_SECONDS = 1.0
-"""How often progress is read, and runs of other launchers are looked at."""
+"""How often everything is looked at when nothing says that it should be sooner."""
 
-_STOPPED = "the launch was stopped"
+BEAT_SECONDS = 10.0
+"""How often a controller says that it lives."""
+
+STOPPED = "the launch was stopped"
+
+Executors = Callable[[str], Executor]
+"""An executor by its name."""
 
 
 @dataclass(frozen=True)
@@ -58,283 +71,366 @@ class Outcome:
         return 0 if all(state == RunState.COMPLETED for state in self.states.values()) else 1
 
 
+@dataclass(frozen=True)
+class Options:
+    """How to launch.
+
+    Attributes:
+        executor: Name of the one that new attempts go to.
+        parallel: Runs at a time; None for as many as the executor takes.
+        policy: How patient to be.
+        fail_fast: Whether the first run that fails for good stops all others.
+        at_once: Whether runs that stop are given no time to save.
+    """
+
+    executor: str = "local"
+    parallel: int | None = None
+    policy: Policy = field(default_factory=Policy)
+    fail_fast: bool = False
+    at_once: bool = False
+
+
 def launch(
     lab: Lab,
     store: Store,
-    plan: Plan,
+    title: str,
+    runs: Sequence[Target],
+    executors: Executors,
     *,
-    parallel: int,
-    threads: int,
+    options: Options | None = None,
     listener: Listener | None = None,
-    grace_seconds: float = 10.0,
+    bell: Bell | None = None,
 ) -> Outcome:
-    """Run everything of a recorded plan that has not completed. Call it from the main thread.
+    """Bring recorded runs to states in which they stay. Call it from the main thread.
 
-    SIGINT and SIGTERM stop all runs, the second one at once.
+    SIGINT and SIGTERM stop all runs that this controller looks after, the second one at once. When the
+    controller dies otherwise, its jobs go on, and the next one finds them.
 
     Args:
         lab: Where.
-        store: Its store, in which the plan is recorded.
-        plan: The runs, needed ones first.
-        parallel: Runs at a time.
-        threads: CPU threads of a run.
+        store: Its store, in which the runs are recorded.
+        title: Name of the study.
+        runs: Needed ones first.
+        executors: Executors by name.
+        options: How to launch.
         listener: Told what happens.
-        grace_seconds: How long a stopped run may take to save.
+        bell: Rung by whoever knows that there is something to see, such as the end of a process.
 
     Returns:
         The states that the runs ended in.
     """
-    fingerprints = [run.fingerprint for run in plan.runs]
+    fingerprints = [run.fingerprint for run in runs]
     states = store.states(fingerprints)
-    waiting = [run for run in plan.runs if states[run.fingerprint] != RunState.COMPLETED]
+    waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
     interrupted = False
     if waiting:
-        controller = _Controller(lab, store, listener or Listener(), parallel, threads, grace_seconds)
-        interrupted = asyncio.run(controller.run(plan.study.name, waiting))
+        controller = _Controller(
+            lab,
+            store,
+            title,
+            waiting,
+            executors,
+            options or Options(),
+            listener or Listener(),
+            bell or Bell(),
+        )
+        interrupted = asyncio.run(controller.run())
     return Outcome(store.states(fingerprints), store.reasons(fingerprints), interrupted, len(waiting))
 
 
+@dataclass(frozen=True)
+class _Claimed:
+    """An attempt that is to be launched."""
+
+    target: Target
+    claim: leases.Claim
+    executor: Executor
+    log: str
+
+
 class _Controller:
-    """One launch, as one coroutine a run."""
+    """One launch."""
 
     def __init__(
-        self, lab: Lab, store: Store, listener: Listener, parallel: int, threads: int, grace_seconds: float
+        self,
+        lab: Lab,
+        store: Store,
+        title: str,
+        runs: Sequence[Target],
+        executors: Executors,
+        options: Options,
+        listener: Listener,
+        bell: Bell,
     ) -> None:
         self._lab = lab
         self._store = store
-        self._listener = listener
-        self._threads = threads
-        self._grace_seconds = grace_seconds
-        self._places = asyncio.Semaphore(parallel)
-        self._stopping = asyncio.Event()
-        self._running: set[str] = set()  # fingerprints
-        self._units: list[Any] = []  # XManager's work units that have not ended
-        self._done: dict[str, asyncio.Task[RunState]] = {}
-        self._runs: dict[str, PlannedRun] = {}
-        self._directories: dict[str, Path] = {}
-        self._experiment: Any = None
-        self._executable: Any = None
-        self._lifeline = -1
-
-    async def run(self, title: str, runs: list[PlannedRun]) -> bool:
-        """Run them all; whether the user stopped it."""
+        self._title = title
         self._runs = {run.fingerprint: run for run in runs}
-        with self._signals(), self._open_lifeline():
-            # Not before here: it takes a second, and a launch with nothing to run shall not.
-            from xmanager import xm, xm_local
+        self._executors = executors
+        self._options = options
+        self._listener = listener
+        self._bell = bell
+        self._name = local.identity()
+        self._id: int | None = None
+        self._beaten_at = 0.0
+        self._silence = Silence()
+        self._stops = Stops(executors, listener.note)
+        self._stops.at_once = options.at_once
+        self._ours: list[Lease] = []  # live attempts that this controller looks after
+        self._final: dict[str, RunState] = {}
+        self._shown: dict[str, tuple[RunState, str | None]] = {}
+        self._stopping: str | None = None
+        self._interrupted = False
+        self._away = False
+        self._experiment: Experiment | None = None
 
-            from jestlab.platform.launch import local
-
-            self._listener.begin(runs)
-            self._experiment = local.create_experiment(self._lab, title)
-            await self._experiment.__aenter__()
-            try:
-                [self._executable] = self._experiment.package(
-                    [xm.binary(xm_local.LocalSpec(), sys.executable, args=["-m", "jestlab.platform.worker"])]
-                )
-                reporter = asyncio.create_task(self._report())
-                for run in runs:
-                    self._done[run.fingerprint] = asyncio.create_task(self._drive(run))
-                await self._all_done()
-                reporter.cancel()
-            finally:
-                self._listener.end()
-                with local.silenced():
-                    await self._experiment.__aexit__(None, None, None)
-        return self._stopping.is_set()
-
-    async def _all_done(self) -> None:
-        """Wait for all runs; if one of them cannot even be looked after, stop the others before giving up."""
+    async def run(self) -> bool:
+        """Run them all; whether the user stopped it."""
+        self._listener.begin(len(self._runs))
         try:
-            await asyncio.gather(*self._done.values())
-        except BaseException:
-            self._stop()
-            await asyncio.gather(*self._done.values(), return_exceptions=True)
-            raise
-
-    # ---- one run
-
-    async def _drive(self, run: PlannedRun) -> RunState:
-        """See a run through to a state in which it stays."""
-        for needed in dict.fromkeys(run.needs.values()):
-            task = self._done.get(needed)
-            state = await task if task else RunState.COMPLETED
-            if self._stopping.is_set():
-                break
-            if state != RunState.COMPLETED:
-                return self._enter(
-                    run, RunState.SKIPPED, f"needs {_title(self._runs[needed])}, which is {state}"
-                )
-        while not self._stopping.is_set():
-            elsewhere = await self._elsewhere(run)
-            if elsewhere in (RunState.COMPLETED, RunState.FAILED):
-                self._listener.state(run, elsewhere, self._recorded(run))
-                return elsewhere
-            if self._stopping.is_set():
-                break
-            if self._enter(run, RunState.PENDING) == RunState.COMPLETED:
-                continue  # by another launch, this very moment
-            ended = await self._attempt(run)
-            if ended is not None:
-                return ended
-        if lock.is_held(self._directory(run)):
-            return RunState.RUNNING  # by another launch, which nobody stopped
-        return self._enter(run, RunState.CANCELLED, _STOPPED)
-
-    async def _elsewhere(self, run: PlannedRun) -> RunState | None:
-        """The state in which another launch left the run, once its worker has ended; None if none had it."""
-        directory = self._directory(run)
-        if not lock.is_held(directory):
-            state = self._state(run)
-            return state if state == RunState.COMPLETED else None
-        self._listener.state(run, RunState.RUNNING, "by another launch")
-        self._running.add(run.fingerprint)
-        while lock.is_held(directory) and not self._stopping.is_set():
-            await asyncio.sleep(POLL_SECONDS)
-        self._running.discard(run.fingerprint)
-        return self._state(run)
-
-    async def _attempt(self, run: PlannedRun) -> RunState | None:
-        """Launch a work unit and wait for its end. None when another launch has taken the run in between."""
-        from xmanager import xm
-
-        from jestlab.platform.launch import local
-
-        directory = self._directory(run)
-
-        def started(_: int) -> None:
-            self._running.add(run.fingerprint)
-            self._listener.state(run, RunState.RUNNING)
-
-        executor = local.LocalProcess(self._places, directory / logs.NAME, self._lifeline, started)
-        job = xm.Job(
-            self._executable,
-            executor,
-            name=run.name,
-            args={"store": self._lab.store_url, "root": str(self._lab.root), "run": run.fingerprint},
-            env_vars=local.worker_environment(self._lab, self._threads),
-        )
-        unit = await self._experiment.add(job)
-        self._units.append(unit)
-        if self._stopping.is_set():
-            unit.stop()
-        try:
-            await unit.wait_until_complete()
-        except xm.ExperimentUnitError:
-            pass  # its status says more
+            with self._signals():
+                while not await self._pass():
+                    await self._bell.wait(POLL_SECONDS)
         finally:
-            self._units.remove(unit)
-            self._running.discard(run.fingerprint)
-        return self._ended(run, unit.get_status())
+            self._listener.end()
+            if self._experiment is not None:
+                await self._experiment.__aexit__(None, None, None)
+            if self._id is not None and not self._away:
+                await asyncio.to_thread(leases.leave, self._store, self._id)
+        return self._interrupted
 
-    def _ended(self, run: PlannedRun, status: Any) -> RunState | None:
-        """What the end of a worker's process means for its run; None when it means nothing."""
-        state = self._state(run)
-        if state == RunState.COMPLETED:
-            self._listener.state(run, state)
-            return state
-        if self._stopping.is_set() and status.pid is None:
-            return None
-        if self._stopping.is_set():
-            ended, reason = RunState.CANCELLED, _STOPPED
-        elif status.exit_code == exits.STOPPED and state == RunState.PREEMPTED:
-            ended, reason = RunState.PREEMPTED, self._reason(run, status)
-        else:
-            ended, reason = RunState.FAILED, self._reason(run, status)
-        if status.pid is None:
-            return self._enter(run, ended, reason)
-        entered = self._store.end_attempt(
-            run.fingerprint,
-            host=socket.gethostname(),
-            pid=status.pid,
-            state=ended,
-            reason=reason,
-            exit_code=status.exit_code,
-        )
-        if entered:
-            self._listener.state(run, ended, reason)
-            return ended
-        if status.exit_code == exits.BUSY:
-            return None  # it never had the run: another launch's worker has it
-        if lock.is_held(self._directory(run)):
-            return None  # another launch's worker was quicker
-        return self._enter(run, ended, reason)  # the worker died before it began; RUNNING was an older one's
-
-    def _reason(self, run: PlannedRun, status: Any) -> str:
-        """Exit code or signal, with what the worker recorded or else the last lines of its log."""
-        if status.pid is None:
-            return str(status.message)
-        said = self._recorded(run) or logs.summary(self._directory(run) / logs.NAME)
-        how = "ended without completing" if status.exit_code == exits.COMPLETED else str(status.message)
-        return f"{how}: {said}" if said else how
-
-    def _recorded(self, run: PlannedRun) -> str | None:
-        return self._store.reasons([run.fingerprint]).get(run.fingerprint)
-
-    def _state(self, run: PlannedRun) -> RunState:
-        return self._store.states([run.fingerprint])[run.fingerprint]
-
-    def _enter(self, run: PlannedRun, state: RunState, reason: str | None = None) -> RunState:
-        """Enter a state; where another launch has entered another in the meantime, that one counts."""
+    async def _pass(self) -> bool:
+        """Look at every run once and do what there is to do; whether all stay as they are."""
         try:
-            self._store.move(run.fingerprint, state, reason)
-        except IllegalMove as error:
-            return error.current
-        if state != RunState.PENDING:
-            self._listener.state(run, state, reason)
-        return state
+            claimed = await asyncio.to_thread(self._reconcile)
+        except StoreUnreachable as error:
+            if not self._away:
+                self._listener.note(f"{error}: waiting for the store; what runs goes on")
+            self._away = True
+            self._silence.forget()
+            return self._stops.at_once
+        if self._away:
+            self._listener.note("the store is back")
+            self._away = False
+        for one in claimed:
+            await self._start(one)
+        return len(self._final) == len(self._runs)
 
-    def _directory(self, run: PlannedRun) -> Path:
-        if run.fingerprint not in self._directories:
-            self._directories[run.fingerprint] = self._lab.root / self._store.run(run.fingerprint).directory
-        return self._directories[run.fingerprint]
+    # ---- one pass
 
-    # ---- all of them
+    def _reconcile(self) -> list[_Claimed]:
+        """Read, decide, act; what has been claimed is still to be launched."""
+        self._beat()
+        standings = leases.standings(self._store, self._runs)
+        statuses = self._statuses(standings)
+        launchers = leases.heartbeats(self._store)
+        held = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
+        self._ours = [lease for lease in held if lease.launcher == self._name]
+        self._final, ready = {}, []
+        for fingerprint, target in self._runs.items():
+            run = standings[fingerprint]
+            action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.policy)
+            if isinstance(action, reconcile.Claim):
+                ready.append((run, target))
+            else:
+                self._act(run, target, action)
+            self._show(run, target, action)
+        running = [lease for lease, run in standings.items() if run.state == RunState.RUNNING]
+        if running:
+            self._listener.progress(self._store.progress(running, ("loss", "examples_seen")))
+        return self._claim(ready)
 
-    async def _report(self) -> None:
+    def _see(
+        self,
+        run: Standing,
+        target: Target,
+        statuses: Mapping[int, JobStatus],
+        launchers: Mapping[str, object],
+    ) -> reconcile.Seen:
+        """What there is to know of a run beyond its row in the store."""
+        lease = run.lease if run.is_live else None
+        job = statuses.get(lease.id) if lease is not None else None
+        sign = (lease.heartbeat_at, job and job.state) if lease is not None else None
+        return reconcile.Seen(
+            job=job,
+            ours=lease is not None and lease.launcher == self._name,
+            orphaned=lease is not None and self._has_gone(lease.launcher, launchers),
+            silent_seconds=self._silence.of(("attempt", lease.id), sign) if lease is not None else 0.0,
+            needs={
+                _name(self._runs[needed]): self._final.get(needed)
+                for needed in target.needs.values()
+                if needed in self._runs
+            },
+            stopping=self._stopping,
+            now=now(),
+        )
+
+    def _has_gone(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
+        if launcher is None or launcher not in launchers or local.is_gone(launcher):
+            return True
+        silent = self._silence.of(("launcher", launcher), launchers[launcher])
+        return launcher != self._name and silent > self._options.policy.lease_seconds
+
+    def _statuses(self, standings: Mapping[str, Standing]) -> dict[int, JobStatus]:
+        """How the jobs of live attempts stand, by attempt; one question an executor."""
+        handles: dict[str, dict[str, int]] = {}
+        found = {}
+        for run in standings.values():
+            if run.lease is None or not run.is_live:
+                continue
+            if run.lease.handle is None:
+                found[run.lease.id] = JobStatus(JobState.GONE, "it was never launched")
+            else:
+                handles.setdefault(run.lease.executor, {})[run.lease.handle] = run.lease.id
+        for name, attempts in handles.items():
+            try:
+                statuses = self._executors(name).statuses(list(attempts))
+            except UserError as error:
+                statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
+            found |= {attempts[handle]: status for handle, status in statuses.items()}
+        return found
+
+    def _act(self, run: Standing, target: Target, action: reconcile.Action) -> None:
+        match action:
+            case reconcile.Done(state):
+                self._final[run.fingerprint] = state
+                if state == RunState.FAILED and self._options.fail_fast and self._stopping is None:
+                    self._stopping = f"{_name(target)} failed"
+            case reconcile.Enter(state, reason):
+                try:
+                    self._store.move(run.fingerprint, state, reason)
+                except IllegalMove:
+                    return  # another launch was quicker: what it entered counts
+                self._bell.ring()
+            case reconcile.Adopt(lease):
+                leases.adopt(self._store, lease, self._enter())
+                self._bell.ring()
+            case reconcile.Stop(lease):
+                self._stops.stop(lease)
+            case reconcile.End(lease, state, reason, exit_code, kill):
+                if kill:
+                    self._stops.end(lease)
+                said = logs.summary(self._lab.root / lease.log) if state == RunState.FAILED else ""
+                said = f"{reason}: {said}" if said else reason
+                leases.end(self._store, run.fingerprint, lease.id, state, said, exit_code)
+                self._bell.ring()
+
+    def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
+        """Claim what there are places for, in the order of the plan."""
+        if not ready or self._stopping is not None:
+            return []
+        executor = self._executors(self._options.executor)
+        places = self._options.parallel or executor.parallel
+        claimed: list[_Claimed] = []
+        for run, target in ready:
+            busy = len(self._ours) + len(claimed)
+            if (places is not None and busy >= places) or (busy and not executor.has_room()):
+                break
+            log = f"{run.directory}/{logs.NAME}"
+            claim = leases.claim(
+                self._store, run.fingerprint, self._enter(), executor.name, executor.chips, log
+            )
+            if claim is not None:
+                claimed.append(_Claimed(target, claim, executor, log))
+        return claimed
+
+    async def _start(self, one: _Claimed) -> None:
+        """Launch a claimed attempt as a work unit of XManager."""
+        try:
+            if self._stopping is not None:
+                raise ExecutorError(self._stopping)
+            if self._experiment is None:
+                # Not before here: it takes a second, and a launch with nothing to run shall not.
+                from jestlab.platform.launch.xmanager import Experiment
+
+                self._experiment = await Experiment(self._lab.xmanager, self._title).__aenter__()
+            handle = await self._experiment.add(one.executor, self._job(one))
+        except ExecutorError as error:
+            ended = RunState.FAILED if self._stopping is None else RunState.CANCELLED
+            await self._surely(
+                leases.end, one.target.fingerprint, one.claim.attempt_id, ended, str(error), None
+            )
+            self._bell.ring()
+        else:
+            await self._surely(leases.launched, one.claim.attempt_id, handle)
+
+    async def _surely(self, write: Callable[..., object], *values: object) -> None:
+        """Write what must not be lost because the store is away just now."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            if self._running:
-                self._listener.progress(self._store.progress(self._running, ("loss", "examples_seen")))
+            try:
+                await asyncio.to_thread(write, self._store, *values)
+                return
+            except StoreUnreachable:
+                await asyncio.sleep(POLL_SECONDS)
+
+    def _job(self, one: _Claimed) -> Job:
+        target, number = one.target, one.claim.number
+        root = str(self._lab.root)
+        return Job(
+            name=f"jestlab-{target.fingerprint[:8]}-{number}",
+            title=target.name,
+            arguments=["--root", root, "--run", target.fingerprint, "--attempt", str(number)],
+            environment={"JESTLAB_STORE": self._lab.store_url},
+            log=self._lab.root / one.log,
+            labels={"experiment": self._title, "run": target.name, "seed": str(target.seed)},
+        )
+
+    # ---- its user, and itself
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Context in which SIGINT and SIGTERM stop the runs, and again: end them at once."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self._interrupt)
         try:
             yield
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _stop(self) -> None:
-        if self._stopping.is_set():
-            self._kill()
-            return
-        self._stopping.set()
-        self._listener.note("stopping the runs; once more to end them at once")
-        for unit in list(self._units):
-            unit.stop()
-        asyncio.get_running_loop().call_later(self._grace_seconds, self._kill)
+    def _interrupt(self) -> None:
+        if self._interrupted:
+            self._stops.at_once = True
+        else:
+            self._interrupted, self._stopping = True, STOPPED
+            self._listener.note("stopping the runs; once more to end them at once")
+        # At once, and not in the next pass alone: that may be waiting for a store that is away.
+        for lease in self._ours:
+            asyncio.get_running_loop().run_in_executor(None, self._stops.stop, lease)
+        self._bell.ring()
 
-    def _kill(self) -> None:
-        from jestlab.platform.launch import local
+    def _enter(self) -> int:
+        """This launcher's id in the store."""
+        if self._id is None:
+            self._id = leases.enter_launcher(self._store, self._name)
+            self._beaten_at = time.monotonic()
+        return self._id
 
-        for unit in list(self._units):
-            local.kill(unit)
+    def _beat(self) -> None:
+        if self._id is not None and time.monotonic() - self._beaten_at > BEAT_SECONDS:
+            leases.beat(self._store, self._id)
+            self._beaten_at = time.monotonic()
 
-    @contextmanager
-    def _open_lifeline(self) -> Iterator[None]:
-        """A pipe whose other end only this process holds: its end tells the workers that it is gone."""
-        self._lifeline, ours = os.pipe()
-        try:
-            yield
-        finally:
-            os.close(ours)
-            os.close(self._lifeline)
+    def _show(self, run: Standing, target: Target, action: reconcile.Action) -> None:
+        """Tell the listener what is new."""
+        match action:
+            case reconcile.Done(state, reason):
+                shown = (state, reason)
+            case reconcile.End(_, RunState.PREEMPTED, reason, _, _):
+                shown = (RunState.PENDING, f"{reason}; goes on from its last checkpoint")
+            case reconcile.Enter(RunState.PENDING, reason):
+                shown = (RunState.PENDING, reason)
+            case reconcile.Wait() if run.state == RunState.RUNNING:
+                lease = run.lease
+                another = lease is not None and lease.launcher != self._name
+                shown = (RunState.RUNNING, "by another launch" if another else None)
+            case _:
+                return
+        if self._shown.get(run.fingerprint) != shown:
+            self._shown[run.fingerprint] = shown
+            self._listener.state(target, *shown)
 
 
-def _title(run: PlannedRun) -> str:
+def _name(run: Target) -> str:
     return f"{run.label} (seed {run.seed})"

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from jestlab.platform.errors import UserError
+
 
 class JobState(StrEnum):
     """What an executor knows of a job."""
@@ -70,7 +72,7 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class ExecutorError(Exception):
+class ExecutorError(UserError):
     """A job could not be launched or stopped; one line that says why and what to do."""
 
 
@@ -83,11 +85,16 @@ class Executor(Protocol):
         name: As specs and the store say it: local, vertex, kubernetes.
         chips: Accelerator chips that each job occupies.
         parallel: Jobs at a time where the study does not say; None for as many as there are.
+        grace_seconds: How long a job that was asked to stop may take to save.
     """
 
     name: str
     chips: int
     parallel: int | None
+    grace_seconds: float
+
+    def has_room(self) -> bool:
+        """Whether one more job would be taken now, beside those that run."""
 
     def launch(self, job: Job) -> str:
         """Start a job, or find it if its name was launched before.

@@ -6,7 +6,8 @@ import signal
 
 COMPLETED = 0
 FAILED = 1
-BUSY = 75  # EX_TEMPFAIL: another worker has the run and keeps it
+BUSY = 75  # EX_TEMPFAIL: its attempt was given up, or the store is away
+REFUSED = 78  # EX_CONFIG: what the run is given is wrong, and would be the next time
 STOPPED = 128 + signal.SIGTERM
 
 

@@ -1,4 +1,6 @@
-"""Connections to a store: SQLite in WAL mode, many processes at once, each write transaction atomic."""
+"""Connections to a store, on SQLite (WAL, one writer at a time) or PostgreSQL (a writer locks the rows it reads
+with `with_for_update`): many processes at once, each transaction all or nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,38 +11,138 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
+from sqlalchemy.exc import DBAPIError
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.store import address, faults
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another."""
 
+CONNECT_SECONDS = 10
+"""How long a server may take to answer."""
+
+QUERY_SECONDS = 600.0
+"""How long a server works at one query of a reader."""
+
 _WRITES = "jestlab_writes"
 
-
-def sqlite_path(url: str) -> Path:
-    """The database file behind a store's URL.
-
-    Raises:
-        UserError: The URL is none, or not of a SQLite file.
-    """
-    try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise UserError(
-            f"store {url!r} is not a database URL: give one such as sqlite:///lab/results.db"
-        ) from None
-    if parsed.get_backend_name() != "sqlite" or not parsed.database or parsed.database == ":memory:":
-        shown = parsed.render_as_string(hide_password=True)
-        raise UserError(f"store {shown!r} is not a SQLite file: give one such as sqlite:///lab/results.db")
-    return Path(parsed.database)
+_MIGRATING = 0x6A657374  # names the lock of whoever migrates
 
 
 def writable(url: str) -> Engine:
-    """An engine whose transactions are deferred (reads) unless opened by `writing`."""
-    path = sqlite_path(url)
+    """An engine whose transactions read, unless they are opened by `writing`.
+
+    Raises:
+        UserError: The URL is no store's.
+    """
+    store = address.parse(url)
+    path = address.file(store)
+    return _writable_postgresql(store) if path is None else _writable_sqlite(path)
+
+
+def read_only(url: str) -> Engine:
+    """An engine that cannot write: the database itself refuses.
+
+    SQLite refuses every statement that is no SELECT, and other databases too. PostgreSQL gets every statement
+    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`, two
+    at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
+    permissions can forbid: give whoever is not trusted the URL of a role that may do nothing but SELECT.
+
+    Raises:
+        UserError: The URL is no store's.
+    """
+    store = address.parse(url)
+    path = address.file(store)
+    return _read_only_postgresql(store) if path is None else _read_only_sqlite(path.absolute())
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees one state of the store.
+
+    Raises:
+        StoreUnreachable: The store cannot be read now.
+        UserError: Somebody has to mend something first.
+    """
+    options: dict[str, Any] = {}
+    if engine.dialect.name == "postgresql":
+        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    with (
+        plain_errors(engine),
+        engine.connect() as connection,
+        connection.execution_options(**options),
+        connection.begin(),
+    ):
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """A transaction that writes: all of it happens or nothing.
+
+    On SQLite it holds the write lock from its beginning. On PostgreSQL it is READ COMMITTED: what is read to
+    decide what is written has to be locked by `with_for_update`.
+
+    Raises:
+        StoreUnreachable: The store cannot be written now.
+        UserError: Somebody has to mend something first.
+    """
+    with (
+        plain_errors(engine),
+        engine.connect().execution_options(**{_WRITES: True}) as connection,
+        connection.begin(),
+    ):
+        yield connection
+
+
+@contextmanager
+def migrating(engine: Engine) -> Iterator[Connection]:
+    """A transaction that changes tables, one process at a time: all of it happens or nothing.
+
+    Raises:
+        StoreUnreachable: The store cannot be written now.
+        UserError: Somebody has to mend something first, or rows would refer to nothing afterwards.
+    """
+    if engine.dialect.name == "postgresql":
+        with writing(engine) as connection:
+            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATING)))
+            yield connection
+        return
+    with plain_errors(engine), engine.connect().execution_options(**{_WRITES: True}) as connection:
+        # To change a table, SQLite copies it and drops the old one: with foreign keys, every row that refers
+        # to one of it would be deleted along. They cannot be switched within a transaction.
+        sqlite: Any = connection.connection.dbapi_connection
+        sqlite.execute("PRAGMA foreign_keys = OFF")
+        try:
+            with connection.begin():
+                yield connection
+                if lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first():
+                    raise UserError(
+                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of {lost[2]} "
+                        "that are not there, so nothing was changed: see jestlab db check"
+                    )
+        finally:
+            sqlite.execute("PRAGMA foreign_keys = ON")
+
+
+@contextmanager
+def plain_errors(engine: Engine) -> Iterator[None]:
+    """Turn what is no bug of ours (no connection, disk full, no permission) into a UserError."""
+    try:
+        yield
+    except DBAPIError as error:
+        meaning = faults.meaning(error, engine.url)
+        if meaning is None:
+            raise
+        raise meaning from error
+
+
+# ---- SQLite
+
+
+def _writable_sqlite(path: Path) -> Engine:
     engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
@@ -53,28 +155,36 @@ def writable(url: str) -> Engine:
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 
+    _begin_sqlite(engine)
+    return engine
+
+
+def _read_only_sqlite(path: Path) -> Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode=ro",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        connection.set_authorizer(_authorize_reads)
+        return connection
+
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
+    _begin_sqlite(engine)
+    return engine
+
+
+def _begin_sqlite(engine: Engine) -> None:
+    """Begin transactions in SQL: by itself, Python's sqlite3 would begin none for a SELECT."""
+
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         # A transaction that reads first and writes later would fail at once, without waiting, when another
         # wrote in between: so whoever is going to write says so at the beginning.
         writes = connection.get_execution_options().get(_WRITES, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-def read_only(url: str) -> Engine:
-    """An engine that cannot write: SQLite itself refuses, and refuses other databases too."""
-    path = sqlite_path(url).absolute()
-
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro", uri=True, timeout=BUSY_SECONDS, check_same_thread=False
-        )
-        connection.set_authorizer(_authorize_reads)
-        return connection
-
-    return create_engine(URL.create("sqlite", database=str(path)), creator=connect)
 
 
 # Everything that a SELECT asks for. `mode=ro` alone would still let ATTACH make a new file.
@@ -83,8 +193,9 @@ _READS = frozenset(
     | {sqlite3.SQLITE_TRANSACTION}
 )
 
-
-_READ_PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list"})
+_READ_PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
+)
 
 
 def _authorize_reads(action: int, first: str | None, second: str | None, *_: str | None) -> int:
@@ -96,30 +207,66 @@ def _authorize_reads(action: int, first: str | None, second: str | None, *_: str
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
-@contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that sees one state of the store."""
-    with _plain_errors(engine), engine.begin() as connection:
-        yield connection
+# ---- PostgreSQL
 
 
-@contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that holds the write lock from its beginning; all of it happens or nothing."""
-    with (
-        _plain_errors(engine),
-        engine.connect().execution_options(**{_WRITES: True}) as connection,
-        connection.begin(),
-    ):
-        yield connection
+def _writable_postgresql(store: URL) -> Engine:
+    engine = _postgresql(store)
+    _on_connect(
+        engine,
+        lock_timeout=_milliseconds(BUSY_SECONDS),
+        # A machine that was put to sleep within a transaction would hold its locks until it wakes.
+        idle_in_transaction_session_timeout=_milliseconds(2 * BUSY_SECONDS),
+    )
+    return engine
 
 
-@contextmanager
-def _plain_errors(engine: Engine) -> Iterator[None]:
-    """Turn what a user can mend (disk full, no permission, damaged file) into a UserError."""
-    try:
-        yield
-    except DatabaseError as error:
-        if type(error) not in (DatabaseError, OperationalError):  # integrity and programming errors are ours
-            raise
-        raise UserError(f"store {engine.url.database}: {error.orig}") from error
+def _read_only_postgresql(store: URL) -> Engine:
+    engine = _postgresql(
+        store, isolation_level="REPEATABLE READ", execution_options={"postgresql_readonly": True}
+    )
+    _on_connect(
+        engine,
+        default_transaction_read_only="on",
+        statement_timeout=_milliseconds(QUERY_SECONDS),
+        lock_timeout=_milliseconds(BUSY_SECONDS),
+    )
+
+    @event.listens_for(engine, "begin")
+    def _take_snapshot(connection: Connection) -> None:
+        # From its first query on, a transaction that only reads cannot become one that writes.
+        connection.exec_driver_sql("SELECT 1")
+
+    # Set last: every statement of whoever uses the engine is the query of a cursor, and thus a SELECT.
+    return engine.execution_options(stream_results=True)
+
+
+def _postgresql(store: URL, **options: Any) -> Engine:
+    """An engine that survives a restart of its server, and notices when it is gone."""
+    arguments: dict[str, Any] = {
+        "application_name": "jestlab",
+        "connect_timeout": CONNECT_SECONDS,
+        # A server that vanished without a word is given up after this, and not after the two hours of TCP.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int(BUSY_SECONDS * 1000),
+    }
+    given = {name: value for name, value in arguments.items() if name not in store.query}
+    options = {"isolation_level": "READ COMMITTED", **options}
+    return create_engine(store, pool_pre_ping=True, connect_args=given, **options)
+
+
+def _on_connect(engine: Engine, **settings: str) -> None:
+    """Make settings in every new session."""
+    calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        connection.autocommit = True  # a setting made in a transaction is undone with it
+        connection.execute(f"SELECT {calls}")
+        connection.autocommit = False
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(int(seconds * 1000))

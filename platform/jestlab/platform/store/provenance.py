@@ -7,7 +7,7 @@ import platform
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class Provenance:
     versions: dict[str, str]
     git_commit: str | None
     git_patch: str | None
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def collect(code: Path) -> Provenance:

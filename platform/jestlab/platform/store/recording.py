@@ -73,12 +73,11 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
             select(Run.fingerprint, Run.id, Run.state, Run.config).where(Run.fingerprint.in_(chunk))
         )
     }
-    time, fresh, reopened, moved = now(), [], [], []
+    time, fresh, reopened, kept = now(), [], [], []
     for run in runs:
         before = known.get(run.fingerprint)
         if before is not None and before.state in (RunState.COMPLETED, RunState.RUNNING):
-            if (config := to_json(run.config)) != before.config:  # the same run, but its data have moved
-                moved.append({"its_id": before.id, "config": config})
+            kept.append({"its_id": before.id, "config": to_json(run.config)})  # the data may have moved
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())
         ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)
@@ -87,6 +86,7 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
             "config": to_json(run.config),
             "state": str(RunState.PENDING if ready else RunState.BLOCKED),
             "reason": None,
+            "failures": 0,
             "updated_at": time,
         }
         if before is not None:
@@ -104,12 +104,12 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
             }
         )
     execute_many(connection, insert(connection, Run), fresh)
-    changed: dict[str, Any] = {name: bindparam(name) for name in ("config", "state", "reason", "updated_at")}
+    columns = ("config", "state", "reason", "failures", "updated_at")
+    changed: dict[str, Any] = {name: bindparam(name) for name in columns}
     table: Any = Run.__table__
-    statement = update(table).where(table.c.id == bindparam("its_id")).values(**changed)
-    execute_many(connection, statement, reopened)
-    configs = update(table).where(table.c.id == bindparam("its_id")).values(config=bindparam("config"))
-    execute_many(connection, configs, moved)
+    of_run = update(table).where(table.c.id == bindparam("its_id"))
+    execute_many(connection, of_run.values(**changed, stop_reason=None), reopened)
+    execute_many(connection, of_run.values(config=bindparam("config"), stop_reason=None), kept)
     return {
         fingerprint: run_id
         for chunk in chunks(fingerprints)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.states import LIVE, RunState
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,74 @@ class ExperimentRow:
     scale: str | None
     updated_at: datetime
     counts: Mapping[RunState, int]
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The last attempt at a run.
+
+    Attributes:
+        id: The fencing token.
+        number: 1, 2, … within the run.
+        state: PENDING from the claim until its worker begins, RUNNING, then how it ended.
+        reason: Why it ended.
+        launcher: Name of the launcher that looks after it; None if that has gone without a word.
+        executor: Where its job runs.
+        handle: The executor's name of the job; None until it is launched.
+        heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
+        ended_at: When it was over.
+        exit_code: Of its process.
+        log: Its log, relative to the lab's root.
+    """
+
+    id: int
+    number: int
+    state: RunState
+    reason: str | None
+    launcher: str | None
+    executor: str
+    handle: str | None
+    heartbeat_at: datetime
+    ended_at: datetime | None
+    exit_code: int | None
+    log: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it holds the run."""
+        return self.state in LIVE
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a run stands, as far as launching is concerned.
+
+    Attributes:
+        fingerprint: The run.
+        state: Of the run.
+        reason: Why.
+        failures: Attempts that failed since its user launched it last.
+        stop_reason: Why its user wants it to stop; None if it may run.
+        step: Steps done.
+        total_steps: Steps in all, where known.
+        directory: Its folder, relative to the lab's root.
+        lease: Its last attempt; None before the first.
+    """
+
+    fingerprint: str
+    state: RunState
+    reason: str | None
+    failures: int
+    stop_reason: str | None
+    step: int
+    total_steps: int | None
+    directory: str
+    lease: Lease | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether an attempt holds the run."""
+        return self.lease is not None and self.lease.is_live
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,18 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.engine import reading, writing
+from jestlab.platform.store import address
+from jestlab.platform.store.engine import migrating, reading
 from jestlab.platform.store.views import VIEWS
 
 HEAD = "0002"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+class EmptyStore(UserError):
+    """There is a database, and nothing in it."""
 
 
 def ensure(engine: Engine, create: bool) -> None:
@@ -22,63 +29,108 @@ def ensure(engine: Engine, create: bool) -> None:
         create: Whether an empty database is filled.
 
     Raises:
-        UserError: Another version's store, another application's database, or empty and not to be created.
+        EmptyStore: Empty, and not to be created.
+        UserError: Another version's store, or another application's database.
     """
     with reading(engine) as connection:
-        version = _version(connection)
+        version = revision(connection)
+        tables = [] if version else inspect(connection).get_table_names()
     if version == HEAD:
         return
-    place = f"the store {engine.url.database}"
+    place = f"the store {address.shown(engine.url)}"
     if version is None:
-        if not create:
-            raise UserError(f"{place} is empty: launch a study first, or give another --root or --store")
-        with reading(engine) as connection:
-            others = inspect(connection).get_table_names()
-        if others and "alembic_version" not in others:
+        if tables and "alembic_version" not in tables:
             raise UserError(
-                f"{place} holds other tables ({others[0]}, …): give --store a database of its own"
+                f"{place} holds other tables ({tables[0]}, …): give --store a database of its own"
             )
+        if not create:
+            raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
         migrate(engine, HEAD)
     elif version < HEAD:
         raise UserError(
-            f"{place} has the older schema {version}, this jestlab writes {HEAD}: "
-            "use the jestlab that made it, or start a new lab with --root"
+            f"{place} has the older schema {version}, this jestlab needs {HEAD}: run jestlab db upgrade"
         )
     else:
         raise UserError(f"{place} has schema {version}, newer than this jestlab's {HEAD}: upgrade jestlab")
 
 
-def migrate(engine: Engine, revision: str) -> None:
-    """Bring a store to a revision, in one transaction; another process may be at it at the same time.
+def migrate(engine: Engine, target: str) -> None:
+    """Bring a store to a revision, all or nothing; another process may be at it at the same time.
 
     Args:
         engine: Where the store is.
-        revision: A migration's number, or "base" for an empty store.
+        target: A migration's number, or "base" for an empty store.
+
+    Raises:
+        UserError: The store cannot be changed now, or rows of it refer to nothing.
     """
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    migrations = Path(__file__).parent / "migrations"
-    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
-    with writing(engine) as connection:
-        version = _version(connection)
-        if version == revision:
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    with migrating(engine) as connection:
+        version = revision(connection)
+        if version == target:
             return
         config.attributes["connection"] = connection
-        for name in VIEWS:
-            connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
-        if revision != "base" and (version is None or version < revision):
-            command.upgrade(config, revision)
+        _drop_views(connection)
+        if target != "base" and (version is None or version < target):
+            command.upgrade(config, target)
         else:
-            command.downgrade(config, revision)
+            command.downgrade(config, target)
         # Views hold no data: they are made anew from their one definition instead of being migrated.
-        if revision == HEAD:
-            for name, view in VIEWS.items():
-                connection.execute(text(f"CREATE VIEW {name} AS {view.select}"))
+        if target == HEAD:
+            make_views(connection)
 
 
-def _version(connection: Connection) -> str | None:
+def make_views(connection: Connection) -> None:
+    """Make every view as the code defines it."""
+    for name, view in VIEWS.items():
+        connection.execute(text(f"CREATE VIEW {name} AS {view.select}"))
+
+
+def remake_views(connection: Connection) -> None:
+    """Drop every view and make it as the code defines it."""
+    _drop_views(connection)
+    make_views(connection)
+
+
+def changed_views(connection: Connection) -> list[str]:
+    """Views that are not there, or not as the code defines them; on PostgreSQL, roll back afterwards."""
+    definition = _sqlite_view if connection.dialect.name == "sqlite" else _postgresql_view
+    return [name for name, view in VIEWS.items() if not definition(connection, name, view.select)]
+
+
+def _sqlite_view(connection: Connection, name: str, wanted: str) -> bool:
+    made = text("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = :name")
+    found = connection.scalar(made, {"name": name})
+    return found is not None and found.split() == f"CREATE VIEW {name} AS {wanted}".split()
+
+
+def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
+    """PostgreSQL keeps no text: what it makes of ours is compared with what it holds."""
+    as_text = text("SELECT pg_get_viewdef(to_regclass(:name))")
+    found = connection.scalar(as_text, {"name": f"public.{name}"})
+    connection.execute(text(f"CREATE TEMP VIEW wanted_{name} AS {wanted}"))
+    expected = connection.scalar(as_text, {"name": f"pg_temp.wanted_{name}"})
+    connection.execute(text(f"DROP VIEW pg_temp.wanted_{name}"))
+    return bool(found == expected)
+
+
+def _drop_views(connection: Connection) -> None:
+    for name in VIEWS:
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+
+
+def revisions() -> list[str]:
+    """Every revision that this code can migrate, the oldest first."""
+    return sorted(
+        path.stem.removeprefix("schema_") for path in (_MIGRATIONS / "versions").glob("schema_*.py")
+    )
+
+
+def revision(connection: Connection) -> str | None:
     """The schema's revision; None without one."""
     if not inspect(connection).has_table("alembic_version"):
         return None

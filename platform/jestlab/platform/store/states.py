@@ -23,6 +23,9 @@ class RunState(StrEnum):
         return self not in (RunState.PENDING, RunState.BLOCKED, RunState.RUNNING)
 
 
+LIVE = (RunState.PENDING, RunState.RUNNING)
+"""States of an attempt that is not over: claimed, and taken up."""
+
 _WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
 _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED, RunState.SKIPPED})
 

@@ -12,12 +12,12 @@ from sqlalchemy import Connection, Engine, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import recording, schema
-from jestlab.platform.store.engine import read_only, reading, sqlite_path, writable, writing
+from jestlab.platform.store import address, recording, schema
+from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import RunState, check_move
-from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
+from jestlab.platform.store.tables import Attempt, Cost, Experiment, Member, Metric, MetricName, Need, Run
 
 if TYPE_CHECKING:
     from jestlab.platform.plan import Plan
@@ -35,29 +35,40 @@ class Store:
         """Open a store for reading and writing.
 
         Args:
-            url: SQLAlchemy URL.
-            create: Make it if it is not there.
+            url: Of a SQLite file, or of a PostgreSQL database.
+            create: Make it if it is not there. A database on a server has to be there, and may be empty.
 
         Raises:
+            StoreUnreachable: It cannot be reached now.
             UserError: No such store, another schema, or not a database.
         """
-        path = sqlite_path(url)
-        if create:
+        path = address.file(address.parse(url))
+        if path is not None and create:
             path.parent.mkdir(parents=True, exist_ok=True)
-        elif not path.exists():
+        elif path is not None and not path.exists():
             raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
-        store = cls(writable(url))
-        schema.ensure(store.engine, create)
-        return store
+        return cls._checked(writable(url), create)
 
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:
         """Open a store that cannot be written through this object; None when there is none."""
-        if not sqlite_path(url).exists():
+        path = address.file(address.parse(url))
+        if path is not None and not path.exists():
             return None
-        store = cls(read_only(url))
-        schema.ensure(store.engine, create=False)
-        return store
+        try:
+            return cls._checked(read_only(url), create=False)
+        except schema.EmptyStore:
+            return None
+
+    @classmethod
+    def _checked(cls, engine: Engine, create: bool) -> Store:
+        """A store with the schema of this code."""
+        try:
+            schema.ensure(engine, create)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
 
     def close(self) -> None:
         """Close its connections."""
@@ -116,7 +127,7 @@ class Store:
                 select(Run.__table__).where(Run.fingerprint == fingerprint)
             ).one_or_none()
             if row is None:
-                raise UserError(f"no run {fingerprint} in {self.engine.url.database}: launch its study")
+                raise UserError(f"no run {fingerprint} in {address.shown(self.engine.url)}: launch its study")
             needs = connection.execute(
                 select(Need.role, Run.__table__)
                 .join(Run, Run.id == Need.needs_id)
@@ -150,6 +161,19 @@ class Store:
                 select(Experiment.__table__).order_by(Experiment.updated_at.desc())
             ).all()
         return [ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id]) for r in rows]
+
+    def spec(self, experiment: str) -> dict[str, Any]:
+        """An experiment's resolved study, as it was last launched.
+
+        Raises:
+            UserError: No such experiment; the message names the nearest.
+        """
+        with self.reading() as connection:
+            specs = dict(connection.execute(select(Experiment.name, Experiment.spec)).tuples().all())
+        if experiment not in specs:
+            raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, specs)}")
+        study: dict[str, Any] = json.loads(specs[experiment])
+        return study
 
     def runs(self, experiment: str) -> list[RunRow]:
         """The runs of an experiment, in the study's order.
@@ -223,6 +247,24 @@ class Store:
                 found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
         return found
 
+    def planned_flops(self, experiment: str) -> dict[str, float]:
+        """Planned FLOPs, learner and scoring, of those of an experiment's runs that have a price."""
+        query = (
+            select(Run.fingerprint, func.sum(Cost.flops))
+            .join(Cost, Cost.run_id == Run.id)
+            .where(
+                Run.id.in_(
+                    select(Member.run_id)
+                    .join(Experiment, Experiment.id == Member.experiment_id)
+                    .where(Experiment.name == experiment)
+                ),
+                Cost.component.in_(("learner", "scoring")),
+            )
+            .group_by(Run.fingerprint)
+        )
+        with self.reading() as connection:
+            return dict(connection.execute(query).tuples().all())
+
     def members(self, experiment: str) -> list[str]:
         """Fingerprints of an experiment's runs; none if there is no such experiment."""
         query = (
@@ -275,48 +317,6 @@ class Store:
         """
         with self.writing() as connection:
             move(connection, fingerprint, state, reason)
-
-    def end_attempt(
-        self, fingerprint: str, *, host: str, pid: int, state: RunState, reason: str, exit_code: int
-    ) -> bool:
-        """Enter the end of a worker's process as its launcher saw it, whatever the worker still wrote itself.
-
-        Args:
-            fingerprint: The run.
-            host: Where the worker ran.
-            pid: Its process.
-            state: What the run becomes.
-            reason: Why.
-            exit_code: Of the process; minus the signal's number when a signal ended it.
-
-        Returns:
-            Whether the run's state is now the given one; False when another worker has taken it over, or it
-            is COMPLETED.
-        """
-        with self.writing() as connection:
-            run = connection.execute(select(Run.id, Run.state).where(Run.fingerprint == fingerprint)).one()
-            last = connection.execute(
-                select(Attempt.id, Attempt.host, Attempt.pid)
-                .where(Attempt.run_id == run.id)
-                .order_by(Attempt.number.desc())
-                .limit(1)
-            ).one_or_none()
-            its_own = last is not None and (last.host, last.pid) == (host, pid)
-            if run.state == RunState.COMPLETED or (run.state == RunState.RUNNING and not its_own):
-                return False
-            if last is not None and its_own:
-                connection.execute(
-                    update(Attempt)
-                    .where(Attempt.id == last.id)
-                    .values(
-                        state=state,
-                        reason=reason,
-                        exit_code=exit_code,
-                        ended_at=func.coalesce(Attempt.ended_at, now()),
-                    )
-                )
-            move(connection, fingerprint, state, reason)
-            return True
 
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None) -> None:

@@ -24,6 +24,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from jestlab.platform.store.states import RunState
 
 _STATES = "state IN ({})".format(", ".join(f"'{state}'" for state in RunState))
+_STEP = BigInteger().with_variant(Integer(), "sqlite")  # whose INTEGER has 64 bits
 _ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
 
 
@@ -81,8 +82,8 @@ class Run(Base):
     directory: Mapped[str] = mapped_column(unique=True)  # relative to the lab's root
     state: Mapped[str]
     reason: Mapped[str | None]
-    step: Mapped[int] = mapped_column(default=0)
-    total_steps: Mapped[int | None]
+    step: Mapped[int] = mapped_column(_STEP, default=0)
+    total_steps: Mapped[int | None] = mapped_column(_STEP)
     failures: Mapped[int] = mapped_column(default=0)  # attempts that FAILED since the run was last launched
     stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
@@ -121,8 +122,8 @@ class Attempt(Base):
     """One go at a run: claimed by a launcher, taken up by a worker, with all that is needed to know what code
     did it, where.
 
-    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it is
-    PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
+    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it
+    is PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
     RUNNING: the attempt is the lease, its id the fencing token.
     """
 
@@ -171,7 +172,7 @@ class Metric(Base):
 
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     name_id: Mapped[int] = mapped_column(ForeignKey("metric_name.id"), primary_key=True)
-    step: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(_STEP, primary_key=True)
     value: Mapped[float | None]
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
 
@@ -185,7 +186,7 @@ class Evaluation(Base):
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
     dataset: Mapped[str] = mapped_column(primary_key=True)
     metric: Mapped[str] = mapped_column(primary_key=True)
-    step: Mapped[int] = mapped_column(primary_key=True)
+    step: Mapped[int] = mapped_column(_STEP, primary_key=True)
     value: Mapped[float | None]
     examples_seen: Mapped[int] = mapped_column(BigInteger)
     flops_total: Mapped[float]

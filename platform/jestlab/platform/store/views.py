@@ -142,4 +142,86 @@ VIEWS: dict[str, View] = {
         FROM cost GROUP BY run_id
     ) AS planned ON planned.run_id = run.id""",
     ),
+    "v_attempts": View(
+        "every go at every run: when, where, by what code, and how it ended",
+        {
+            **_WHOSE,
+            "number": "1, 2, … within the run",
+            "state": "PENDING until its worker begins, then RUNNING, then how it ended",
+            "reason": "why, if it did not complete",
+            "executor": "where it was launched: local, vertex, kubernetes",
+            "handle": "the executor's name of the job",
+            "chips": "accelerator chips that it occupies",
+            "claimed_at": "when a launcher took the run, UTC",
+            "started_at": "when its worker began, UTC",
+            "heartbeat_at": "when it was last known to live, UTC",
+            "ended_at": "when it ended, UTC",
+            "exit_code": "of its process; minus the signal's number when a signal ended it",
+            "host": "name of the machine",
+            "pid": "its process there",
+            "device": "what it computed on, in words",
+            "log": "its log, relative to the lab's root",
+            "git_commit": "of the code",
+            "git_patch": "what that commit lacks of the code",
+            "versions": "package → version, JSON",
+            "environment": "variables that may matter, JSON",
+        },
+        f"""
+    SELECT {_IDENTITY}, attempt.number AS number, attempt.state AS state, attempt.reason AS reason,
+        attempt.executor AS executor, attempt.handle AS handle, attempt.chips AS chips,
+        attempt.claimed_at AS claimed_at, attempt.started_at AS started_at,
+        attempt.heartbeat_at AS heartbeat_at, attempt.ended_at AS ended_at, attempt.exit_code AS exit_code,
+        attempt.host AS host, attempt.pid AS pid, attempt.device AS device, attempt.log AS log,
+        attempt.git_commit AS git_commit, attempt.git_patch AS git_patch, attempt.versions AS versions,
+        attempt.environment AS environment
+    FROM run{_JOINS}
+    JOIN attempt ON attempt.run_id = run.id""",
+    ),
+    "v_artifacts": View(
+        "files and folders that runs recorded",
+        {
+            **_WHOSE,
+            "name": "what the run calls it",
+            "uri": "where it lies, relative to the lab's root",
+            "size": "bytes",
+            "sha256": "digest of its content",
+        },
+        f"""
+    SELECT {_IDENTITY}, artifact.name AS name, artifact.uri AS uri, artifact.size AS size,
+        artifact.sha256 AS sha256
+    FROM run{_JOINS}
+    JOIN artifact ON artifact.run_id = run.id""",
+    ),
+    "v_notes": View(
+        "notes and tags, with what they are about",
+        {
+            "kind": "note or tag",
+            "experiment": "name of the study; NULL for a run that stands in none any more",
+            "run": "the run's name in the study; NULL if it is about the study",
+            "label": "name and values on the axes",
+            "seed": "replicate",
+            "fingerprint": "identity of the run",
+            "text": "what was written, or the tag's name",
+            "author": "who wrote it; NULL for a tag",
+            "created_at": "when, UTC",
+        },
+        """
+    SELECT 'note' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
+        member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, note.text AS text,
+        note.author AS author, note.created_at AS created_at
+    FROM note
+    LEFT JOIN experiment AS study ON study.id = note.experiment_id
+    LEFT JOIN run ON run.id = note.run_id
+    LEFT JOIN member ON member.run_id = run.id
+    LEFT JOIN experiment ON experiment.id = member.experiment_id
+    UNION ALL
+    SELECT 'tag' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
+        member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, tag.name AS text,
+        NULL AS author, tag.created_at AS created_at
+    FROM tag
+    LEFT JOIN experiment AS study ON study.id = tag.experiment_id
+    LEFT JOIN run ON run.id = tag.run_id
+    LEFT JOIN member ON member.run_id = run.id
+    LEFT JOIN experiment ON experiment.id = member.experiment_id""",
+    ),
 }

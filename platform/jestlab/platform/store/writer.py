@@ -12,15 +12,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
-from jestlab.platform.store.sql import insert, now, to_json
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.spool import Batch, Spool
+from jestlab.platform.store.sql import now, to_json
+from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store, move
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
 from jestlab.platform.store.tables import Attempt as AttemptRow
+from jestlab.platform.store.tables import Run
 
 FLUSH_POINTS = 1_000
 """Points that are written at once, without waiting for the second to end."""
@@ -28,94 +30,121 @@ FLUSH_POINTS = 1_000
 TICK_SECONDS = 1.0
 """How often buffered points are written."""
 
-HEARTBEAT_SECONDS = 10.0
+HEARTBEAT_SECONDS = 5.0
 """How often an attempt says that it lives when it has nothing else to write."""
+
+SURE_SECONDS = 60.0
+"""How long after its last word to the store an attempt may take the run for its own."""
+
+END_SECONDS = 600.0
+"""How long the end of an attempt waits for a store that cannot be reached."""
 
 
 class AttemptLost(Exception):
-    """Another worker has taken the run over: this one may write no more."""
+    """The attempt is over for the store: another one may have the run, and this one may write no more."""
 
 
 class Attempt:
     """One worker's go at a run. Points are buffered and written in bulk; the last write of a step wins.
 
-    A background thread writes what is buffered every second. All methods may be called from any thread.
+    A background thread writes what is buffered every second. While the store cannot be reached, points go to
+    a file in the run's folder and are replayed later, each once. All methods may be called from any thread.
     """
 
-    def __init__(self, store: Store, fingerprint: str, run_id: int, attempt_id: int, number: int) -> None:
+    def __init__(
+        self, store: Store, fingerprint: str, run_id: int, attempt_id: int, number: int, directory: Path
+    ) -> None:
         """Use `begin`."""
         self.number = number
+        self.ended_before = False
+        """Whether an earlier attempt had completed the run, and only could not say so."""
         self._store = store
         self._fingerprint = fingerprint
-        self._run_id = run_id
         self._id = attempt_id
-        self._lock = threading.Lock()
-        self._names: dict[str, int] = {}
-        self._points: list[tuple[int, str, float | None]] = []
-        self._scores: list[dict[str, Any]] = []
-        self._progress: tuple[int, int] | None = None
-        self._written_at = time.monotonic()
-        self._ended = threading.Event()
+        self._points = Points(run_id)
+        self._spool = Spool(directory, attempt_id)
+        self._spooled = False
+        self._buffer = Batch()
+        self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
+        self._writing = threading.Lock()
+        self._heard_at = time.monotonic()
+        self._retry_at = 0.0
         self._lost: AttemptLost | None = None
+        self._stop_reason: str | None = None
+        self._ended = False
+        self._told = False  # whether the store knows how it ended
+        self._wake = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
 
     @classmethod
-    def begin(cls, store: Store, fingerprint: str, *, log: str, provenance: Provenance) -> Attempt:
-        """Enter a new attempt and set its run RUNNING; an earlier one that never ended has vanished.
-
-        The caller holds the run's lock, so that no other attempt lives.
+    def begin(
+        cls,
+        store: Store,
+        fingerprint: str,
+        number: int,
+        *,
+        directory: Path,
+        provenance: Provenance,
+        handle: str,
+    ) -> Attempt:
+        """Take up an attempt that a launcher has claimed, and write what earlier ones left in their spools.
 
         Args:
             store: Where to write.
             fingerprint: The run.
-            log: Path of its log, relative to the lab's root.
+            number: Of the attempt.
+            directory: The run's folder, on this machine.
             provenance: What runs where.
+            handle: Of this process, should it be a local job whose launcher died before it could keep it.
+
+        Raises:
+            AttemptLost: The attempt cannot be taken up: it has been given up, or was taken up before.
         """
         with store.writing() as connection:
-            run_id = connection.execute(select(Run.id).where(Run.fingerprint == fingerprint)).scalar_one()
+            row = connection.execute(
+                select(
+                    AttemptRow.id, AttemptRow.run_id, AttemptRow.state, AttemptRow.executor, AttemptRow.handle
+                )
+                .join(Run, Run.id == AttemptRow.run_id)
+                .where(Run.fingerprint == fingerprint, AttemptRow.number == number)
+                .with_for_update()
+            ).one_or_none()
+            if row is None or row.state != RunState.PENDING:
+                stands = "unknown" if row is None else row.state
+                raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {stands}: not taken up")
             move(connection, fingerprint, RunState.RUNNING, None)
             connection.execute(
                 update(AttemptRow)
-                .where(AttemptRow.run_id == run_id, AttemptRow.state == RunState.RUNNING)
+                .where(AttemptRow.id == row.id)
                 .values(
-                    state=RunState.PREEMPTED, reason="its process vanished", ended_at=AttemptRow.heartbeat_at
-                )
-            )
-            last = connection.scalar(select(func.max(AttemptRow.number)).where(AttemptRow.run_id == run_id))
-            number = (last or 0) + 1
-            started = now()
-            attempt_id = connection.execute(
-                insert(connection, AttemptRow)
-                .values(
-                    run_id=run_id,
-                    number=number,
                     state=RunState.RUNNING,
-                    started_at=started,
-                    heartbeat_at=started,
+                    handle=row.handle or (handle if row.executor == "local" else None),
+                    started_at=now(),
+                    heartbeat_at=now(),
                     host=provenance.host,
                     pid=os.getpid(),
-                    log=log,
                     git_commit=provenance.git_commit,
                     git_patch=provenance.git_patch,
                     versions=to_json(provenance.versions),
                     device=provenance.device,
+                    environment=to_json(provenance.environment),
                 )
-                .returning(AttemptRow.id)
-            ).scalar_one()
-        attempt = cls(store, fingerprint, run_id, attempt_id, number)
+            )
+        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory)
+        for left in Spool.left_in(directory, before=row.id):
+            attempt.ended_before |= attempt._replay(left)
         attempt._ticker.start()
         return attempt
 
     # ---- while it runs
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step. NaN is kept as NULL, infinities as they are."""
-        points = [(int(step), name, _number(value)) for name, value in metrics.items()]
-        with self._lock:
-            self._points += points
-            full = len(self._points) >= FLUSH_POINTS
-        if full or self._lost:
-            self.flush()
+        """Record metrics at a step. NaN is kept as NULL, infinities as they are.
+
+        Raises:
+            AttemptLost: This attempt is over for the store.
+        """
+        self._add(Batch(points=[(int(step), name, _number(value)) for name, value in metrics.items()]))
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
@@ -124,6 +153,7 @@ class Attempt:
 
         Raises:
             ValueError: A name without a slash.
+            AttemptLost: This attempt is over for the store.
         """
         rows = []
         for name, value in scores.items():
@@ -132,23 +162,19 @@ class Attempt:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
             rows.append(
                 {
-                    "run_id": self._run_id,
                     "dataset": dataset,
                     "metric": metric,
                     "step": int(step),
                     "value": _number(value),
                     "examples_seen": int(examples_seen),
                     "flops_total": float(flops_total),
-                    "attempt_id": self._id,
                 }
             )
-        with self._lock:
-            self._scores += rows
+        self._add(Batch(scores=rows))
 
     def progress(self, step: int, total_steps: int) -> None:
         """Say how far the run is."""
-        with self._lock:
-            self._progress = (int(step), int(total_steps))
+        self._add(Batch(progress=(int(step), int(total_steps))))
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
         """Record a file or folder with its size and digest, a folder's over its files' names and bytes.
@@ -167,28 +193,32 @@ class Attempt:
         if not path.exists():
             raise ValueError(f"artifact {name!r}: nothing at {path}")
         size, sha256 = _digest(path)
-        values = {"uri": path.relative_to(root).as_posix(), "size": size, "sha256": sha256}
-        with self._store.writing() as connection:
-            self._beat(connection)
-            connection.execute(
-                insert(connection, Artifact)
-                .values(run_id=self._run_id, name=name, **values)
-                .on_conflict_do_update(index_elements=["run_id", "name"], set_=values)
-            )
+        uri = path.relative_to(root).as_posix()
+        self._add(Batch(artifacts=[{"name": name, "uri": uri, "size": size, "sha256": sha256}]))
 
     def flush(self) -> None:
-        """Write what is buffered, and the heartbeat, in one transaction.
+        """Make durable all that was recorded: in the store, or else in the spool.
+
+        Whoever is about to change what later attempts start from (a checkpoint) calls this first. Then the
+        attempt must be sure that the run is still its own: where the store has been out of reach for longer
+        than `SURE_SECONDS`, this waits for it.
 
         Raises:
-            AttemptLost: Another worker has the run; nothing was written.
-            UserError: The store cannot be written; everything stays buffered.
+            AttemptLost: This attempt is over for the store; nothing was written.
+            UserError: Neither the store nor the spool can be written; everything stays buffered.
         """
-        if self._lost:
-            raise self._lost
-        with self._lock:
-            with self._store.writing() as connection:
-                self._write(connection)
-            self._written()
+        said = False
+        while not self._write(keep=True):
+            if time.monotonic() - self._heard_at <= SURE_SECONDS:
+                return
+            if not said:
+                _say("waiting for the store: another worker may have the run by now")
+                said = True
+            time.sleep(TICK_SECONDS)
+
+    def stop_requested(self) -> str | None:
+        """Why the run's user wants it to stop, as far as the store has said; None to go on."""
+        return self._stop_reason
 
     # ---- how it ends
 
@@ -196,123 +226,208 @@ class Attempt:
         """Write the last points and set the run COMPLETED, in one transaction."""
         self._end(RunState.COMPLETED, None, 0)
 
-    def fail(self, reason: str) -> None:
+    def fail(self, reason: str, exit_code: int = 1) -> None:
         """Write the last points and set the run FAILED."""
-        self._end(RunState.FAILED, reason, 1)
+        self._end(RunState.FAILED, reason, exit_code)
 
     def interrupt(self, reason: str) -> None:
-        """Write the last points and set the run PREEMPTED."""
+        """Write the last points and set the run PREEMPTED, or CANCELLED if its user wanted it."""
         self._end(RunState.PREEMPTED, reason, 143)
 
     def _end(self, state: RunState, reason: str | None, exit_code: int) -> None:
-        with self._lock:
-            with self._store.writing() as connection:
-                self._write(connection)
-                connection.execute(
-                    update(AttemptRow)
-                    .where(AttemptRow.id == self._id)
-                    .values(state=state, reason=reason, exit_code=exit_code, ended_at=now(), device=device())
-                )
-                move(connection, self._fingerprint, state, reason)
-            self._written()
-        self._ended.set()
-        self._ticker.join()
+        """Write the end. It waits for a store that is away; what it gives up on is in the spool."""
+        self._add(Batch(end=(state, reason, exit_code)))
+        deadline = time.monotonic() + END_SECONDS
+        try:
+            while not self._reached():
+                if time.monotonic() > deadline:
+                    raise StoreUnreachable(
+                        f"the store is away: how the run ended is kept in {self._spool.path}"
+                    )
+                time.sleep(TICK_SECONDS)
+        finally:
+            self._ended = True
+            self._wake.set()
+            self._ticker.join()
+
+    def _reached(self) -> bool:
+        """Write, or keep what is to be written; whether the store has it now."""
+        try:
+            return self._write(keep=True)
+        except StoreUnreachable:  # nor does the disk take anything
+            return False
 
     # ---- within
 
-    def _write(self, connection: Connection) -> None:
-        """Write the buffers. They are emptied by `_written`, once the transaction has been committed."""
-        self._beat(connection)
-        if self._points:
-            names = self._metric_names(connection)
-            statement = insert(connection, Metric)
-            connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=["run_id", "name_id", "step"],
-                    set_={"value": statement.excluded.value, "attempt_id": statement.excluded.attempt_id},
-                ),
-                [
-                    {
-                        "run_id": self._run_id,
-                        "name_id": names[name],
-                        "step": step,
-                        "value": value,
-                        "attempt_id": self._id,
-                    }
-                    for step, name, value in self._points
-                ],
-            )
-        if self._scores:
-            statement = insert(connection, Evaluation)
-            changed = {
-                c: statement.excluded[c] for c in ("value", "examples_seen", "flops_total", "attempt_id")
-            }
-            connection.execute(
-                statement.on_conflict_do_update(
-                    index_elements=["run_id", "dataset", "metric", "step"], set_=changed
-                ),
-                self._scores,
-            )
-        if self._progress:
-            step, total_steps = self._progress
-            connection.execute(
-                update(Run).where(Run.id == self._run_id).values(step=step, total_steps=total_steps)
-            )
+    def _add(self, batch: Batch) -> None:
+        if self._lost:
+            raise self._lost
+        with self._buffering:
+            self._buffer = self._buffer.followed_by(batch)
+            if len(self._buffer) >= FLUSH_POINTS:
+                self._wake.set()
 
-    def _written(self) -> None:
-        self._points, self._scores, self._progress = [], [], None
-        self._written_at = time.monotonic()
+    def _write(self, keep: bool) -> bool:
+        """Write what is buffered, and the heartbeat, in one transaction; whether the store has it now.
 
-    def _beat(self, connection: Connection) -> None:
-        """Say that this attempt lives; refuse to go on if it has been replaced."""
+        Args:
+            keep: Whether it has to be durable where the store is away. Otherwise this does not ask a store
+                again that was away a moment ago.
+        """
+        with self._writing:
+            if self._lost:
+                raise self._lost
+            if not keep and time.monotonic() < self._retry_at:
+                return False
+            with self._buffering:
+                batch, self._buffer = self._buffer, Batch()
+            try:
+                if self._spooled:
+                    self._replay(self._spool)
+                    self._spooled = False
+                if not self._told:
+                    self._commit(batch, self._id)
+            except AttemptLost as lost:
+                self._lost = lost
+                raise
+            except BaseException as error:
+                unreachable = isinstance(error, StoreUnreachable)
+                spooled = unreachable and keep and self._keep(batch)
+                if not spooled:
+                    with self._buffering:
+                        self._buffer = batch.followed_by(self._buffer)
+                self._retry_at = time.monotonic() + TICK_SECONDS
+                if not unreachable or (keep and not spooled and batch):
+                    raise
+                return False
+            self._heard_at, self._retry_at = time.monotonic(), 0.0
+            return True
+
+    def _keep(self, batch: Batch) -> bool:
+        """Keep a batch in the spool; False if the disk does not take it."""
+        if not batch:
+            return True
+        try:
+            self._spool.append(batch)
+        except OSError as error:
+            _say(f"{error} (kept in memory)")
+            return False
+        self._spooled = True
+        return True
+
+    def _replay(self, spool: Spool) -> bool:
+        """Write a spool's batches; whether the run had been completed in it."""
+        completed = False
+        for batch in spool.batches():
+            own = spool.attempt_id == self._id
+            if not own and batch.end is not None:
+                completed = batch.end[0] == RunState.COMPLETED
+                batch.end = None  # this attempt says how the run ends
+            self._commit(batch, spool.attempt_id)
+        spool.clear()
+        return completed
+
+    def _commit(self, batch: Batch, attempt_id: int) -> None:
+        with self._store.writing() as connection:
+            if batch.end is not None and self._is_told(connection, batch.end[0]):
+                self._told = True  # the transaction before this one was committed, and its answer lost
+                return
+            stop_reason = self._beat(connection)
+            self._points.write(connection, batch, attempt_id)
+            if batch.end is not None:
+                self._write_end(connection, batch.end, stop_reason)
+        self._stop_reason = stop_reason
+        self._told = batch.end is not None
+
+    def _is_told(self, connection: Connection, state: str) -> bool:
+        """Whether the store has this attempt's end."""
+        known = connection.scalar(select(AttemptRow.state).where(AttemptRow.id == self._id))
+        return known == state or (state == RunState.PREEMPTED and known == RunState.CANCELLED)
+
+    def _beat(self, connection: Connection) -> str | None:
+        """Say that this attempt lives, refuse to go on if it is over; why the run shall stop, if it shall."""
         alive = connection.execute(
             update(AttemptRow)
             .where(AttemptRow.id == self._id, AttemptRow.state == RunState.RUNNING)
             .values(heartbeat_at=now())
         ).rowcount
         if not alive:
-            self._lost = AttemptLost(f"another worker has taken run {self._fingerprint[:8]} over")
-            raise self._lost
+            raise AttemptLost(
+                f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"
+            )
+        return connection.scalar(select(Run.stop_reason).where(Run.fingerprint == self._fingerprint))
 
-    def _metric_names(self, connection: Connection) -> dict[str, int]:
-        """Ids of the buffered metrics' names; only those that were committed before are remembered."""
-        names = {name for _, name, _ in self._points}
-        new = names - self._names.keys()
-        if not new:
-            return self._names
-        found = dict(
-            connection.execute(select(MetricName.name, MetricName.id).where(MetricName.name.in_(new)))
-            .tuples()
-            .all()
-        )
-        self._names |= found
-        missing = new - found.keys()
-        if not missing:
-            return self._names
-        connection.execute(
-            insert(connection, MetricName).on_conflict_do_nothing(),
-            [{"name": name} for name in sorted(missing)],
-        )
-        made = connection.execute(select(MetricName.name, MetricName.id).where(MetricName.name.in_(missing)))
-        return self._names | dict(made.tuples().all())
+    def _write_end(
+        self, connection: Connection, end: tuple[str, str | None, int], stop_reason: str | None
+    ) -> None:
+        state, reason, exit_code = RunState(end[0]), end[1], end[2]
+        if state == RunState.PREEMPTED and stop_reason is not None:
+            state, reason = RunState.CANCELLED, stop_reason
+        finish(connection, self._fingerprint, self._id, state, reason, exit_code, device=device())
 
     def _tick(self) -> None:
         """Write every second what there is, and now and then that there is nothing."""
-        while not self._ended.wait(TICK_SECONDS):
-            waiting = self._points or self._scores or self._progress
-            if not waiting and time.monotonic() - self._written_at < HEARTBEAT_SECONDS:
+        complained_at, problem = -60.0, "the store cannot be reached"
+        while not self._ended:
+            self._wake.wait(TICK_SECONDS)
+            self._wake.clear()
+            if self._ended or (not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS):
                 continue
             try:
-                self.flush()
-            except AttemptLost:
+                reached = self._write(keep=len(self._buffer) >= FLUSH_POINTS)
+            except AttemptLost as lost:
+                _say(str(lost))
                 return  # raised again in the program, at its next call
             except UserError as error:
-                sys.stderr.write(f"jestlab: {error} (kept, and tried again)\n")
+                reached, problem = False, str(error)
+            if not reached and time.monotonic() - complained_at > 30:
+                complained_at = time.monotonic()
+                _say(f"{problem}: what is recorded is kept, and written later")
+
+
+def finish(
+    connection: Connection,
+    fingerprint: str,
+    attempt_id: int,
+    state: RunState,
+    reason: str | None,
+    exit_code: int | None,
+    **values: Any,
+) -> bool:
+    """End a live attempt and give its run the state; False if the attempt was over already.
+
+    Args:
+        connection: In a write transaction.
+        fingerprint: The run.
+        attempt_id: Its attempt.
+        state: What both become.
+        reason: Why.
+        exit_code: Of the process, where it is known.
+        **values: Further columns of the attempt.
+    """
+    ended = connection.execute(
+        update(AttemptRow)
+        .where(AttemptRow.id == attempt_id, AttemptRow.state.in_(LIVE))
+        .values(state=state, reason=reason, exit_code=exit_code, ended_at=now(), **values)
+    ).rowcount
+    if not ended:
+        return False
+    move(connection, fingerprint, state, reason)
+    if state == RunState.FAILED:
+        connection.execute(
+            update(Run).where(Run.fingerprint == fingerprint).values(failures=Run.failures + 1)
+        )
+    return True
 
 
 def _number(value: float) -> float | None:
     number = float(value)
     return None if math.isnan(number) else number
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"jestlab: {line}\n")
+    sys.stderr.flush()
 
 
 def _digest(path: Path) -> tuple[int, str]:

@@ -30,6 +30,8 @@ SETTINGS = VertexSettings(
     staging="gs://our-lab-staging/jobs/",
     service_account="trainer@our-lab.iam.gserviceaccount.com",
     network="projects/12345/global/networks/default",
+    nfs="10.0.0.2:/exports/lab",
+    root="/mnt/nfs/lab",
 )
 
 
@@ -66,6 +68,16 @@ def test_the_stores_url_is_a_reference_that_the_worker_resolves():
     found = environment(manifest())
     assert found["JESTLAB_STORE_SECRET"] == SECRET
     assert "JESTLAB_STORE" not in found
+
+
+def test_workers_get_the_labs_folder_where_it_is_mounted():
+    assert pool(manifest())["containerSpec"]["args"][:2] == ["--root", "/mnt/nfs/lab"]
+    assert pool(manifest())["nfsMounts"] == [
+        {"server": "10.0.0.2", "path": "/exports/lab", "mountPoint": "lab"}
+    ]
+    bucket = VertexSettings(store_secret=SECRET, root="/gcs/our-bucket/lab")
+    assert "/gcs/our-bucket/lab" in pool(manifest(settings=bucket))["containerSpec"]["args"]
+    assert "nfsMounts" not in pool(manifest(settings=bucket))
 
 
 def test_several_hosts_know_how_many_they_have_to_be():

@@ -25,7 +25,9 @@ from jestlab.platform.tpu import TYPES, Slice, parse
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
 SCHEMA = Path(__file__).parents[5] / "shared" / "schemas" / "jobset.x-k8s.io_jobsets.yaml"
 NAME = "jestlab-0a1b2c3d-1"
-SETTINGS = KubernetesSettings(namespace="research", store_secret="jestlab-store/url", queue="tpus")
+SETTINGS = KubernetesSettings(
+    namespace="research", store_secret="jestlab-store/url", queue="tpus", claim="lab", root="/lab"
+)
 
 
 def manifest(
@@ -139,6 +141,16 @@ def test_the_stores_url_comes_from_the_secret():
     assert environment(manifest())["JESTLAB_STORE"] == {
         "secretKeyRef": {"name": "jestlab-store", "key": "url"}
     }
+
+
+def test_workers_get_the_labs_folder_where_the_claim_is_mounted():
+    (container,) = pod(manifest())["containers"]
+    assert container["args"][:2] == ["--root", "/lab"]
+    assert "/home/ada" not in repr(manifest(arguments=["--root=/home/ada/lab", "--run", "x"]))
+    (where,), (what,) = container["volumeMounts"], pod(manifest())["volumes"]
+    assert (where["mountPath"], where["name"]) == ("/lab", what["name"])
+    assert what["persistentVolumeClaim"] == {"claimName": "lab"}
+    assert "volumes" not in pod(manifest(settings=KubernetesSettings(store_secret="s/k", root="/lab")))
 
 
 def test_without_kueue_nothing_waits_to_be_admitted():
@@ -296,6 +308,11 @@ def test_jobs_that_stop_now_leave_no_pods(cluster):
         (Resources(), Settings(image=IMAGE), "kubernetes needs a TPU slice"),
         (Resources(tpu="v5e-2x2"), Settings(), "kubernetes needs an image"),
         (Resources(tpu="v5e-2x2", image=IMAGE), Settings(), "kubernetes needs `kubernetes.store_secret`"),
+        (
+            Resources(tpu="v5e-2x2", image=IMAGE),
+            Settings(kubernetes=KubernetesSettings(store_secret="s/k")),
+            "kubernetes needs `kubernetes.root`",
+        ),
     ],
 )
 def test_what_is_missing_is_named_before_anything_is_launched(resources, settings, missing):

@@ -36,10 +36,12 @@ class Kubernetes:
         name: `kubernetes`.
         chips: Of each job.
         parallel: None: the cluster, or Kueue, lets jobs wait.
+        grace_seconds: What pods have to save, and a minute to be gone.
     """
 
     name = "kubernetes"
     parallel: int | None = None
+    grace_seconds = jobset.GRACE_SECONDS + 60.0
 
     def __init__(
         self,
@@ -87,7 +89,16 @@ class Kubernetes:
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
                 "`kubectl create secret generic jestlab-store --from-literal url=STORE`"
             )
+        if settings.kubernetes.root is None:
+            raise UserError(
+                "kubernetes needs `kubernetes.root` in the config file: the folder of the lab as pods see it, "
+                "and `claim`, the PersistentVolumeClaim that it is on"
+            )
         return cls(settings.kubernetes, parse(resources.tpu), image, spot=resources.spot)
+
+    def has_room(self) -> bool:
+        """There is: what has no room waits."""
+        return True
 
     def render(self, job: Job) -> dict[str, Any]:
         """The JobSet that `launch` would make."""

@@ -1,19 +1,40 @@
 """Leases, launchers, budgets, notes and tags."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.schema import SchemaItem
+from sqlalchemy.types import TypeEngine
 
 revision = "0002"
 down_revision = "0001"
 
 _ONE_SUBJECT = "(experiment_id IS NULL) <> (run_id IS NULL)"
 
+_STEPS = (("run", "step"), ("run", "total_steps"), ("metric", "step"), ("evaluation", "step"))
+_LEASE: dict[str, type[TypeEngine[Any]]] = {
+    "launcher_id": sa.Integer,
+    "executor": sa.Text,
+    "handle": sa.Text,
+    "chips": sa.Integer,
+    "claimed_at": sa.DateTime,
+    "environment": sa.Text,
+}
+_UNKNOWN_UNTIL_IT_BEGINS: dict[str, type[TypeEngine[Any]]] = {
+    "started_at": sa.DateTime,
+    "host": sa.Text,
+    "pid": sa.Integer,
+    "versions": sa.Text,
+    "device": sa.Text,
+}
+
 
 def _id() -> sa.Column[int]:
     return sa.Column("id", sa.Integer, nullable=False)
 
 
-def _subject(table: str) -> list[sa.SchemaItem]:
+def _subject(table: str) -> list[SchemaItem]:
     """An experiment or a run, exactly one of them."""
     return [
         sa.Column("experiment_id", sa.Integer),
@@ -29,6 +50,14 @@ def _subject(table: str) -> list[sa.SchemaItem]:
     ]
 
 
+def _step_type(kind: type[sa.Integer], before: type[sa.Integer]) -> None:
+    """Steps of 64 bits, which SQLite's integers have anyway."""
+    if op.get_bind().dialect.name == "sqlite":
+        return
+    for table, column in _STEPS:
+        op.alter_column(table, column, type_=kind(), existing_type=before())
+
+
 def upgrade() -> None:
     """Attempts become leases; runs remember failures and their user's wish to stop."""
     op.create_table(
@@ -39,30 +68,24 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_launcher"),
         sa.UniqueConstraint("name", name="uq_launcher_name"),
     )
+    # In two goes: rows that are there get a value, and new ones have to bring theirs.
+    op.add_column("run", sa.Column("failures", sa.Integer))
+    op.add_column("run", sa.Column("stop_reason", sa.Text))
+    op.execute("UPDATE run SET failures = 0")
     with op.batch_alter_table("run") as run:
-        run.add_column(sa.Column("failures", sa.Integer, nullable=False, server_default="0"))
-        run.add_column(sa.Column("stop_reason", sa.Text))
+        run.alter_column("failures", existing_type=sa.Integer(), nullable=False)
+    for name, kind in _LEASE.items():
+        op.add_column("attempt", sa.Column(name, kind))
+    op.execute("UPDATE attempt SET executor = 'local', chips = 0, claimed_at = started_at")
     with op.batch_alter_table("attempt") as attempt:
-        attempt.add_column(sa.Column("launcher_id", sa.Integer))
-        attempt.add_column(sa.Column("executor", sa.Text, nullable=False, server_default="local"))
-        attempt.add_column(sa.Column("handle", sa.Text))
-        attempt.add_column(sa.Column("chips", sa.Integer, nullable=False, server_default="0"))
-        attempt.add_column(sa.Column("claimed_at", sa.DateTime))
-        attempt.add_column(sa.Column("environment", sa.Text))
-        for name, kind in (
-            ("started_at", sa.DateTime()),
-            ("host", sa.Text()),
-            ("pid", sa.Integer()),
-            ("versions", sa.Text()),
-            ("device", sa.Text()),
-        ):
-            attempt.alter_column(name, existing_type=kind, nullable=True)
+        for name in ("executor", "chips", "claimed_at"):
+            attempt.alter_column(name, existing_type=_LEASE[name](), nullable=False)
+        for name, kind in _UNKNOWN_UNTIL_IT_BEGINS.items():
+            attempt.alter_column(name, existing_type=kind(), nullable=True)
         attempt.create_foreign_key(
             "fk_attempt_launcher_id_launcher", "launcher", ["launcher_id"], ["id"], ondelete="SET NULL"
         )
-    op.execute("UPDATE attempt SET claimed_at = started_at")
-    with op.batch_alter_table("attempt") as attempt:
-        attempt.alter_column("claimed_at", existing_type=sa.DateTime(), nullable=False)
+    _step_type(sa.BigInteger, sa.Integer)
     op.create_table(
         "budget",
         sa.Column("run_id", sa.Integer, nullable=False),
@@ -95,23 +118,22 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back to attempts without leases. A claim that no worker took up is lost: the old schema has no place."""
+    """Back to attempts without leases. A claim that no worker took up is lost: there is no place for it."""
     for table in ("tag", "note", "budget"):
         op.drop_table(table)
     op.execute("DELETE FROM attempt WHERE started_at IS NULL")
+    op.execute(
+        "UPDATE attempt SET host = COALESCE(host, ''), pid = COALESCE(pid, 0), "
+        "versions = COALESCE(versions, '{}'), device = COALESCE(device, '')"
+    )
     with op.batch_alter_table("attempt") as attempt:
         attempt.drop_constraint("fk_attempt_launcher_id_launcher", type_="foreignkey")
-        for name in ("launcher_id", "executor", "handle", "chips", "claimed_at", "environment"):
+        for name in _LEASE:
             attempt.drop_column(name)
-        for name, kind in (
-            ("started_at", sa.DateTime()),
-            ("host", sa.Text()),
-            ("pid", sa.Integer()),
-            ("versions", sa.Text()),
-            ("device", sa.Text()),
-        ):
-            attempt.alter_column(name, existing_type=kind, nullable=False)
+        for name, kind in _UNKNOWN_UNTIL_IT_BEGINS.items():
+            attempt.alter_column(name, existing_type=kind(), nullable=False)
     with op.batch_alter_table("run") as run:
         run.drop_column("stop_reason")
         run.drop_column("failures")
+    _step_type(sa.Integer, sa.BigInteger)
     op.drop_table("launcher")

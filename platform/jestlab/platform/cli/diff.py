@@ -1,0 +1,124 @@
+"""`jestlab diff`: two runs side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.text import table
+from jestlab.platform.lab import Lab
+
+if TYPE_CHECKING:
+    from jestlab.platform.compare import Comparison, Pair
+
+_EPILOG = """\b
+RUN is experiment/run or experiment/label (with /seed where there are several),
+or the first characters of a fingerprint.
+
+\b
+Example:
+  jestlab diff quickstart/joint/0 quickstart/joint/1
+  jestlab diff joint/0 uniform/0 --experiment quickstart
+"""
+_ABSENT = "–"
+
+
+@click.command("diff", epilog=_EPILOG)
+@click.argument("first", metavar="RUN")
+@click.argument("second", metavar="RUN")
+@click.option("--experiment", metavar="NAME", help="Where both runs stand, if their names do not say it.")
+@click.option("--seed", type=int, help="Of both runs, if their names do not say it.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@lab_options
+def command(
+    first: str, second: str, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
+) -> None:
+    """Show how two runs differ: config, needs, code and machine; their last scores and what they cost."""
+    from jestlab.platform.cli import naming
+    from jestlab.platform.compare import compare
+    from jestlab.platform.store.store import Store
+
+    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+    one, other = (naming.run(store, name, experiment, seed) for name in (first, second))
+    compared = compare(store, one.fingerprint, other.fingerprint)
+    titles = (one.title, other.title)
+    if as_json:
+        click.echo(json.dumps(_as_data(compared, titles), ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(compared, titles)))
+
+
+def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
+    for title, fingerprint, state in zip(
+        titles, _both(compared.fingerprints), _both(compared.states), strict=True
+    ):
+        yield f"{title}  {fingerprint[:8]}  {state}"
+    sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
+        ("config", compared.config, _text),
+        ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
+        ("provenance", compared.provenance, _text),
+    ]
+    for name, pairs, show in sections:
+        yield ""
+        rows = [(key, *(_shown(value, show) for value in _both(pair))) for key, pair in pairs.items()]
+        yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+    for name, numbers in (("scores", compared.scores), ("cost", compared.costs)):
+        yield ""
+        figures = [
+            (key, *(_shown(value, _number) for value in (*_both(pair), _difference(pair))))
+            for key, pair in numbers.items()
+        ]
+        header = (name.upper(), *titles, "difference")
+        yield table(header, figures, right=(1, 2, 3)) if figures else f"{name.upper()}  none"
+
+
+def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
+    runs = [
+        {"name": title, "fingerprint": fingerprint, "state": state}
+        for title, fingerprint, state in _runs(compared, titles)
+    ]
+    data: dict[str, Any] = {"runs": runs}
+    for name in ("config", "needs", "provenance"):
+        data[name] = {key: _both(pair) for key, pair in getattr(compared, name).items()}
+    for name in ("scores", "costs"):
+        pairs: Mapping[str, Pair[float]] = getattr(compared, name)
+        data[name] = {
+            key: {"values": list(map(_finite, _both(pair))), "difference": _finite(_difference(pair))}
+            for key, pair in pairs.items()
+        }
+    return data
+
+
+def _runs(compared: Comparison, titles: tuple[str, str]) -> Iterator[tuple[str, str, str]]:
+    return zip(titles, _both(compared.fingerprints), _both(compared.states), strict=True)
+
+
+def _both(pair: Pair[Any]) -> list[Any]:
+    return [pair.first, pair.second]
+
+
+def _difference(pair: Pair[float]) -> float | None:
+    return None if pair.first is None or pair.second is None else pair.second - pair.first
+
+
+def _finite(value: float | None) -> float | str | None:
+    """JSON has no infinities."""
+    return value if value is None or math.isfinite(value) else str(value)
+
+
+def _shown(value: Any, show: Callable[[Any], str]) -> str:
+    return _ABSENT if value is None else show(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:.4g}"
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else " " for c in text)

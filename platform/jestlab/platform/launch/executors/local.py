@@ -1,0 +1,259 @@
+"""Jobs as processes of this machine: each a session with a log of its own, outliving its launcher."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch import exits
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
+
+_PROC = Path("/proc")
+_BLOCK = 1 << 20
+
+
+class Local:
+    """Processes of this machine. A job's handle is `host:pid:start:log`, which no later process can share."""
+
+    name = "local"
+    chips = 0
+    grace_seconds = 10.0
+
+    def __init__(
+        self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
+    ) -> None:
+        """Make an executor; nothing runs yet.
+
+        Args:
+            lab: Where compiled functions are kept.
+            resources: Threads of a job, so that parallel ones do not fight for cores, and the memory that it
+                takes: none is started where less is free.
+            on_exit: Called from another thread when a job has ended.
+        """
+        resources = resources or Resources()
+        self.parallel: int | None = _at_once(resources.memory_gb)
+        self._threads = resources.threads
+        self._memory_gb = resources.memory_gb
+        self._cache = lab.cache
+        self._on_exit = on_exit
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._names: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def launch(self, job: Job) -> str:
+        """See `Executor`; a name is remembered by this object alone."""
+        with self._lock:
+            if job.name not in self._names:
+                self._names[job.name] = self._start(job)
+            return self._names[job.name]
+
+    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """See `Executor`."""
+        return {handle: self._status(handle) for handle in handles}
+
+    def stop(self, handle: str, *, now: bool) -> None:
+        """See `Executor`."""
+        process = _Process.parse(handle)
+        if process.host != socket.gethostname():
+            raise ExecutorError(f"process {process.pid} runs on {process.host}: stop it there")
+        if not now:
+            if process.runs():
+                _signal_group(process.pid, signal.SIGTERM)
+            return
+        if process.runs():
+            _signal_group(process.pid, signal.SIGKILL)
+        process.end_session()
+
+    def logs(self, handle: str) -> Iterator[bytes]:
+        """See `Executor`."""
+        log = _Process.parse(handle).log
+        try:
+            with log.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    yield block
+        except OSError as error:
+            raise ExecutorError(f"no log: {error}") from error
+
+    def render(self, job: Job) -> dict[str, Any] | None:
+        """There is none."""
+        return None
+
+    def has_room(self) -> bool:
+        """Whether there is memory for one more job; without an idea of what one takes, there is."""
+        return self._memory_gb is None or _free_gb() >= self._memory_gb
+
+    def _start(self, job: Job) -> str:
+        command = [sys.executable, "-m", "jestlab.platform.worker", *job.arguments]
+        environment = {**os.environ, **self._environment(), **job.environment}
+        try:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+            with job.log.open("ab") as log:
+                child = subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise ExecutorError(f"cannot start {command[0]}: {error}") from error
+        process = _Process(socket.gethostname(), child.pid, _start_of(child.pid) or "0", job.log)
+        self._children[str(process)] = child
+        threading.Thread(target=self._wait, args=(child, process), name=job.name, daemon=True).start()
+        return str(process)
+
+    def _wait(self, child: subprocess.Popen[bytes], process: _Process) -> None:
+        child.wait()
+        process.end_session()  # what it may have left behind
+        self._on_exit()
+
+    def _status(self, handle: str) -> JobStatus:
+        child = self._children.get(handle)
+        if child is not None:
+            code = child.poll()
+            if code is None:
+                return JobStatus(JobState.RUNNING)
+            state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
+            return JobStatus(state, "" if code == exits.COMPLETED else exits.describe(code), code)
+        state = state_of(handle)
+        return JobStatus(state, "on another machine" if state is JobState.UNKNOWN else "")
+
+    def _environment(self) -> dict[str, str]:
+        """What a worker's environment has beyond this process's."""
+        count = str(self._threads)
+        xla_flags = os.environ.get("XLA_FLAGS", "")
+        if self._threads == 1:
+            xla_flags += " --xla_cpu_multi_thread_eigen=false"
+        ours = {
+            "OMP_NUM_THREADS": count,
+            "OPENBLAS_NUM_THREADS": count,
+            "MKL_NUM_THREADS": count,
+            "NPROC": count,  # size of XLA's thread pools
+            "XLA_FLAGS": xla_flags.strip(),
+            "PYTHONUNBUFFERED": "1",
+        }
+        where_not_set = {
+            # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
+            # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
+            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+            "JAX_COMPILATION_CACHE_DIR": str(self._cache / "jax"),
+            # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+
+
+@dataclass(frozen=True)
+class _Process:
+    """A process, named so that no other one will ever be taken for it.
+
+    Attributes:
+        host: Its machine.
+        pid: Its id, and its session's.
+        start: When it began, in the kernel's ticks since boot, with the boot's own id: ids of processes are
+            used again, and so are ticks after a restart.
+        log: Its log.
+    """
+
+    host: str
+    pid: int
+    start: str
+    log: Path
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}:{self.start}:{self.log}"
+
+    @classmethod
+    def parse(cls, handle: str) -> _Process:
+        host, pid, start, log = handle.split(":", 3)
+        return cls(host, int(pid), start, Path(log))
+
+    def runs(self) -> bool:
+        return _start_of(self.pid) == self.start
+
+    def end_session(self) -> None:
+        """End what is left of its session, which has its id: nobody else gets that as long as one is left."""
+        if _start_of(self.pid) not in (None, self.start):
+            return  # the id is another process's by now
+        for entry in _PROC.iterdir():
+            fields = _stat(entry.name) if entry.name.isdigit() else None
+            if fields is not None and int(fields[3]) == self.pid and fields[0] != "Z":
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+
+def identity() -> str:
+    """This process, as other launchers may look for it: `host:pid:start`."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+
+
+def is_gone(name: str) -> bool:
+    """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
+    host, pid, start = name.rsplit(":", 2)
+    return host == socket.gethostname() and _start_of(int(pid)) != start
+
+
+def state_of(handle: str) -> JobState:
+    """What is known of a job from outside: RUNNING, GONE, or UNKNOWN on another machine."""
+    process = _Process.parse(handle)
+    if process.host != socket.gethostname():
+        return JobState.UNKNOWN
+    return JobState.RUNNING if process.runs() else JobState.GONE
+
+
+def own_handle(log: Path) -> str:
+    """The handle of this process, which leads a session of its own."""
+    return f"{identity()}:{log}"
+
+
+def _stat(pid: str | int) -> list[str] | None:
+    """Fields of /proc/PID/stat from the state on; None if there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _start_of(pid: int) -> str | None:
+    """When a live process began; None for one that has ended, a zombie included."""
+    fields = _stat(pid)
+    return None if fields is None or fields[0] in "ZX" else f"{fields[19]}@{_boot()}"
+
+
+def _boot() -> str:
+    return (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, number)
+
+
+def _at_once(memory_gb: float | None) -> int:
+    """How many jobs this machine runs at once where nobody says: as memory has room for, at least one."""
+    if memory_gb is None:
+        return LOCAL_PARALLEL
+    return max(min(LOCAL_PARALLEL, int(_memory()["MemTotal"] / memory_gb)), 1)
+
+
+def _free_gb() -> float:
+    return _memory()["MemAvailable"]
+
+
+def _memory() -> Mapping[str, float]:
+    """Gigabytes, by name of /proc/meminfo."""
+    lines = (_PROC / "meminfo").read_text().splitlines()
+    return {line.split(":")[0]: int(line.split()[1]) * 1024 / 1e9 for line in lines}

@@ -1,0 +1,227 @@
+"""What to do about a run, from what the store and its executor say of it now: a pure function.
+
+The controller asks this again and again for every run, does what it says, and remembers nothing that it could
+not do without: so it may die at any point and be started anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from jestlab.platform.launch import exits
+from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.states import RunState
+
+FIRST_BACKOFF_SECONDS = 2.0
+LAST_BACKOFF_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing now."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The run stays in this state until it is launched again.
+
+    Attributes:
+        state: COMPLETED, FAILED, CANCELLED or SKIPPED.
+        reason: Why.
+    """
+
+    state: RunState
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Enter:
+    """Give a run that nobody holds this state."""
+
+    state: RunState
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Start it, if there is a place."""
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """Look after its attempt, whose launcher has gone."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop its job."""
+
+    lease: Lease
+
+
+@dataclass(frozen=True)
+class End:
+    """End its attempt, whose worker cannot do so any more.
+
+    Attributes:
+        lease: The attempt.
+        state: What attempt and run become.
+        reason: Why.
+        exit_code: Of the process, where it is known.
+        kill: Whether something of the job may be left that has to be ended first.
+    """
+
+    lease: Lease
+    state: RunState
+    reason: str
+    exit_code: int | None = None
+    kill: bool = False
+
+
+Action = Wait | Done | Enter | Claim | Adopt | Stop | End
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a controller sees of a run beyond the store.
+
+    Attributes:
+        job: How the job of its live attempt stands; None without one.
+        ours: Whether this controller looks after the attempt.
+        orphaned: Whether nobody does: its launcher has gone.
+        silent_seconds: For how long this controller has seen no sign of life of the attempt.
+        needs: How the runs that it needs stand, by what people call them: the state in which each will stay,
+            None where that is open.
+        stopping: Why this controller stops everything; None if it does not.
+        now: The time, as the store has it.
+    """
+
+    job: JobStatus | None
+    ours: bool
+    orphaned: bool
+    silent_seconds: float
+    needs: Mapping[str, RunState | None]
+    stopping: str | None
+    now: datetime
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient a launch is.
+
+    Attributes:
+        retries: How often a run that failed is tried again. Preemptions do not count.
+        lease_seconds: For how long a worker may be silent.
+    """
+
+    retries: int = 2
+    lease_seconds: float = 90.0
+
+
+def decide(run: Standing, seen: Seen, policy: Policy) -> Action:
+    """What to do about a run now.
+
+    Args:
+        run: How it stands in the store.
+        seen: What else is known.
+        policy: How patient to be.
+    """
+    if run.state == RunState.COMPLETED:
+        return Done(run.state)
+    if run.lease is not None and run.lease.is_live:
+        return _held(run, run.lease, seen, policy)
+    return _free(run, seen, policy)
+
+
+def _held(run: Standing, lease: Lease, seen: Seen, policy: Policy) -> Action:
+    """An attempt holds the run."""
+    if seen.orphaned and not seen.ours:
+        return Adopt(lease)
+    job = seen.job or JobStatus(JobState.UNKNOWN)
+    stopping = run.stop_reason or (seen.stopping if seen.ours else None)
+    if job.state.is_over:
+        if not seen.ours and seen.silent_seconds <= policy.lease_seconds:
+            return Wait()  # its own launcher sees it, too; or has just claimed it, and not launched it yet
+        return _ended(lease, job, stopping)
+    if stopping is not None:
+        return Stop(lease)
+    if seen.stopping is not None and not seen.ours:
+        return Done(run.state, "by another launch")  # which nobody stopped
+    if seen.silent_seconds > policy.lease_seconds and (seen.ours or job.state == JobState.UNKNOWN):
+        if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
+            return Wait()  # a queue may be long
+        reason = f"no sign of life for {seen.silent_seconds:.0f} s"
+        return End(lease, RunState.PREEMPTED, reason, kill=True)
+    return Wait()
+
+
+def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
+    """The job is over, and its worker has not said how the attempt ended."""
+    if stopping is not None:
+        return End(lease, RunState.CANCELLED, stopping, job.exit_code)
+    if job.state == JobState.PREEMPTED:
+        return End(lease, RunState.PREEMPTED, job.reason or "its machines were taken away", job.exit_code)
+    if job.state == JobState.GONE:
+        return End(lease, RunState.PREEMPTED, job.reason or "its process vanished", job.exit_code)
+    if job.exit_code == exits.BUSY:
+        reason = "its worker could not reach the store"
+    elif job.state == JobState.SUCCEEDED:
+        reason = "ended without completing"
+    else:
+        reason = job.reason or (exits.describe(job.exit_code) if job.exit_code is not None else "failed")
+    return End(lease, RunState.FAILED, reason, job.exit_code)
+
+
+def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
+    """Nobody holds the run."""
+    if run.stop_reason is not None:
+        return _settle(run, RunState.CANCELLED, run.stop_reason)
+    if run.state == RunState.FAILED:
+        if run.failures > policy.retries or _is_final(run.lease):
+            return Done(run.state, run.reason)
+        if seen.stopping is None:
+            return Enter(
+                RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {policy.retries})"
+            )
+    for title, state in seen.needs.items():
+        if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
+            return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
+    if seen.stopping is not None:
+        return _settle(run, RunState.CANCELLED, seen.stopping)
+    for title, state in seen.needs.items():
+        if state == RunState.CANCELLED:
+            return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
+    if any(state != RunState.COMPLETED for state in seen.needs.values()):
+        return Wait()
+    if _waited(run, seen.now) < backoff_seconds(run.failures):
+        return Wait()
+    return Claim()
+
+
+def _settle(run: Standing, state: RunState, reason: str) -> Action:
+    return Done(state, run.reason) if run.state == state else Enter(state, reason)
+
+
+def _is_final(lease: Lease | None) -> bool:
+    """Whether trying again cannot help."""
+    return lease is not None and lease.exit_code == exits.REFUSED
+
+
+def _waited(run: Standing, now: datetime) -> float:
+    """Seconds since the last attempt ended; in any case enough where clocks differ too much to say."""
+    if run.failures == 0 or run.lease is None or run.lease.ended_at is None:
+        return LAST_BACKOFF_SECONDS
+    seconds = (now - run.lease.ended_at).total_seconds()
+    return seconds if seconds >= 0 else LAST_BACKOFF_SECONDS
+
+
+def backoff_seconds(failures: int) -> float:
+    """How long to wait after this many failures: 2 s, 8 s, 32 s, …, 5 min; 0 after none."""
+    if failures == 0:
+        return 0.0
+    return float(min(FIRST_BACKOFF_SECONDS * 4 ** (failures - 1), LAST_BACKOFF_SECONDS))

@@ -1,0 +1,196 @@
+"""XManager as the API of launching: each study is an experiment of it, each attempt a work unit.
+
+XManager's own executors lack what our users need (see the executors' modules), but its executors are classes:
+this one hands the job over to one of ours and its handle to the work unit, so that `wait_until_complete`,
+`get_status` and `stop` of XManager's API work on it.
+
+Every attribute of XManager that is not public is used in this module and in no other; the version is pinned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attr
+import yaml
+from absl import flags
+from absl import logging as absl_logging
+from filelock import FileLock
+from xmanager import xm, xm_local
+from xmanager.xm import job_operators
+from xmanager.xm_local import handles, registry, status
+from xmanager.xm_local.storage import database
+
+from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus
+
+_STATES = status.LocalWorkUnitStatusEnum
+_POLL_SECONDS = 1.0
+_MEANING = {
+    JobState.QUEUED: _STATES.RUNNING,
+    JobState.RUNNING: _STATES.RUNNING,
+    JobState.UNKNOWN: _STATES.RUNNING,
+    JobState.SUCCEEDED: _STATES.COMPLETED,
+    JobState.FAILED: _STATES.FAILED,
+    JobState.PREEMPTED: _STATES.FAILED,
+    JobState.GONE: _STATES.CANCELLED,
+}
+
+
+class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
+    """A job of ours as XManager's work units see it.
+
+    Attributes:
+        handle: The executor's name of the job; None if it could not be launched.
+        error: Why it could not.
+    """
+
+    def __init__(self, executor: Executor, handle: str | None, error: str | None) -> None:
+        self.handle = handle
+        self.error = error
+        self._executor = executor
+
+    async def wait(self) -> None:
+        """Wait for the end; RuntimeError if it is a failure, which XManager turns into its own error."""
+        while not (status := await asyncio.to_thread(self._look)).state.is_over:
+            await asyncio.sleep(_POLL_SECONDS)
+        if status.state in (JobState.FAILED, JobState.PREEMPTED):
+            raise RuntimeError(status.reason)
+
+    def get_status(self) -> Any:
+        """Status now."""
+        seen = self._look()
+        return status.LocalWorkUnitStatus(_MEANING[seen.state], seen.reason)
+
+    def save_to_storage(self, experiment_id: int, work_unit_id: int) -> None:
+        """Nothing: the results store knows what XManager's database would hold."""
+
+    def stop(self) -> None:
+        """Ask the job to stop."""
+        if self.handle is not None:
+            self._executor.stop(self.handle, now=False)
+
+    def _look(self) -> JobStatus:
+        if self.handle is None:
+            return JobStatus(JobState.FAILED, str(self.error))
+        return self._executor.statuses([self.handle])[self.handle]
+
+
+@attr.s(auto_attribs=True)
+class Handover(xm.Executor):  # type: ignore[misc]
+    """Executes a job of XManager by one of our executors.
+
+    Attributes:
+        executor: Which.
+        job: What it launches.
+    """
+
+    executor: Executor
+    job: Job
+
+    Spec = xm_local.LocalSpec
+
+    @classmethod
+    async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
+        """Start the jobs; called by XManager, whose whole experiment an exception would end."""
+        for job in job_operators.flatten_jobs(job_group):
+            given: Handover = job.executor
+            handle, error = None, None
+            try:
+                handle = await asyncio.to_thread(given.executor.launch, given.job)
+            except ExecutorError as failure:
+                error = str(failure)
+            # Among the non-local ones: the experiment then neither waits for them at its exit, nor raises
+            # again what was already handled.
+            local_experiment_unit._non_local_execution_handles.append(Launched(given.executor, handle, error))
+        return []
+
+
+registry.register(Handover, launch=None)
+
+
+class Experiment:
+    """An experiment of XManager to which attempts are added."""
+
+    def __init__(self, folder: Path, title: str) -> None:
+        """Make it; its metadata and messages lie in a folder.
+
+        Args:
+            folder: XManager's own.
+            title: Name of the study.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        _quiet(folder / "log.txt")
+        # Two launchers must neither make the tables at once nor take the same id, the time in milliseconds.
+        with FileLock(folder / "lock"):
+            _use_database(folder)
+            self._experiment = xm_local.create_experiment(experiment_title=title)
+            while int(self._experiment.experiment_id) >= int(time.time() * 1_000):
+                continue
+        self._executable: Any = None
+
+    async def __aenter__(self) -> Experiment:
+        await self._experiment.__aenter__()
+        # Packaging of a "binary" checks that its path exists, no more; what is executed, the executors know.
+        [self._executable] = self._experiment.package([xm.binary(xm_local.LocalSpec(), "/bin/sh", args=[])])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with _silenced():
+            await self._experiment.__aexit__(None, None, None)
+
+    async def add(self, executor: Executor, job: Job) -> str:
+        """Launch a job as a work unit.
+
+        Returns:
+            Its handle.
+
+        Raises:
+            ExecutorError: It could not be launched.
+        """
+        unit = await self._experiment.add(
+            xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
+        )
+        [launched] = unit._non_local_execution_handles
+        if launched.handle is None:
+            raise ExecutorError(launched.error)
+        return str(launched.handle)
+
+
+@contextlib.contextmanager
+def _silenced() -> Iterator[None]:
+    """Context in which XManager's prints are dropped."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def _use_database(folder: Path) -> None:
+    """Point XManager at a database in the folder, even if this process used another before."""
+    config = folder / "database.yaml"
+    settings = {"backend": "sqlite", "db_name": str(folder / "experiments.db")}
+    unfinished = config.with_suffix(".new")
+    unfinished.write_text(yaml.safe_dump({"sql_connector": "sqlite", "sql_connection_settings": settings}))
+    unfinished.replace(config)
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS(["jestlab"])
+    flags.FLAGS["xm_db_yaml_config_path"].value = str(config)
+    for cached in (database._db_config, database.db_connector, database.db_settings, database.database):
+        cached.cache_clear()
+
+
+def _quiet(log: Path) -> None:
+    """Send absl's log, which XManager writes, to a file instead of the terminal."""
+    logger = absl_logging.get_absl_logger()
+    logger.propagate = False
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()
+    to_file = logging.FileHandler(log, delay=True)
+    to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.addHandler(to_file)

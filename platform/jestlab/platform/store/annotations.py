@@ -1,0 +1,141 @@
+"""Notes and tags: what people say about experiments and runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.store.sql import execute_many, insert, now
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Experiment, Note, Run, Tag
+
+KEEP = "keep"
+"""The tag that protects an experiment or a run from `jestlab gc`."""
+
+_LONGEST_TAG = 64
+_TAG = re.compile(r"[^\s,/\x00-\x1f]+")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What an annotation is about: an experiment or a run, one of them.
+
+    Attributes:
+        experiment: Its name.
+        fingerprint: The run's.
+    """
+
+    experiment: str | None = None
+    fingerprint: str | None = None
+
+
+@dataclass(frozen=True)
+class NoteRow:
+    """A note.
+
+    Attributes:
+        text: What it says.
+        author: Who wrote it.
+        created_at: When, UTC.
+    """
+
+    text: str
+    author: str
+    created_at: datetime
+
+
+def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
+    """Write a note.
+
+    Args:
+        store: Where.
+        subject: What it is about.
+        text: What it says.
+        author: Who says so.
+
+    Raises:
+        UserError: It says nothing, or there is no such subject.
+    """
+    if not text.strip():
+        raise UserError("the note is empty: give its text")
+    with store.writing() as connection:
+        values = _columns(connection, subject) | {"text": text, "author": author, "created_at": now()}
+        connection.execute(insert(connection, Note).values(**values))
+
+
+def notes(store: Store, subject: Subject) -> list[NoteRow]:
+    """Notes about a subject, the oldest first."""
+    with store.reading() as connection:
+        rows = connection.execute(
+            select(Note.text, Note.author, Note.created_at)
+            .where(*_is(Note, _columns(connection, subject)))
+            .order_by(Note.created_at, Note.id)
+        ).all()
+    return [NoteRow(*row) for row in rows]
+
+
+def add_tags(store: Store, subject: Subject, names: Sequence[str]) -> None:
+    """Tag a subject; with a tag that it has nothing happens.
+
+    Args:
+        store: Where.
+        subject: What is tagged.
+        names: The tags.
+
+    Raises:
+        UserError: One is no tag, or there is no such subject.
+    """
+    for name in names:
+        if not _TAG.fullmatch(name) or len(name) > _LONGEST_TAG:
+            raise UserError(
+                f"{name!r} is no tag: one word without commas and slashes, {_LONGEST_TAG} characters at most"
+            )
+    with store.writing() as connection:
+        columns = _columns(connection, subject)
+        rows = [columns | {"name": name, "created_at": now()} for name in dict.fromkeys(names)]
+        execute_many(connection, insert(connection, Tag).on_conflict_do_nothing(), rows)
+
+
+def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
+    """Take tags away; one that the subject does not have is an error, and nothing happens.
+
+    Raises:
+        UserError: It has no such tag.
+    """
+    with store.writing() as connection:
+        own = _is(Tag, _columns(connection, subject))
+        known = set(connection.scalars(select(Tag.name).where(*own)))
+        if missing := sorted(set(names) - known):
+            has = f"it has {', '.join(sorted(known))}" if known else "it has none"
+            raise UserError(f"no tag {missing[0]!r} to remove: {has}")
+        connection.execute(delete(Tag).where(*own, Tag.name.in_(names)))
+
+
+def tags(store: Store, subject: Subject) -> list[str]:
+    """Tags of a subject, in alphabetical order."""
+    with store.reading() as connection:
+        own = _is(Tag, _columns(connection, subject))
+        return sorted(connection.scalars(select(Tag.name).where(*own)))
+
+
+def _columns(connection: Connection, subject: Subject) -> dict[str, int]:
+    """The column that says what an annotation is about, with its value."""
+    if subject.fingerprint is not None:
+        found = connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint))
+        if found is None:
+            raise UserError(f"no run {subject.fingerprint[:8]} in the store")
+        return {"run_id": found}
+    found = connection.scalar(select(Experiment.id).where(Experiment.name == subject.experiment))
+    if found is None:
+        raise UserError(f"no experiment {subject.experiment!r} in the store")
+    return {"experiment_id": found}
+
+
+def _is(table: Any, columns: dict[str, int]) -> list[Any]:
+    return [getattr(table, name) == value for name, value in columns.items()]

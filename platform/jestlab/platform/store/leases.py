@@ -1,0 +1,229 @@
+"""Who works on what: claims of runs by launchers, and their end. Each function is one transaction.
+
+At most one attempt at a run is PENDING or RUNNING at any time: whoever wants to launch a run claims it here
+first, and of several launchers one is given it. Nothing here judges by clocks: a launcher that thinks another
+one dead, or a worker, says so by ending or adopting what it saw, and is refused if that has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select, update
+from sqlalchemy.orm import aliased
+
+from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.sql import chunks, insert, now
+from jestlab.platform.store.states import LIVE, RunState
+from jestlab.platform.store.store import Store, move
+from jestlab.platform.store.tables import Attempt, Launcher, Run
+from jestlab.platform.store.writer import finish
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A run that a launcher may start.
+
+    Attributes:
+        attempt_id: The fencing token.
+        number: Of the attempt.
+    """
+
+    attempt_id: int
+    number: int
+
+
+def enter_launcher(store: Store, name: str) -> int:
+    """Enter a launcher, or find it; its id."""
+    with store.writing() as connection:
+        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now())
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now()})
+        )
+        return int(connection.execute(select(Launcher.id).where(Launcher.name == name)).scalar_one())
+
+
+def beat(store: Store, launcher_id: int) -> None:
+    """Say that a launcher lives."""
+    with store.writing() as connection:
+        connection.execute(update(Launcher).where(Launcher.id == launcher_id).values(heartbeat_at=now()))
+
+
+def heartbeats(store: Store) -> dict[str, object]:
+    """Every launcher's last sign of life, by name; only whether it changes means something."""
+    with store.reading() as connection:
+        rows = connection.execute(select(Launcher.name, Launcher.heartbeat_at))
+        return dict(rows.tuples().all())
+
+
+def leave(store: Store, launcher_id: int) -> None:
+    """Take a launcher out; what it still looked after is free to be adopted."""
+    with store.writing() as connection:
+        connection.execute(update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None))
+        connection.execute(Launcher.__table__.delete().where(Launcher.id == launcher_id))  # type: ignore[attr-defined]
+
+
+def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
+    """How runs stand, at one moment."""
+    last = aliased(Attempt)
+    newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
+    query = (
+        select(
+            Run.fingerprint,
+            Run.state.label("run_state"),
+            Run.reason.label("run_reason"),
+            Run.failures,
+            Run.stop_reason,
+            Run.step,
+            Run.total_steps,
+            Run.directory,
+            Attempt.id,
+            Attempt.number,
+            Attempt.state,
+            Attempt.reason,
+            Launcher.name.label("launcher"),
+            Attempt.executor,
+            Attempt.handle,
+            Attempt.heartbeat_at,
+            Attempt.ended_at,
+            Attempt.exit_code,
+            Attempt.log,
+        )
+        .select_from(Run)
+        .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
+        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
+    )
+    found = {}
+    with store.reading() as connection:
+        for chunk in chunks(fingerprints):
+            for row in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+                found[row.fingerprint] = Standing(
+                    fingerprint=row.fingerprint,
+                    state=RunState(row.run_state),
+                    reason=row.run_reason,
+                    failures=row.failures,
+                    stop_reason=row.stop_reason,
+                    step=row.step,
+                    total_steps=row.total_steps,
+                    directory=row.directory,
+                    lease=None if row.id is None else _lease(row),
+                )
+    return found
+
+
+def _lease(row: object) -> Lease:
+    values = {name: getattr(row, name) for name in Lease.__dataclass_fields__}
+    return Lease(**{**values, "state": RunState(values["state"])})
+
+
+def claim(
+    store: Store, fingerprint: str, launcher_id: int, executor: str, chips: int, log: str
+) -> Claim | None:
+    """Claim a run for a new attempt.
+
+    Args:
+        store: Where.
+        fingerprint: The run.
+        launcher_id: Who claims it.
+        executor: Where its job will run.
+        chips: Accelerator chips that the job will occupy.
+        log: Of the run, relative to the lab's root.
+
+    Returns:
+        The claim; None if another attempt holds the run, it is COMPLETED, or its user wants it to stop.
+    """
+    with store.writing() as connection:
+        run = connection.execute(
+            select(Run.id, Run.state, Run.stop_reason).where(Run.fingerprint == fingerprint).with_for_update()
+        ).one()
+        if run.state == RunState.COMPLETED or run.stop_reason is not None:
+            return None
+        live, number = connection.execute(
+            select(func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number)).where(
+                Attempt.run_id == run.id
+            )
+        ).one()
+        if live:
+            return None
+        if run.state not in LIVE:
+            move(connection, fingerprint, RunState.PENDING, None)
+        claimed = {
+            "run_id": run.id,
+            "number": (number or 0) + 1,
+            "state": RunState.PENDING,
+            "launcher_id": launcher_id,
+            "executor": executor,
+            "chips": chips,
+            "claimed_at": now(),
+            "heartbeat_at": now(),
+            "log": log,
+        }
+        attempt_id = connection.execute(
+            insert(connection, Attempt).values(**claimed).returning(Attempt.id)
+        ).scalar_one()
+        return Claim(attempt_id, claimed["number"])
+
+
+def launched(store: Store, attempt_id: int, handle: str) -> None:
+    """Keep the handle of an attempt's job."""
+    with store.writing() as connection:
+        connection.execute(update(Attempt).where(Attempt.id == attempt_id).values(handle=handle))
+
+
+def adopt(store: Store, lease: Lease, launcher_id: int) -> bool:
+    """Look after an attempt whose launcher has gone; False if another one does by now."""
+    owner = select(Launcher.id).where(Launcher.name == lease.launcher).scalar_subquery()
+    same = Attempt.launcher_id.is_(None) if lease.launcher is None else Attempt.launcher_id == owner
+    with store.writing() as connection:
+        return bool(
+            connection.execute(
+                update(Attempt)
+                .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), same)
+                .values(launcher_id=launcher_id)
+            ).rowcount
+        )
+
+
+def end(
+    store: Store, fingerprint: str, attempt_id: int, state: RunState, reason: str, exit_code: int | None
+) -> bool:
+    """End an attempt whose worker can no longer do so; False if it is over already.
+
+    From here on whatever its worker still tries to write is refused.
+    """
+    with store.writing() as connection:
+        return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
+
+
+def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
+    """Have runs stop and stay so until they are launched again; those that nobody holds are CANCELLED now.
+
+    A worker hears of it with its next heartbeat.
+    """
+    with store.writing() as connection:
+        for chunk in chunks(fingerprints):
+            ours = (Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
+            connection.execute(update(Run).where(*ours).values(stop_reason=reason))
+            held = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+            connection.execute(
+                update(Run)
+                .where(*ours, Run.id.not_in(held))
+                .values(state=RunState.CANCELLED, reason=reason, updated_at=now())
+            )
+
+
+def reopen(store: Store, fingerprints: Sequence[str]) -> None:
+    """Let runs that ended early run again, with all their retries."""
+    with store.writing() as connection:
+        for chunk in chunks(fingerprints):
+            _reopen(connection, chunk)
+
+
+def _reopen(connection: Connection, fingerprints: Sequence[str]) -> None:
+    held = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+    connection.execute(
+        update(Run)
+        .where(Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED, Run.id.not_in(held))
+        .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None, updated_at=now())
+    )

@@ -1,0 +1,162 @@
+"""Rows of views, by conditions on columns and on keys of configs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from jestlab.analysis import query
+
+CONFIGS = {
+    "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},
+    "uniform": {"seed": 0, "selection": {"rule": "uniform", "reference": None}, "steps": 20, "flag": True},
+    "independent": {"seed": 0, "selection": {"rule": "independent", "chunks": 4}, "layers": [1, 2]},
+    "joint": {"seed": 7, "selection": {"rule": "joint", "chunks": 16}, "steps": 30},
+}
+
+
+@pytest.fixture
+def store(study):
+    with sqlite3.connect(study.path) as connection:
+        for label, config in CONFIGS.items():
+            connection.execute("UPDATE v_runs SET config = ? WHERE label = ?", (json.dumps(config), label))
+            connection.execute(
+                "UPDATE v_runs SET started_at = ?, point = ? WHERE label = ?",
+                (f"2026-11-{len(label):02}", json.dumps({"ratio": len(label)}), label),
+            )
+    connection.close()
+    return study
+
+
+def labels(store, where, **options):
+    found = query.select(store.url, where=where, columns=["label", "seed"], **options)
+    return [f"{label}/{seed}" for label, seed in found.rows]
+
+
+@pytest.mark.parametrize(
+    "where, wanted",
+    [
+        ("selection.rule = 'joint' and seed < 1", ["joint/0"]),
+        ("selection.chunks >= 16", ["joint/0", "joint/1"]),
+        ("selection.chunks < 16 and seed = 0", ["independent/0"]),
+        ("config.seed = 7 and seed = 1", ["joint/1"]),
+        ("steps in (10, 30) and seed != 0", ["reference/1", "joint/1"]),
+        ("selection.rule like '%n%form' and not flag and seed = 0", ["reference/0"]),
+        ("flag = true and seed = 1", ["uniform/1"]),
+        ("selection.chunks is null and seed = 1", ["reference/1", "uniform/1"]),
+        ("layers is not null and seed = 1", ["independent/1"]),
+        ("selection is not null and (label = 'joint' or steps = 20) and seed = 0", ["uniform/0", "joint/0"]),
+        ("needed and seed = 0", ["reference/0"]),
+        ("point.ratio = 9 and seed = 0", ["reference/0"]),
+        ("started_at < '2026-11-06' and seed = 0", ["joint/0"]),
+        ("label = 'no such'", []),
+        ('label in ("joint", "uniform") and seed = 0', ["uniform/0", "joint/0"]),
+        ("label >= 'reference' and seed = 0", ["reference/0", "uniform/0"]),
+    ],
+)
+def test_which_rows_are_kept(store, where, wanted):
+    assert labels(store, where) == wanted
+
+
+def test_configs_count_in_views_that_lack_them(store):
+    found = query.select(
+        store.url,
+        "evaluations",
+        "final and selection.rule = 'joint' and name = 'shapes/zero_shot'",
+        ["label", "selection.chunks", "value"],
+        ["-value"],
+    )
+    assert found.columns == ["label", "selection.chunks", "value"]
+    assert found.rows == [("joint", 16, 0.7), ("joint", 16, 0.6)]
+
+
+def test_all_config_keys_as_columns(store):
+    found = query.select(store.url, columns=["label", "config.*"], where="seed = 0", order_by=["label"])
+    assert found.columns[:4] == ["label", "config.seed", "config.selection.rule", "config.steps"]
+    row = dict(zip(found.columns, found.rows[0], strict=True))
+    assert (row["label"], row["config.layers"], row["config.steps"]) == ("independent", "[1, 2]", None)
+    some = query.select(store.url, columns=["selection.*"], limit=1)
+    assert some.columns == ["selection.rule", "selection.reference", "selection.chunks"]
+
+
+def test_order_and_limit(store):
+    assert labels(store, None, order_by=["-steps", "seed desc"], limit=3) == [
+        "joint/1",
+        "joint/0",
+        "uniform/1",
+    ]
+    last = labels(store, None, order_by=["steps", "seed"])[-2:]
+    assert last == ["independent/0", "independent/1"]  # without steps
+    assert labels(store, None, limit=0) == []
+
+
+def test_a_frame_has_types(store):
+    frame = query.frame(
+        store.url, where="seed = 0", columns=["label", "started_at", "steps", "selection.rule"]
+    )
+    assert list(frame["label"]) == ["reference", "uniform", "independent", "joint"]
+    assert str(frame["started_at"].dtype).startswith("datetime64")
+    assert frame["steps"].sum() == 60
+    with_sql = query.frame(store.url, sql="SELECT label, 1 AS x, 2 AS x FROM v_runs WHERE label LIKE 'jo%'")
+    assert list(with_sql.columns) == ["label", "x", "x_2"] and len(with_sql) == 2
+    assert list(query.frame(store.url).columns) == query.select(store.url).columns
+
+
+def test_the_store_where_nobody_says(store, monkeypatch, tmp_path):
+    monkeypatch.setenv("JESTLAB_STORE", store.url)
+    assert len(query.frame()) == 8
+    monkeypatch.delenv("JESTLAB_STORE")
+    monkeypatch.delenv("JESTLAB_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="lab/results.db"):
+        query.frame()
+    (tmp_path / "lab").mkdir()
+    store.path.rename(tmp_path / "lab" / "results.db")
+    assert len(query.frame()) == 8
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"view": "evaluation"}, "no view 'evaluation': did you mean 'evaluations'"),
+        ({"where": "sede < 3"}, "where: character 1: no column or config key 'sede'.*did you mean 'seed'"),
+        ({"where": "seed = 1 and selection.rul = 'x'"}, "character 14: .*did you mean 'selection.rule'"),
+        ({"columns": ["lable"]}, "did you mean 'label'"),
+        ({"columns": ["nothing.*"]}, "no config key 'nothing.\\*'"),
+        ({"order_by": ["vlaue"]}, "no column or config key 'vlaue'"),
+        ({"order_by": ["seed up"]}, "order 'seed up'"),
+        ({"experiment": "studi"}, "did you mean 'study'"),
+        ({"where": "seed = '3'"}, "character 1: 'seed' holds number, not text: leave the quotes out"),
+        ({"where": "selection.rule = 3"}, "holds text, not number: put it in quotes"),
+        ({"where": "label"}, "'label' holds text, not number: compare it with a text"),
+        ({"limit": -1}, "limit -1"),
+    ],
+)
+def test_a_wrong_question_names_the_place_and_the_nearest(store, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        query.frame(store.url, **options)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM v_runs", "SELECT lable FROM v_runs", "SELECT 1; SELECT 2", "CREATE TABLE t (x)"]
+)
+def test_sql_that_cannot_be_answered(store, sql):
+    with pytest.raises(ValueError, match="query: ") as error:
+        query.frame(store.url, sql=sql)
+    assert "\n" not in str(error.value)
+    assert len(query.frame(store.url)) == 8
+
+
+def test_sql_goes_alone(store):
+    with pytest.raises(ValueError, match="either SQL, or a view"):
+        query.frame(store.url, sql="SELECT 1", where="seed = 0")
+
+
+def test_what_sql_narrows_changes_nothing(store, monkeypatch):
+    asked = "name = 'shapes/zero_shot' and step >= 2 and seed in (0, 3) and value <= 0.5 and final = 1"
+    fast = query.select(store.url, "evaluations", asked).rows
+    monkeypatch.setattr(query, "_in_sql", lambda *_: None)
+    assert fast == query.select(store.url, "evaluations", asked).rows != []

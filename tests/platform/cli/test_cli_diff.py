@@ -1,0 +1,110 @@
+"""`jestlab diff`: what differs between two runs."""
+
+from __future__ import annotations
+
+import json
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from click.testing import CliRunner
+from sqlalchemy import insert
+
+from jestlab.platform.cli import cli
+from jestlab.platform.lab import Lab
+from jestlab.platform.store import tables
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+REFERENCE = plans.run("reference", config={"steps": 10})
+UNIFORM = plans.run(
+    "uniform", config={"steps": 30, "selection": {"rule": "uniform"}, "same": [1, 2]}, price=None
+)
+JOINT = plans.run(
+    "joint",
+    config={"steps": 20, "selection": {"rule": "joint", "chunks": 4}, "same": [1, 2]},
+    needs={"selection.reference": REFERENCE.fingerprint},
+)
+
+
+@pytest.fixture
+def lab(tmp_path):
+    lab = Lab.find(tmp_path / "lab")
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(REFERENCE, UNIFORM, JOINT))
+    stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
+    stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
+    stores.attempt(
+        store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125}, git_commit="abc", git_patch="- a\n+ b\n",
+        versions='{"python": "3.12.1", "jax": "0.10"}', environment='{"XLA_FLAGS": "--x"}',
+    )  # fmt: skip
+    with store.writing() as connection:
+        values = {
+            "run_id": stores.run_id(store, JOINT),
+            "chip": "v5e",
+            "chips": 4,
+            "chip_hours": 0.5,
+            "dollars": 0.75,
+        }
+        connection.execute(insert(tables.Budget).values(**values))
+    return lab
+
+
+def diff(lab, *arguments):
+    result = CliRunner().invoke(cli, ["diff", *arguments, "--root", str(lab.root)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+def test_what_differs_as_json(lab):
+    said = json.loads(diff(lab, "toy/uniform", JOINT.fingerprint[:8], "--json"))
+    assert [(run["fingerprint"], run["state"]) for run in said["runs"]] == [
+        (UNIFORM.fingerprint, "COMPLETED"),
+        (JOINT.fingerprint, "COMPLETED"),
+    ]
+    assert said["config"] == {
+        "steps": [30, 20],
+        "selection.rule": ["uniform", "joint"],
+        "selection.chunks": [None, 4],
+    }
+    assert said["needs"] == {"selection.reference": [None, REFERENCE.fingerprint]}
+    assert said["provenance"].pop("patch")[1].startswith("2 lines, ")
+    assert said["provenance"] == {
+        "commit": [None, "abc"],
+        "versions.jax": [None, "0.10"],
+        "versions.python": ["3.11.7", "3.12.1"],
+        "environment.XLA_FLAGS": [None, "--x"],
+    }
+    assert said["scores"] == {
+        "toy/other": {"values": [0.25, None], "difference": None},
+        "toy/score": {"values": [0.5, 0.75], "difference": 0.25},
+        "toy/new": {"values": [None, 0.125], "difference": None},
+    }
+    assert said["costs"]["total_flops"] == {"values": [None, 4e6], "difference": None}
+    assert said["costs"]["seconds"] == {"values": [120.0, 240.0], "difference": 120.0}
+    assert said["costs"]["chip_hours"]["values"] == [None, 0.5]
+
+
+def test_what_differs_for_people(lab):
+    lines = [line.split() for line in diff(lab, "uniform", "joint", "--experiment", "toy").splitlines()]
+    assert ["selection.chunks", "–", "4"] in lines
+    assert ["toy/score", "0.5", "0.75", "0.25"] in lines
+    assert ["seconds", "120", "240", "120"] in lines
+    assert not any(line[:1] == ["same"] for line in lines)
+
+
+def test_a_run_beside_itself(lab):
+    said = diff(lab, "toy/joint", "toy/joint/0")
+    assert said.count("no difference") == 3
+    assert "toy/score" in said
+
+
+def test_defaults_are_filled_in(lab):
+    """A config that was stored before a field was added means its default."""
+    bare, whole = (
+        plans.run(name, "train", {"model": {"embedding_dim": 64}} | more)
+        for name, more in (("bare", {}), ("whole", {"seed": 0, "schedule": {"examples_seen": 64}}))
+    )
+    Store.open(lab.store_url).record(plans.plan(bare, whole, name="two"))
+    changed = json.loads(diff(lab, "two/bare", "two/whole", "--json"))["config"]
+    assert all(key.startswith(("schedule.", "seed")) for key in changed), changed
