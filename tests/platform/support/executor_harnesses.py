@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pytest
+from fake_api import FakeApi
 from fake_google import FakeGoogle
 from fake_kubernetes import FakeKubernetes
 from google.auth.credentials import AnonymousCredentials
@@ -23,17 +24,20 @@ IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" 
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
 
-def job(name: str = "jestlab-0a1b2c3d-1", **changes: object) -> Job:
+Api = TypeVar("Api", bound=FakeApi)
+
+
+def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
     """A job as the launcher makes them."""
-    parts: dict[str, object] = {
+    parts: dict[str, Any] = {
         "name": name,
         "title": "quickstart joint, seed 1",
-        "arguments": ["--root", "gs://lab/jestlab", "--run", "0a1b2c3d" * 8],
-        "environment": {"JESTLAB_STORE": STORE, "JAX_PLATFORMS": "tpu"},
+        "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
+        "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
         "log": Path("/nowhere/log.txt"),
         "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
     }
-    return Job(**(parts | changes))  # type: ignore[arg-type]
+    return Job(**(parts | changes))
 
 
 class Harness(Protocol):
@@ -45,9 +49,13 @@ class Harness(Protocol):
 
     remote: bool
 
+    @property
+    def api(self) -> FakeApi:
+        """Whom it asks."""
+
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None: ...
 
-    def executor(self) -> Executor:
+    def executor(self, *, answer_seconds: float = 5.0) -> Executor:
         """A new one, as another process would make it."""
 
     def job(self, name: str) -> Job:
@@ -80,36 +88,37 @@ class Harness(Protocol):
     def lose_an_answer(self) -> None:
         """Carry out the next request, and lose its answer."""
 
-    def outage(self) -> Iterator[None]:
+    def outage(self) -> AbstractContextManager[None]:
         """Context without anyone who answers."""
 
     def close(self) -> None:
         """Leave nothing behind."""
 
 
-class _Remote:
+class _Remote(Generic[Api]):
     remote = True
+    api: Api
 
     def job(self, name: str) -> Job:
         return job(name)
 
     def spoil(self, *statuses: int) -> None:
-        self.api.faults[:] = statuses  # type: ignore[attr-defined]
+        self.api.faults[:] = statuses
 
     def lose_an_answer(self) -> None:
-        self.api.lost = 1  # type: ignore[attr-defined]
+        self.api.lost = 1
 
     @contextmanager
     def outage(self) -> Iterator[None]:
-        self.api.stop()  # type: ignore[attr-defined]
+        self.api.stop()
         yield
-        self.api.start()  # type: ignore[attr-defined]
+        self.api.start()
 
     def close(self) -> None:
-        self.api.stop()  # type: ignore[attr-defined]
+        self.api.stop()
 
 
-class KubernetesHarness(_Remote):
+class KubernetesHarness(_Remote[FakeKubernetes]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeKubernetes()
         config = self.api.kubeconfig(folder / "kubeconfig")
@@ -123,7 +132,7 @@ class KubernetesHarness(_Remote):
         *,
         spot: bool = False,
     ) -> Kubernetes:
-        settings = settings or KubernetesSettings(store_secret="jestlab-store/url")
+        settings = settings or KubernetesSettings(store_secret="jestlab-store/url", root="/lab")
         slice_ = slice_ or parse("v5e-4x4")
         return Kubernetes(settings, slice_, IMAGE, spot=spot, answer_seconds=answer_seconds)
 
@@ -150,7 +159,7 @@ class KubernetesHarness(_Remote):
         self.api.logs[pod] = "".join(f"{line}\n" for line in lines).encode()
 
 
-class VertexHarness(_Remote):
+class VertexHarness(_Remote[FakeGoogle]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeGoogle()
 
@@ -161,9 +170,10 @@ class VertexHarness(_Remote):
             "project": "our-lab",
             "region": "us-west4",
             "store_secret": "projects/our-lab/secrets/jestlab-store/versions/latest",
+            "root": "/gcs/our-bucket/lab",
         }
         return Vertex(
-            VertexSettings(**(said | settings)),  # type: ignore[arg-type]
+            VertexSettings(**(said | settings)),
             slice_ or parse("v5e-4x4"),
             IMAGE,
             endpoint=self.api.url,
@@ -197,7 +207,7 @@ class VertexHarness(_Remote):
             self.api.say(handle, line)
 
 
-HARNESSES = {"kubernetes": KubernetesHarness, "vertex": VertexHarness}
+HARNESSES: dict[str, type[Harness]] = {"kubernetes": KubernetesHarness, "vertex": VertexHarness}
 """An executor of this machine belongs here too, with `remote = False`."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,8 +60,7 @@ class FakeApi:
 
     def start(self) -> None:
         """Listen; at the same address as before, if it was stopped."""
-        server = ThreadingHTTPServer(("127.0.0.1", getattr(self, "_port", 0)), _handler(self))
-        server.daemon_threads = True
+        server = _Server(("127.0.0.1", getattr(self, "_port", 0)), _handler(self))
         self._port = server.server_address[1]
         self._server = server
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
@@ -78,12 +78,18 @@ class FakeApi:
                 self.connections.clear()
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):  # the other side gave up
+            super().handle_error(request, client_address)
+
+
 def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = (
-            -1
-        )  # an answer is one packet: else each waits 40 ms for the other side to acknowledge its head
+        wbufsize = -1  # an answer is one packet: two would wait 40 ms for an acknowledgement
 
         def _do(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
@@ -125,7 +131,6 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
         def handle(self) -> None:
             with api.lock:
                 api.connections.append(self.connection)
-            with contextlib.suppress(OSError):  # the other side gave up
-                super().handle()
+            super().handle()
 
     return Handler

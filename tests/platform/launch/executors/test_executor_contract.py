@@ -12,7 +12,7 @@ from jestlab.platform.launch.executors import tries
 NAME = "jestlab-0a1b2c3d-1"
 
 
-@pytest.fixture(params=HARNESSES.values(), ids=HARNESSES.keys())
+@pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
     made = request.param(tmp_path, monkeypatch)
@@ -122,8 +122,13 @@ def test_nothing_happens_to_one_that_is_over(harness):
     executor = harness.executor()
     handle = executor.launch(harness.job(NAME))
     harness.run(handle)
+    harness.prints(handle, ["done"])
     harness.end(handle, 0)
     executor.stop(handle, now=False)
+    executor.stop(handle, now=True)
+    harness.finish_stop()
+    assert state(executor, handle) == JobState.SUCCEEDED
+    assert b"".join(executor.logs(handle)) == b"done\n"
 
 
 def test_a_job_that_somebody_removed_is_gone(remote):

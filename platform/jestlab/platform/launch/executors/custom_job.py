@@ -15,7 +15,7 @@ from typing import Any
 
 from jestlab.platform.launch import exits
 from jestlab.platform.launch.executor import Job, JobState, JobStatus
-from jestlab.platform.launch.executors import clear
+from jestlab.platform.launch.executors import clear, mount
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.secrets import STORE_SECRET
 from jestlab.platform.settings import Vertex
@@ -49,7 +49,7 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
         job: What runs.
         slice_: What on.
         image: Container that holds jestlab.
-        settings: Of the project; `store_secret` is set.
+        settings: Of the project; `store_secret` and `root` are set.
         spot: Whether on machines that may be taken away.
 
     Raises:
@@ -58,6 +58,7 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
     variables = {"PYTHONUNBUFFERED": "1", **clear.environment(job), STORE_SECRET: settings.store_secret}
     if slice_.hosts > 1:
         variables["JESTLAB_PROCESSES"] = str(slice_.hosts)
+    arguments, root = clear.arguments(job), settings.root or ""
     spec: dict[str, Any] = {
         "workerPoolSpecs": [
             {
@@ -66,7 +67,7 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
                 "containerSpec": {
                     "imageUri": image,
                     "command": ["python", "-m", "jestlab.platform.worker"],
-                    "args": clear.arguments(job),
+                    "args": mount.at(root, arguments) if root else arguments,
                     "env": [{"name": name, "value": value} for name, value in variables.items()],
                 },
             }
@@ -74,6 +75,10 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
         # The launcher makes another attempt, which it counts; Vertex AI would begin up to three more unseen.
         "scheduling": {"disableRetries": True, "strategy": "SPOT" if spot else "STANDARD"},
     }
+    if settings.nfs:
+        server, _, path = settings.nfs.partition(":/")
+        nfs = {"server": server, "path": f"/{path}", "mountPoint": "lab"}
+        spec["workerPoolSpecs"][0]["nfsMounts"] = [nfs]
     if settings.service_account:
         spec["serviceAccount"] = settings.service_account
     if settings.network:
@@ -82,13 +87,18 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: boo
         spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
     return {
         "displayName": job.name,
-        "labels": {LABEL: job.name} | {_label(key): _label(value) for key, value in job.labels.items()},
+        "labels": _labels(job),
         "jobSpec": spec,
     }
 
 
+def _labels(job: Job) -> dict[str, str]:
+    """Labels as Google Cloud takes them: small letters, digits, - and _; keys begin with a letter."""
+    ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
+    return {key: value for key, value in ours.items() if key} | {LABEL: job.name}
+
+
 def _label(text: str) -> str:
-    """A text as a label of Google Cloud: small letters, digits, - and _, at most 63."""
     return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from jestlab.platform.launch import exits
 from jestlab.platform.launch.executor import Job, JobState, JobStatus
-from jestlab.platform.launch.executors import clear
+from jestlab.platform.launch.executors import clear, mount
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.settings import Kubernetes
 from jestlab.platform.tpu import Slice
@@ -48,7 +48,7 @@ def manifest(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot:
         job: What its pods run.
         slice_: What on.
         image: Container that holds jestlab.
-        settings: Of the cluster; `store_secret` is set.
+        settings: Of the cluster; `store_secret` and `root` are set.
         spot: Whether on nodes that may be taken away.
 
     Raises:
@@ -134,11 +134,14 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
         )
     chips = {"google.com/tpu": str(slice_.chips_per_host)}
     account = {"serviceAccountName": settings.service_account} if settings.service_account else {}
+    arguments, root = clear.arguments(job), settings.root or ""
+    volume, mounted = _volume(settings)
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,  # runs ask Google Cloud for what they need, not the cluster
         **account,
+        **volume,
         "nodeSelector": selector,
         "tolerations": tolerations,
         "containers": [
@@ -146,14 +149,25 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
                 "name": "worker",
                 "image": image,
                 "command": ["python", "-m", "jestlab.platform.worker"],
-                "args": clear.arguments(job),
+                "args": mount.at(root, arguments) if root else arguments,
                 "env": _environment(job, slice_, settings),
                 "ports": [{"containerPort": _COORDINATOR_PORT}],
                 "resources": {"limits": chips, "requests": chips},
+                **mounted,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
         ],
     }
+
+
+def _volume(settings: Kubernetes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the pod, and what its container, says of the volume that the lab's folder is on."""
+    if settings.claim is None:
+        return {}, {}
+    volume = {"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}
+    # The container's user is not root; this group may write to the volume.
+    pod = {"securityContext": {"fsGroup": 1000}, "volumes": [volume]}
+    return pod, {"volumeMounts": [{"name": "lab", "mountPath": settings.root}]}
 
 
 def _environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str, Any]]:
@@ -176,7 +190,7 @@ def _environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str
 
 
 def _labels(job: Job) -> dict[str, str]:
-    ours = {f"jestlab/{_label(key)}": _label(value) for key, value in job.labels.items()}
+    ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
     key, _, value = MANAGED.partition("=")
     return {key: value, NAME_LABEL: job.name} | ours
 

@@ -1,7 +1,7 @@
 """Jobs as JobSets on a Kubernetes cluster with TPU nodes.
 
-A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for another
-cluster still finds the job.
+A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for
+another cluster still finds the job.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ class Kubernetes:
         name: `kubernetes`.
         chips: Of each job.
         parallel: None: the cluster, or Kueue, lets jobs wait.
+        grace_seconds: What pods have to save, and a minute to be gone.
     """
 
     name = "kubernetes"
     parallel: int | None = None
+    grace_seconds = jobset.GRACE_SECONDS + 60.0
 
     def __init__(
         self,
@@ -87,7 +89,16 @@ class Kubernetes:
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
                 "`kubectl create secret generic jestlab-store --from-literal url=STORE`"
             )
+        if settings.kubernetes.root is None:
+            raise UserError(
+                "kubernetes needs `kubernetes.root` in the config file: the folder of the lab as pods see it, "
+                "and `claim`, the PersistentVolumeClaim that it is on"
+            )
         return cls(settings.kubernetes, parse(resources.tpu), image, spot=resources.spot)
+
+    def has_room(self) -> bool:
+        """There is: what has no room waits."""
+        return True
 
     def render(self, job: Job) -> dict[str, Any]:
         """The JobSet that `launch` would make."""
@@ -98,7 +109,7 @@ class Kubernetes:
     def launch(self, job: Job) -> str:
         """Make the JobSet, or find the one of that name."""
         manifest = self.render(job)
-        context = self._context()
+        context = self._call(f"{job.title} was not launched", self._context)
         namespace = self._settings.namespace
 
         def create() -> None:
@@ -181,6 +192,17 @@ class Kubernetes:
         say = f"{name} may still be running"
         policy = "Background" if now else "Foreground"
 
+        def is_over() -> bool:
+            from kubernetes.client import ApiException
+
+            try:
+                found = self._jobsets(context, "get", namespace, name=name)
+            except ApiException as error:
+                if error.status != 404:
+                    raise
+                return False  # its pods may still be ending
+            return jobset.status(found, ()).state.is_over
+
         def delete() -> None:
             from kubernetes.client import ApiException
 
@@ -190,6 +212,8 @@ class Kubernetes:
                 if error.status != 404:
                     raise
 
+        if self._call(say, is_over):
+            return  # and what it said can still be read
         self._call(say, delete)
         if now:
             selector = f"{jobset.JOBSET_LABEL}={name}"
@@ -299,15 +323,13 @@ class Kubernetes:
 
         with self._lock:
             if context not in self._clients:
+                configuration = client.Configuration()
                 if context == _IN_CLUSTER:
-                    configuration = client.Configuration()
                     config.load_incluster_config(client_configuration=configuration)
-                    made = client.ApiClient(configuration)
                 else:
-                    made = config.new_client_from_config(context=context)
-                made.configuration.retries = False  # `tries` decides what is tried again
-                made.rest_client.pool_manager.connection_pool_kw["retries"] = False
-                self._clients[context] = made
+                    config.load_kube_config(context=context, client_configuration=configuration)
+                configuration.retries = False  # `tries` decides what is tried again
+                self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
     def _call(self, say: str, function: Callable[[], Result]) -> Result:
@@ -315,9 +337,18 @@ class Kubernetes:
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
+        from yaml import YAMLError
+
+        renewed = False
 
         def passes(error: Exception) -> bool:
+            nonlocal renewed
             if isinstance(error, ApiException):
+                if error.status == 401 and not renewed:  # a login ends after an hour or so: read it afresh
+                    renewed = True
+                    with self._lock:
+                        self._clients.clear()
+                    return True
                 return tries.passing(error.status or None)
             return isinstance(error, HTTPError)
 
@@ -325,7 +356,7 @@ class Kubernetes:
             return tries.call(function, passes)
         except ApiException as error:
             raise ExecutorError(f"{say}: {_words(error)}") from None
-        except ConfigException as error:
+        except (ConfigException, YAMLError) as error:
             raise ExecutorError(
                 f"{say}: no access to a cluster: {clear.line(error)}: see kubectl config"
             ) from None

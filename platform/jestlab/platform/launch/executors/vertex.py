@@ -33,10 +33,12 @@ class Vertex:
         name: `vertex`.
         chips: Of each job.
         parallel: None: Vertex AI lets jobs wait until there is quota.
+        grace_seconds: Until asked again: Vertex AI takes minutes to cancel.
     """
 
     name = "vertex"
     parallel: int | None = None
+    grace_seconds = 300.0
 
     def __init__(
         self,
@@ -93,10 +95,14 @@ class Vertex:
             raise UserError(
                 "vertex needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
             )
-        for key in ("project", "region", "store_secret"):
+        for key in ("project", "region", "store_secret", "root"):
             if getattr(settings.vertex, key) is None:
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
         return cls(settings.vertex, slice_, image, spot=resources.spot)
+
+    def has_room(self) -> bool:
+        """There is: what has no quota waits."""
+        return True
 
     def render(self, job: Job) -> dict[str, Any]:
         """The CustomJob that `launch` would make."""
