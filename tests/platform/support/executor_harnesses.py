@@ -7,14 +7,18 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import labs_support as labs
 import pytest
 from fake_api import FakeApi
 from fake_google import FakeGoogle
 from fake_kubernetes import FakeKubernetes
 from google.auth.credentials import AnonymousCredentials
 
-from jestlab.platform.launch.executor import Executor, Job
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.executor import Executor, Job, JobState
+from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.settings import Vertex as VertexSettings
@@ -207,8 +211,99 @@ class VertexHarness(_Remote[FakeGoogle]):
             self.api.say(handle, line)
 
 
-HARNESSES: dict[str, type[Harness]] = {"kubernetes": KubernetesHarness, "vertex": VertexHarness}
-"""An executor of this machine belongs here too, with `remote = False`."""
+# Stands for Python: prints the lines and ends with the code that lie in a folder under the job's name.
+_OBEDIENT = """#!/bin/sh
+while :; do
+    if [ -f "$HARNESS/$NAME.lines" ]; then cat "$HARNESS/$NAME.lines"; rm "$HARNESS/$NAME.lines"; fi
+    if [ -f "$HARNESS/$NAME.code" ]; then
+        code=$(cat "$HARNESS/$NAME.code")
+        if [ "$code" = 137 ]; then kill -9 $$; fi
+        exit "$code"
+    fi
+    sleep 0.02
+done
+"""
+
+
+class LocalHarness:
+    """Real processes, which do as they are told."""
+
+    remote = False
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        program = folder / "obedient"
+        program.write_text(_OBEDIENT)
+        program.chmod(0o755)
+        monkeypatch.setattr("sys.executable", str(program))
+        self._made: dict[str, str] = {}
+        self._executors: list[Local] = []
+
+    @property
+    def api(self) -> FakeApi:
+        raise NotImplementedError("nobody is asked")
+
+    def executor(self, *, answer_seconds: float = 5.0) -> Local:
+        executor = Local(Lab.find(self._folder / "lab"))
+        self._executors.append(executor)
+        return executor
+
+    def job(self, name: str) -> Job:
+        told = {"NAME": name, "HARNESS": str(self._folder)}
+        return job(name, environment=told, log=self._folder / f"{name}.txt")
+
+    def count(self) -> int:
+        return sum(state == JobState.RUNNING for state in map(local.state_of, self._handles()))
+
+    def run(self, handle: str) -> None:
+        """It does so already."""
+
+    def end(self, handle: str, code: int) -> None:
+        (self._folder / f"{_log(handle).stem}.code").write_text(str(code))
+        [parent] = (one for one in self._executors if handle in one.launched)
+        labs.wait_until(lambda: parent.statuses([handle])[handle].state.is_over)
+
+    def prints(self, handle: str, lines: list[str]) -> None:
+        ready = self._folder / "lines"
+        ready.write_text("".join(f"{line}\n" for line in lines))
+        ready.rename(self._folder / f"{_log(handle).stem}.lines")
+        labs.wait_until(lambda: _log(handle).read_text().count("\n") == len(lines))
+
+    def finish_stop(self) -> None:
+        labs.wait_until(lambda: self.count() == 0)
+
+    def preempt(self, handle: str) -> None:
+        raise NotImplementedError("nobody takes this machine away")
+
+    vanish = preempt
+
+    def spoil(self, *statuses: int) -> None:
+        raise NotImplementedError("nobody is asked")
+
+    def lose_an_answer(self) -> None:
+        raise NotImplementedError("nobody is asked")
+
+    def outage(self) -> AbstractContextManager[None]:
+        raise NotImplementedError("nobody is asked")
+
+    def close(self) -> None:
+        for executor in self._executors:
+            for handle in executor.launched:
+                executor.stop(handle, now=True)
+
+    def _handles(self) -> list[str]:
+        return [handle for executor in self._executors for handle in executor.launched]
+
+
+def _log(handle: str) -> Path:
+    return Path(handle.split(":", 3)[3])
+
+
+HARNESSES: dict[str, type[Harness]] = {
+    "local": LocalHarness,
+    "kubernetes": KubernetesHarness,
+    "vertex": VertexHarness,
+}
 
 
 def _last(handle: str) -> str:

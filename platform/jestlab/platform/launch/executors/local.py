@@ -62,6 +62,11 @@ class Local:
         """See `Executor`."""
         return {handle: self._status(handle) for handle in handles}
 
+    @property
+    def launched(self) -> list[str]:
+        """Handles of the jobs that this object has launched."""
+        return list(self._children)
+
     def stop(self, handle: str, *, now: bool) -> None:
         """See `Executor`."""
         process = _Process.parse(handle)
