@@ -29,7 +29,7 @@ PROCESS_SECONDS = 60.0
 _LITTLE_DISK, _NO_DISK = 5e9, 2e8  # bytes
 _SILENT = timedelta(minutes=10)
 _CLOCKS_APART = timedelta(minutes=1)
-_STALE_SECONDS = 3600.0
+_STALE_SECONDS = 86_400.0  # as `jestlab gc` has it
 
 
 class Level(StrEnum):

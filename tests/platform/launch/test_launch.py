@@ -15,26 +15,16 @@ import labs_support as labs
 from jestlab.analysis.tables import summary
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, logs
-from jestlab.platform.launch.bell import Bell
-from jestlab.platform.launch.controller import Options, Outcome, launch
-from jestlab.platform.launch.executors.local import Local
-from jestlab.platform.launch.reconcile import Policy
+from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.states import RunState
-from jestlab.platform.store.store import Store
 
 
 def launched(root, spec, **options) -> tuple[Outcome, dict[str, RunState]]:
     """Launch in this process; the outcome, and the states by name (and seed, where it is not 0)."""
-    lab, bell = Lab.find(root), Bell()
     planned = plan(load(str(spec)))
-    store = Store.open(lab.store_url)
-    store.record(planned)
-    local = Local(lab, planned.study.resources, bell.ring)
-    how = Options(policy=Policy(planned.study.resources.retries), **options)
-    outcome = launch(lab, store, "toy", planned.runs, lambda _: local, options=how, bell=bell)
-    store.close()
+    outcome = labs.launch_here(root, planned, **options)
     return outcome, {
         run.name + (f"/{run.seed}" if run.seed else ""): outcome.states[run.fingerprint]
         for run in planned.runs

@@ -21,11 +21,11 @@ from sqlalchemy import Connection
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import engine, leases, provenance, writer
+from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt, AttemptLost
 
-HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {"JAX_PLATFORMS": "cpu"})
 RUN = plans.run("a")
 
 
@@ -43,10 +43,7 @@ def store(store_url: str) -> Iterator[Store]:
 
 
 def begun(store: Store, folder: Path) -> Attempt:
-    number = plans.claimed(store, RUN)
-    return Attempt.begin(
-        store, RUN.fingerprint, number, directory=folder, provenance=HERE, handle="host:1:2:log.txt"
-    )
+    return plans.begun(store, RUN, folder)
 
 
 @pytest.fixture
@@ -302,7 +299,7 @@ def test_a_full_disk_beside_a_store_that_is_away_is_said_before_a_checkpoint(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     away.is_away = True
-    monkeypatch.setattr(writer.Spool, "append", full)
+    monkeypatch.setattr(Spool, "append", full)
     cut_off.log(1, {"loss": 1.0})
     with pytest.raises(StoreUnreachable):
         cut_off.flush()
