@@ -5,7 +5,8 @@ from fake_google import FakeGoogle
 from google.auth.credentials import AnonymousCredentials
 
 from jestlab.platform import secrets
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.lab import Lab
 
 REFERENCE = "projects/our-lab/secrets/jestlab-store/versions/latest"
 URL = "postgresql+psycopg://ada:correct-horse@db.example/lab"
@@ -14,6 +15,7 @@ URL = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 @pytest.fixture
 def google(monkeypatch):
     monkeypatch.setattr("google.auth.default", lambda scopes: (AnonymousCredentials(), None))
+    monkeypatch.setattr(secrets, "_PAUSE_SECONDS", 0.0)
     server = FakeGoogle()
     server.secrets[REFERENCE] = URL + "\n"
     yield server
@@ -29,6 +31,19 @@ def test_a_url_in_the_environment_is_taken_as_it_is(google):
 
 def test_a_reference_is_resolved(google):
     assert secrets.store_url({"JESTLAB_STORE_SECRET": REFERENCE}, google.url) == URL
+
+
+def test_a_lab_is_found_by_the_reference(google, monkeypatch, tmp_path):
+    monkeypatch.delenv("JESTLAB_STORE", raising=False)
+    monkeypatch.setenv("JESTLAB_STORE_SECRET", REFERENCE)
+    monkeypatch.setattr(secrets, "ENDPOINT", google.url)
+    assert Lab.find(tmp_path).store_url == URL
+
+
+def test_a_server_that_fails_is_one_to_wait_for(google):
+    google.faults = [503] * 8
+    with pytest.raises(StoreUnreachable, match="Secret Manager answers 503"):
+        secrets.fetch(REFERENCE, google.url)
 
 
 def test_many_hosts_that_ask_at_once_are_answered_in_the_end(google):
@@ -49,7 +64,7 @@ def test_a_refusal_is_one_line_with_the_remedy(google, fault, said):
 
 def test_no_answer_is_an_error(google):
     google.stop()
-    with pytest.raises(UserError, match="cannot be reached: ConnectionError"):
+    with pytest.raises(StoreUnreachable, match="cannot be reached: ConnectionError"):
         secrets.fetch(REFERENCE, google.url)
 
 

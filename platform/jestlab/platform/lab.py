@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from jestlab.platform import secrets
 from jestlab.platform.errors import UserError
 
 
@@ -25,15 +26,18 @@ class Lab:
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
         """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing.
 
+        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen.
+
         Raises:
-            UserError: The folder's path has a sign in it that database URLs give a meaning.
+            UserError: The folder's path has a sign in it that database URLs give a meaning, or the secret
+                cannot be had.
         """
         folder = Path(root or os.environ.get("JESTLAB_ROOT") or "lab").expanduser().absolute()
         if odd := {"%", "?"} & set(str(folder)):
             raise UserError(
                 f"the lab's folder {folder} has {' and '.join(sorted(odd))} in its path: rename it"
             )
-        url = store_url or os.environ.get("JESTLAB_STORE") or f"sqlite:///{folder / 'results.db'}"
+        url = store_url or secrets.store_url() or f"sqlite:///{folder / 'results.db'}"
         return cls(folder, url)
 
     @property

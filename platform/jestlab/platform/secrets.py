@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
 
 STORE = "JESTLAB_STORE"
 STORE_SECRET = "JESTLAB_STORE_SECRET"
@@ -23,14 +23,16 @@ _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REFERENCE = re.compile(r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/[-_A-Za-z0-9]+")
 _ANSWER_SECONDS = 30.0
 _TRIES = 4
+_PAUSE_SECONDS = 0.5  # doubled after each try
+_PASSING = (429, 500, 502, 503, 504)
 
 
-def store_url(environment: Mapping[str, str] = os.environ, endpoint: str = ENDPOINT) -> str | None:
+def store_url(environment: Mapping[str, str] = os.environ, endpoint: str | None = None) -> str | None:
     """The store's URL that the environment holds or refers to; None if it says nothing.
 
     Args:
         environment: JESTLAB_STORE, else JESTLAB_STORE_SECRET.
-        endpoint: Of Secret Manager.
+        endpoint: Of Secret Manager; None for Google's.
 
     Raises:
         UserError: The secret cannot be had.
@@ -41,16 +43,17 @@ def store_url(environment: Mapping[str, str] = os.environ, endpoint: str = ENDPO
     return fetch(reference, endpoint).strip() if reference else None
 
 
-def fetch(reference: str, endpoint: str = ENDPOINT, credentials: Any = None) -> str:
+def fetch(reference: str, endpoint: str | None = None, credentials: Any = None) -> str:
     """The value of a secret's version.
 
     Args:
         reference: `projects/…/secrets/…/versions/…`.
-        endpoint: Of Secret Manager.
+        endpoint: Of Secret Manager; None for Google's.
         credentials: Whose; None for those that Google's libraries find here.
 
     Raises:
         UserError: The reference is none, or the secret cannot be read; the value is never in the line.
+        StoreUnreachable: Secret Manager does not answer now.
     """
     if not _REFERENCE.fullmatch(reference):
         raise UserError(
@@ -70,17 +73,21 @@ def fetch(reference: str, endpoint: str = ENDPOINT, credentials: Any = None) -> 
             # The hosts of a pod all ask in the same second.
             again = Retry(
                 _TRIES - 1,
-                backoff_factor=0.5,
-                status_forcelist=(429, 500, 502, 503, 504),
+                backoff_factor=_PAUSE_SECONDS,
+                status_forcelist=_PASSING,
                 raise_on_status=False,
             )
             for scheme in ("https://", "http://"):
                 session.mount(scheme, HTTPAdapter(max_retries=again))
-            answer = session.get(f"{endpoint}/v1/{reference}:access", timeout=_ANSWER_SECONDS)
+            answer = session.get(f"{endpoint or ENDPOINT}/v1/{reference}:access", timeout=_ANSWER_SECONDS)
     except GoogleAuthError as error:
         raise UserError(f"{reference}: no credentials of Google Cloud here: {_line(error)}") from None
     except requests.RequestException as error:
-        raise UserError(f"{reference}: Secret Manager cannot be reached: {type(error).__name__}") from None
+        raise StoreUnreachable(
+            f"{reference}: Secret Manager cannot be reached: {type(error).__name__}"
+        ) from None
+    if answer.status_code in _PASSING:
+        raise StoreUnreachable(f"{reference}: {_refusal(answer.status_code)}")
     if answer.status_code != 200:
         raise UserError(f"{reference}: {_refusal(answer.status_code)}")
     try:

@@ -32,6 +32,7 @@ def test_what_is_said_survives_being_printed_and_read():
         ({"on": "vertx"}, "resources.on: 'vertx' is not valid: did you mean 'vertex'?"),
         ({"on": "kubernetes"}, "resources: kubernetes needs `tpu`, as in v5e-16x16"),
         ({"on": "vertex", "tpu": "v5p-4x4x4"}, "resources: Vertex AI trains on v5e, v6e, not on v5p: say"),
+        ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, "resources: Vertex AI has no spot machines"),
         ({"on": "local", "tpu": "v5e-2x2"}, "resources: this machine has no v5e-2x2"),
         ({"image": "jestlab:latest"}, "resources.image: the image 'jestlab:latest' is not pinned: "),
         ({"image": IMAGE[:-1]}, "is not pinned"),

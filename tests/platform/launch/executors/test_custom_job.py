@@ -132,6 +132,11 @@ def test_a_state_that_vertex_invents_is_unknown():
     assert custom_job.status("JOB_STATE_DREAMING", 0, "").state == JobState.UNKNOWN
 
 
+def test_a_name_that_is_launched_again_makes_nothing_new(cloud):
+    assert cloud.executor().launch(job()) == cloud.executor().launch(job())
+    assert len(cloud.api.jobs) == 1
+
+
 def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):
     executor, body = cloud.executor(), cloud.executor().render(job())
     create = cloud.api._create

@@ -294,6 +294,14 @@ def test_an_unknown_context_is_an_error_of_one_line(cluster):
     assert executor.statuses(["other/default/x"])["other/default/x"].state == JobState.UNKNOWN
 
 
+def test_one_that_never_ran_is_shown_as_stopping_until_it_is_gone(cluster):
+    executor, handle, status = launched(cluster)
+    executor.stop(handle, now=False)
+    assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
+    cluster.finish_stop()
+    assert status().state == JobState.GONE
+
+
 def test_jobs_that_stop_now_leave_no_pods(cluster):
     executor, handle, status = launched(cluster)
     cluster.run(handle)

@@ -91,8 +91,8 @@ class Kubernetes:
             )
         if settings.kubernetes.root is None:
             raise UserError(
-                "kubernetes needs `kubernetes.root` in the config file: the folder of the lab as pods see it, "
-                "and `claim`, the PersistentVolumeClaim that it is on"
+                "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
+                "`claim`, the PersistentVolumeClaim that it is on"
             )
         return cls(settings.kubernetes, parse(resources.tpu), image, spot=resources.spot)
 
