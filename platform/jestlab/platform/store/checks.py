@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, and_, exists, func, select
+from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from jestlab.platform.errors import UserError
@@ -63,10 +63,11 @@ def check(url: str, root: Path) -> list[Finding]:
             what, _, remedy = str(error).rpartition(": ")
             return [Finding("schema", what, remedy)]
         with reading(engine) as connection:
-            found = [*_drift(connection), *_orphans(connection)]
-            if not found:
-                found += [*_vanished(connection), *_folders(connection, root)]
-        return found + _views(engine)
+            found = _drift(connection)
+            if _has_every_column(connection):
+                found += [*_orphans(connection), *_vanished(connection), *_folders(connection, root)]
+                found += _views(engine)
+        return found
 
 
 def _damage(engine: Engine) -> list[Finding]:
@@ -96,6 +97,16 @@ def _drift(connection: Connection) -> list[Finding]:
         Finding("schema", f"the tables are not those of schema {schema.HEAD}: {_difference(item)}", remedy)
         for item in compare_metadata(context, Base.metadata)
     ]
+
+
+def _has_every_column(connection: Connection) -> bool:
+    """Whether what follows can be asked at all."""
+    inspector = inspect(connection)
+    there = set(inspector.get_table_names())
+    return all(
+        name in there and set(table.columns.keys()) <= {column["name"] for column in inspector.get_columns(name)}
+        for name, table in Base.metadata.tables.items()
+    )
 
 
 def _difference(item: object) -> str:
