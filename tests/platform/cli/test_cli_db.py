@@ -98,7 +98,9 @@ def test_an_old_store_is_upgraded_and_kept(lab, old, tmp_path):
 
 def test_runs_at_work_are_not_upgraded_away(lab, old):
     with old.begin() as connection:
-        statement = text("UPDATE attempt SET state = 'RUNNING', ended_at = NULL, heartbeat_at = :now WHERE id = 5")
+        statement = text(
+            "UPDATE attempt SET state = 'RUNNING', ended_at = NULL, heartbeat_at = :now WHERE id = 5"
+        )
         connection.execute(statement, {"now": str(now()) if old.dialect.name == "sqlite" else now()})
     with pytest.raises(UserError, match=r"1 run is at work \(h\): stop them"):
         db(lab, "upgrade")
@@ -157,10 +159,15 @@ def test_runs_that_vanished_and_folders_that_are_gone(lab, sound):
     (lab.root / RUNS[0].directory).rmdir()
     found = findings(lab)
     assert [kind for kind, _ in found] == ["runs", "folders"]
-    assert f"{RUNS[2].directory} is RUNNING, but no worker was heard of since 2026-11-20 12:00 UTC" in found[0][1]
+    assert (
+        f"{RUNS[2].directory} is RUNNING, but no worker was heard of since 2026-11-20 12:00 UTC"
+        in found[0][1]
+    )
     assert f"{RUNS[0].directory} is COMPLETED, but there is no such folder" in found[1][1]
     with store.writing() as connection:
-        connection.execute(text("UPDATE attempt SET heartbeat_at = :now WHERE state = 'RUNNING'"), {"now": str(now())})
+        connection.execute(
+            text("UPDATE attempt SET heartbeat_at = :now WHERE state = 'RUNNING'"), {"now": str(now())}
+        )
     assert [kind for kind, _ in findings(lab)] == ["folders"]
     store.close()
 

@@ -23,7 +23,9 @@ NAMES = st.one_of(
 SECRET_NAMES = st.builds(
     lambda prefix, word, suffix: f"{prefix}{word}{suffix}",
     st.sampled_from(["", "JESTLAB_", "JAX_", "WANDB_API_", "PYTHON", "xla_", "AWS_"]),
-    st.sampled_from(["KEY", "TOKEN", "SECRET", "PASSWORD", "PGPASSWORD", "CREDENTIALS", "password", "AuthToken"]),
+    st.sampled_from(
+        ["KEY", "TOKEN", "SECRET", "PASSWORD", "PGPASSWORD", "CREDENTIALS", "password", "AuthToken"]
+    ),
     st.sampled_from(["", "_ID", "_FILE", "2"]),
 )
 

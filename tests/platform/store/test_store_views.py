@@ -37,7 +37,9 @@ def answers(tmp_path, postgres) -> Callable[[str], list[list[dict[str, Any]]]]:
 def test_each_view_says_the_same(answers):
     for name in VIEWS:
         on_sqlite, on_postgresql = answers(f"SELECT * FROM {name}")
-        on_postgresql = [{key: _as_sqlite_has_it(value) for key, value in row.items()} for row in on_postgresql]
+        on_postgresql = [
+            {key: _as_sqlite_has_it(value) for key, value in row.items()} for row in on_postgresql
+        ]
         assert on_sqlite or name == "v_notes", name
         assert sorted(on_postgresql, key=repr) == sorted(on_sqlite, key=repr)
 

@@ -104,7 +104,8 @@ def _has_every_column(connection: Connection) -> bool:
     inspector = inspect(connection)
     there = set(inspector.get_table_names())
     return all(
-        name in there and set(table.columns.keys()) <= {column["name"] for column in inspector.get_columns(name)}
+        name in there
+        and set(table.columns.keys()) <= {column["name"] for column in inspector.get_columns(name)}
         for name, table in Base.metadata.tables.items()
     )
 

@@ -28,7 +28,8 @@ QUERY_SECONDS = 600.0
 
 _WRITES = "jestlab_writes"
 
-_MIGRATING = 0x6A657374  # names the lock of whoever migrates
+MIGRATING, RECORDING = 0x6A657374, 0x6A657375
+"""Names of locks: of whoever changes tables, and of whoever enters a plan."""
 
 
 def writable(url: str) -> Engine:
@@ -97,6 +98,20 @@ def writing(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+def one_at_a_time(connection: Connection, what: int) -> None:
+    """Until the end of this write transaction, no other gets past here for the same thing.
+
+    For transactions that write many rows which others write too: without an order among them, PostgreSQL
+    would find them in each other's way and undo one. On SQLite there is only one writer anyway.
+
+    Args:
+        connection: In a write transaction, before it has written anything.
+        what: RECORDING or MIGRATING.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(what)))
+
+
 @contextmanager
 def migrating(engine: Engine) -> Iterator[Connection]:
     """A transaction that changes tables, one process at a time: all of it happens or nothing.
@@ -107,7 +122,7 @@ def migrating(engine: Engine) -> Iterator[Connection]:
     """
     if engine.dialect.name == "postgresql":
         with writing(engine) as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATING)))
+            one_at_a_time(connection, MIGRATING)
             yield connection
         return
     with plain_errors(engine), engine.connect().execution_options(**{_WRITES: True}) as connection:

@@ -37,7 +37,8 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|
 _IN_URL = re.compile(r"://[^\s\"']*@")
 # What stands after a name that speaks of a secret; the name's beginning does not matter.
 _IN_OPTION = re.compile(
-    rf"((?:{_SECRET.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)", re.IGNORECASE
+    rf"((?:{_SECRET.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
+    re.IGNORECASE,
 )
 
 _SHORTEST = 6

@@ -125,7 +125,9 @@ def _drop_views(connection: Connection) -> None:
 
 def revisions() -> list[str]:
     """Every revision that this code can migrate, the oldest first."""
-    return sorted(path.stem.removeprefix("schema_") for path in (_MIGRATIONS / "versions").glob("schema_*.py"))
+    return sorted(
+        path.stem.removeprefix("schema_") for path in (_MIGRATIONS / "versions").glob("schema_*.py")
+    )
 
 
 def revision(connection: Connection) -> str | None:
