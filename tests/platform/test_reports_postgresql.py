@@ -40,7 +40,7 @@ def test_frames_are_equal(urls):
     assert on_sqlite.labels == on_postgresql.labels == LABELS
     assert frames.experiments(urls[0]) == frames.experiments(urls[1]) == ["Another", "study"]
     losses = [frames.metrics(url, "study", ["loss", "it's none"]) for url in urls]
-    pd.testing.assert_frame_equal(*losses)
+    pd.testing.assert_frame_equal(losses[0], losses[1])
     assert len(losses[0]) == 24
 
 
@@ -82,7 +82,7 @@ def test_one_moment_is_read(urls, monkeypatch):
     ],
 )
 def test_nothing_can_be_written(urls, sql):
-    with pytest.raises(ValueError, match="query|cannot read"):
+    with pytest.raises(ValueError, match=r"query|cannot read"):
         query.ask(urls[1], sql)
     assert len(frames.metrics(urls[1], "study", ["loss"])) == 24
 
@@ -95,7 +95,7 @@ def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_se
         "postgresql://lab@127.0.0.1:1/x?password=open%20sesame%3F",
         postgres,  # empty
     ):
-        with pytest.raises(ValueError, match="cannot read results from|is no database URL") as error:
+        with pytest.raises(ValueError, match=r"cannot read results from|is no database URL") as error:
             frames.read(url, "study")
         assert "sesame" not in str(error.value)
         assert PASSWORD not in str(error.value)

@@ -128,10 +128,11 @@ def _orphans(connection: Connection) -> Iterator[Finding]:
             same = and_(*(element.parent == other.c[element.column.name] for element in constraint.elements))
             given = and_(*(column.is_not(None) for column in constraint.columns))
             lost = select(func.count()).select_from(table).where(given, ~exists().where(same))
+            to = constraint.referred_table.name
             if count := connection.scalar(lost):
                 yield Finding(
                     "references",
-                    f"{count} of the rows of {table.name} refer to no row of {constraint.referred_table.name}",
+                    f"{count} of the rows of {table.name} refer to no row of {to}",
                     f"restore a backup, or DELETE FROM {table.name} what has no meaning any more",
                 )
 

@@ -1,5 +1,7 @@
-"""Connections to a store, on SQLite (WAL, one writer at a time) or PostgreSQL (a writer locks the rows it reads
-with `with_for_update`): many processes at once, each transaction all or nothing.
+"""Connections to a store: many processes at once, each transaction all or nothing.
+
+SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks the rows that it reads by
+`with_for_update`.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ def read_only(url: str) -> Engine:
     """An engine that cannot write: the database itself refuses.
 
     SQLite refuses every statement that is no SELECT, and other databases too. PostgreSQL gets every statement
-    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`, two
-    at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
+    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`,
+    two at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
     permissions can forbid: give whoever is not trusted the URL of a role that may do nothing but SELECT.
 
     Raises:
@@ -135,8 +137,8 @@ def migrating(engine: Engine) -> Iterator[Connection]:
                 yield connection
                 if lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first():
                     raise UserError(
-                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of {lost[2]} "
-                        "that are not there, so nothing was changed: see jestlab db check"
+                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of "
+                        f"{lost[2]} that are not there, so nothing was changed: see jestlab db check"
                     )
         finally:
             sqlite.execute("PRAGMA foreign_keys = ON")

@@ -61,7 +61,7 @@ def upsert(
     if connection.dialect.name == "postgresql":
         # One array a column: a row a statement would cost three times as much.
         names = list(last[0])
-        columns = {name: table.__table__.columns[name] for name in names}  # type: ignore[attr-defined]
+        columns = {name: table.__table__.columns[name] for name in names}
         arrays = [bindparam(name, type_=ARRAY(column.type)) for name, column in columns.items()]
         given = func.unnest(*arrays).table_valued(*names, name="given").render_derived()
         statement = statement.from_select(names, select(*(given.c[name] for name in names)))
