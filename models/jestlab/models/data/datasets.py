@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,12 @@ def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Pat
         _check_digest(folder, settings.digest)
         return folder
     seed = seed if settings.seed is None else settings.seed
-    name = _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
 
     def build(partial: Path) -> None:
         shapes.make_web(partial, settings, seed)
         ShardIndex.load(partial)
 
-    return build_once(cache / name, build)
+    return build_once(cache / web_name(settings, seed), build)
 
 
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
@@ -69,8 +69,29 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
             raise FileNotFoundError(f"{folder}: no such folder of benchmark datasets")
         _check_digest(folder, settings.digest)
         return folder
-    name = _name("shapes-benchmark", settings.model_dump(mode="json"))
-    return build_once(cache / name, lambda partial: shapes.make_benchmark(partial, settings))
+    return build_once(
+        cache / benchmark_name(settings), lambda partial: shapes.make_benchmark(partial, settings)
+    )
+
+
+def web_name(settings: ShapesWeb, seed: int) -> str:
+    """Name of the folder that `ensure_web` makes.
+
+    Args:
+        settings: The synthetic web.
+        seed: Where its settings give none.
+    """
+    seed = seed if settings.seed is None else settings.seed
+    return _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
+
+
+def benchmark_name(settings: ShapesBenchmark) -> str:
+    """Name of the folder that `ensure_benchmark` makes."""
+    return _name("shapes-benchmark", settings.model_dump(mode="json"))
+
+
+MADE = re.compile(r"shapes-(web|benchmark)-[0-9a-f]{8}")
+"""Names of folders that were made here, and can be made again."""
 
 
 def digest(folder: Path) -> str:

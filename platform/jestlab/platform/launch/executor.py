@@ -103,7 +103,7 @@ class Executor(Protocol):
             Its handle: what the store keeps, enough for any other process to find the job.
 
         Raises:
-            ExecutorError: It could not be started; nothing of it is left.
+            ExecutorError: It could not be started. Nothing of it is left, or launching it again finds it.
         """
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:

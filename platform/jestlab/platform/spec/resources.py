@@ -81,4 +81,6 @@ class Resources(BaseModel):
         if self.on == "vertex" and self.tpu is not None and not (found := tpu.parse(self.tpu).type).on_vertex:
             offered = ", ".join(name for name, type_ in tpu.TYPES.items() if type_.on_vertex)
             raise ValueError(f"Vertex AI trains on {offered}, not on {found.name}: say `on: kubernetes`")
+        if self.on == "vertex" and self.spot and self.tpu is not None and tpu.parse(self.tpu).hosts > 1:
+            raise ValueError(f"Vertex AI has no spot machines for slices of several hosts, as {self.tpu} is")
         return self

@@ -72,6 +72,7 @@ class Attempt:
         self._lost: AttemptLost | None = None
         self._stop_reason: str | None = None
         self._ended = False
+        self._told = False  # whether the store knows how it ended
         self._wake = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
 
@@ -284,7 +285,8 @@ class Attempt:
                 if self._spooled:
                     self._replay(self._spool)
                     self._spooled = False
-                self._commit(batch, self._id)
+                if not self._told:
+                    self._commit(batch, self._id)
             except AttemptLost as lost:
                 self._lost = lost
                 raise
@@ -327,11 +329,20 @@ class Attempt:
 
     def _commit(self, batch: Batch, attempt_id: int) -> None:
         with self._store.writing() as connection:
+            if batch.end is not None and self._is_told(connection, batch.end[0]):
+                self._told = True  # the transaction before this one was committed, and its answer lost
+                return
             stop_reason = self._beat(connection)
             self._points.write(connection, batch, attempt_id)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
         self._stop_reason = stop_reason
+        self._told = batch.end is not None
+
+    def _is_told(self, connection: Connection, state: str) -> bool:
+        """Whether the store has this attempt's end."""
+        known = connection.scalar(select(AttemptRow.state).where(AttemptRow.id == self._id))
+        return known == state or (state == RunState.PREEMPTED and known == RunState.CANCELLED)
 
     def _beat(self, connection: Connection) -> str | None:
         """Say that this attempt lives, refuse to go on if it is over; why the run shall stop, if it shall."""
@@ -356,7 +367,7 @@ class Attempt:
 
     def _tick(self) -> None:
         """Write every second what there is, and now and then that there is nothing."""
-        complained_at = -60.0
+        complained_at, problem = -60.0, "the store cannot be reached"
         while not self._ended:
             self._wake.wait(TICK_SECONDS)
             self._wake.clear()
@@ -368,12 +379,10 @@ class Attempt:
                 _say(str(lost))
                 return  # raised again in the program, at its next call
             except UserError as error:
-                reached = False
-                _say(f"{error} (kept, and tried again)")
-                complained_at = time.monotonic()
+                reached, problem = False, str(error)
             if not reached and time.monotonic() - complained_at > 30:
                 complained_at = time.monotonic()
-                _say("the store cannot be reached: what is recorded is kept, and written later")
+                _say(f"{problem}: what is recorded is kept, and written later")
 
 
 def finish(

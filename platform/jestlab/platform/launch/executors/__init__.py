@@ -67,3 +67,24 @@ def get(
     from jestlab.platform.launch.executors.local import Local
 
     return Local(lab, resources, on_exit)
+
+
+def find(place: Place, settings: Settings, lab: Lab) -> Executor:
+    """An executor for jobs that were launched before: it asks, stops and reads logs, and launches nothing.
+
+    Args:
+        place: As the store says it.
+        settings: The user's accounts.
+        lab: Where this machine keeps things.
+    """
+    if place == "kubernetes":
+        from jestlab.platform.launch.executors.kubernetes import Kubernetes
+
+        return Kubernetes(settings.kubernetes)
+    if place == "vertex":
+        from jestlab.platform.launch.executors.vertex import Vertex
+
+        return Vertex(settings.vertex)
+    from jestlab.platform.launch.executors.local import Local
+
+    return Local(lab)

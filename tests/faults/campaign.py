@@ -1,0 +1,477 @@
+"""Faults injected into real launches at random moments, and what was lost by them: `make faults`.
+
+    python tests/faults/campaign.py --faults 200 --seed 0 --json faults.json
+
+Each trial launches a small study, on SQLite or on a real PostgreSQL, and does it harm until it is through:
+workers and launchers are killed, frozen and stopped, databases locked and restarted, disks filled, checkpoints
+damaged. Then the study is launched until it is complete, and every metric and score compared with those of an
+undisturbed lab. Metric points that differ, are missing or are too many count as lost; so do processes that are
+left over, and runs that two workers had at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
+
+import labs_support as labs
+import yaml
+from postgres_support import PostgresServer
+from sqlalchemy import create_engine, text
+
+from jestlab.platform.store.address import parse
+
+TOY: dict[str, Any] = {
+    "name": "harmed",
+    "program": "toy_programs:loop",
+    "base": {"pause": 0.03},
+    "runs": {
+        "reference": {"steps": 60},
+        "joint": {"needs": ["reference"], "steps": 80},
+        "after": {"needs": ["joint"], "steps": 40},
+        "uniform": {"steps": 160},
+    },
+    "seeds": 2,
+}
+TRAINED: dict[str, Any] = {
+    "name": "harmed",
+    "base": {
+        "model": {
+            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
+            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
+            "embedding_dim": 16,
+        },
+        "data": {
+            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
+            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+        },
+        "schedule": {"batch_size": 16, "examples_seen": 16 * 600},
+        "evaluation": {"points": 3, "shots": 2, "shot_seeds": 1},
+        "runtime": {"log_every_steps": 2, "checkpoint_every_steps": 20},
+    },
+    "runs": {
+        "reference": {"initialization": 1, "schedule.examples_seen": 16 * 300},
+        "joint": {"selection": {"rule": "joint", "reference": "reference", "chunks": 2}},
+    },
+}
+RESOURCES = {"lease_seconds": 12.0, "retries": 100, "parallel": 3}
+MOST_SECONDS = 600.0
+
+
+@dataclass
+class Harm:
+    """What was done, and what came of it.
+
+    Attributes:
+        injected: Kind of fault → how often.
+        points: Metric points and scores compared.
+        wrong: Of those, how many are missing, different or too many.
+        left_over: Processes left after a launch had ended.
+        at_once: Attempts that two workers had at once.
+        unfinished: Trials that did not come to their end.
+        seconds: Wall time.
+    """
+
+    injected: Counter[str] = field(default_factory=Counter)
+    points: int = 0
+    wrong: int = 0
+    left_over: int = 0
+    at_once: int = 0
+    unfinished: int = 0
+    seconds: float = 0.0
+
+    def add(self, other: Harm) -> None:
+        """Take another trial's in."""
+        self.injected += other.injected
+        for name in ("points", "wrong", "left_over", "at_once", "unfinished", "seconds"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+def results(url: str) -> dict[tuple[Any, ...], Any]:
+    """Every metric and score of a store, by what it is of. Rates depend on the machine, and are left out."""
+    engine = create_engine(parse(url))
+    queries = (
+        "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%per_second%'"
+        " AND name NOT LIKE '%seconds%' AND name NOT LIKE '%data_wait%'",
+        "SELECT run, seed, 'score ' || name, step, value FROM v_evaluations",
+        "SELECT run, seed, 'state ' || state, step, step FROM v_runs",
+    )
+    with engine.connect() as connection:
+        found = {tuple(row[:4]): row[4] for query in queries for row in connection.execute(text(query))}
+    engine.dispose()
+    return found
+
+
+class Trial:
+    """One study in one lab, and whoever does it harm."""
+
+    def __init__(
+        self, folder: Path, study: dict[str, Any], chance: random.Random, server: PostgresServer | None
+    ) -> None:
+        self.root = folder / "lab"
+        self.harm = Harm()
+        self._chance = chance
+        self._server = server
+        self.url = server.new_database() if server else f"sqlite:///{self.root / 'results.db'}"
+        self._spec = folder / "study.yaml"
+        self._spec.write_text(yaml.safe_dump(study | {"resources": RESOURCES}))
+        self._launchers: list[subprocess.Popen[bytes]] = []
+        self._said = (folder / "said.txt").open("ab")
+
+    # ---- launching
+
+    def launch(self) -> None:
+        """Start one more launcher."""
+        environment = {**os.environ, **labs.variables(self.root), "JESTLAB_STORE": self.url}
+        command = [*labs.JESTLAB, "launch", str(self._spec), "--root", str(self.root), "--no-reports"]
+        self._launchers.append(
+            subprocess.Popen(
+                command, env=environment, stdout=self._said, stderr=self._said, start_new_session=True
+            )
+        )
+
+    def is_complete(self) -> bool:
+        """Whether a launcher has brought the study to its end; those that have gone are forgotten."""
+        codes = [launcher.poll() for launcher in self._launchers]
+        self._launchers = [one for one, code in zip(self._launchers, codes, strict=True) if code is None]
+        return 0 in codes
+
+    def workers(self) -> list[int]:
+        """Live workers: processes of the lab that lead sessions and are no launchers."""
+        launchers = {launcher.pid for launcher in self._launchers}
+        found = []
+        for pid in labs.processes_of(self.root):
+            try:
+                if pid not in launchers and os.getsid(pid) == pid:
+                    found.append(pid)
+            except ProcessLookupError:
+                continue
+        return found
+
+    # ---- faults
+
+    def _signal_worker(self, number: signal.Signals) -> bool:
+        workers = self.workers()
+        if not workers:
+            return False
+        return _kill(self._chance.choice(workers), number)
+
+    def worker_killed(self) -> bool:
+        return self._signal_worker(signal.SIGKILL)
+
+    def worker_stopped(self) -> bool:
+        return self._signal_worker(signal.SIGTERM)
+
+    def worker_frozen(self) -> bool:
+        """Past its lease, and woken again while another may have its run."""
+        workers = self.workers()
+        if not workers or not _kill(pid := self._chance.choice(workers), signal.SIGSTOP):
+            return False
+        threading.Timer(self._chance.uniform(8.0, 16.0), lambda: _kill(pid, signal.SIGCONT)).start()
+        return True
+
+    def launcher_killed(self) -> bool:
+        if not self._launchers:
+            return False
+        launcher = self._chance.choice(self._launchers)
+        launcher.kill()
+        launcher.wait()
+        self.launch()
+        return True
+
+    def launcher_stopped(self) -> bool:
+        if not self._launchers:
+            return False
+        launcher = self._chance.choice(self._launchers)
+        launcher.terminate()
+        launcher.wait(60)
+        self.launch()
+        return True
+
+    def both_killed(self) -> bool:
+        workers = self.workers()
+        if not workers or not self._launchers:
+            return False
+        launcher = self._chance.choice(self._launchers)
+        launcher.kill()
+        _kill(self._chance.choice(workers), signal.SIGKILL)
+        launcher.wait()
+        self.launch()
+        return True
+
+    def eight_launchers(self) -> bool:
+        for _ in range(8 - len(self._launchers)):
+            self.launch()
+        return True
+
+    def database_restarted(self) -> bool:
+        if self._server is None:
+            return False
+        self._server.stop(self._chance.choice(["fast", "immediate"]))
+        time.sleep(self._chance.uniform(0.2, 6.0))
+        self._server.start()
+        return True
+
+    def database_locked(self, seconds: float | None = None) -> bool:
+        if self._server is not None or not (self.root / "results.db").exists():
+            return False
+        import sqlite3
+
+        other = sqlite3.connect(self.root / "results.db", isolation_level=None, timeout=30)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(seconds or self._chance.uniform(0.5, 4.0))
+            other.execute("ROLLBACK")
+        except sqlite3.OperationalError:
+            return False
+        finally:
+            other.close()
+        return True
+
+    def database_locked_30_s(self) -> bool:
+        return self.database_locked(31.0)
+
+    def disk_full(self) -> bool:
+        """While checkpointing and while logging: the lab has a disk of its own, where that can be made."""
+        if not self.root.is_mount():
+            return False
+        filler = self.root / "filler"
+        try:
+            with filler.open("wb", buffering=0) as stream:
+                while stream.write(bytes(1 << 16)):
+                    continue
+        except OSError:
+            time.sleep(self._chance.uniform(1.0, 4.0))
+        finally:
+            filler.unlink(missing_ok=True)
+        return True
+
+    def checkpoint_damaged(self) -> bool:
+        """Of a worker that is killed: its newest checkpoint lies there with flipped bytes, or cut short."""
+        files = [path for path in self.root.glob("runs/*/checkpoints/[0-9]*/**/*") if path.is_file()]
+        newest = [path for path in files if path.stat().st_size > 1_000]
+        if not newest or not self._signal_worker(signal.SIGKILL):
+            return False
+        path = max(newest, key=lambda one: one.stat().st_mtime)
+        content = bytearray(path.read_bytes())
+        if self._chance.random() < 0.5:
+            content = content[: len(content) // 2]
+        else:
+            content[len(content) // 2] ^= 0xFF
+        path.write_bytes(content)
+        return True
+
+    # ---- all of it
+
+    def run(self, kinds: list[str], faults: int) -> Harm:
+        """Inject so many faults while the study runs, then bring it to its end."""
+        began = time.monotonic()
+        self.launch()
+        injected = 0
+        while injected < faults and time.monotonic() - began < MOST_SECONDS:
+            time.sleep(self._chance.uniform(0.3, 2.0))
+            if self.is_complete():
+                break
+            if not self._launchers:
+                self.launch()
+                continue
+            kind = self._chance.choice(kinds)
+            if getattr(self, kind)():
+                self.harm.injected[kind] += 1
+                injected += 1
+        while not self.is_complete():
+            if time.monotonic() - began > MOST_SECONDS:
+                self.harm.unfinished += 1
+                break
+            if not self._launchers:
+                self.launch()
+            time.sleep(0.2)
+        self._end()
+        self.harm.seconds = time.monotonic() - began
+        return self.harm
+
+    def _end(self) -> None:
+        for launcher in self._launchers:
+            try:
+                launcher.wait(30)
+            except subprocess.TimeoutExpired:
+                self.harm.left_over += 1
+        time.sleep(0.5)
+        left = labs.processes_of(self.root)
+        self.harm.left_over += len(left)
+        for pid in left:
+            _kill(pid, signal.SIGKILL)
+        self._said.close()
+
+    def compare(self, expected: dict[tuple[Any, ...], Any]) -> None:
+        """Count what differs from an undisturbed lab."""
+        found = results(self.url)
+        self.harm.points += len(expected)
+        missing = expected.keys() ^ found.keys()
+        different = [key for key in expected.keys() & found.keys() if expected[key] != found[key]]
+        self.harm.wrong += len(missing) + len(different)
+        for key in [*sorted(missing, key=str), *different][:5]:
+            print(f"    {key}: {expected.get(key)} became {found.get(key)}", file=sys.stderr)
+        self.harm.at_once += self._overlapping()
+
+    def _overlapping(self) -> int:
+        engine = create_engine(parse(self.url))
+        with engine.connect() as connection:
+            rows = connection.execute(
+                text("SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number")
+            ).all()
+        engine.dispose()
+        pairs = zip(rows, rows[1:], strict=False)
+        return sum(a[0] == b[0] and (a[3] is None or b[2] < a[3]) for a, b in pairs)
+
+
+def _kill(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextmanager
+def disk(folder: Path, megabytes: int) -> Iterator[bool]:
+    """A small disk at a folder, where this process may make one; whether it could."""
+    folder.mkdir(parents=True)
+    options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(folder)]
+    made = os.geteuid() == 0 and subprocess.run(["mount", *options], capture_output=True).returncode == 0
+    try:
+        yield made
+    finally:
+        if made:
+            subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def undisturbed(study: dict[str, Any]) -> dict[tuple[Any, ...], Any]:
+    """The results of a lab where nothing goes wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Trial(Path(folder), study, random.Random(0), None)
+        harm = trial.run([], 0)
+        if harm.unfinished:
+            raise RuntimeError("the undisturbed study did not come to its end")
+        return results(trial.url)
+
+
+KILLS = ["worker_killed", "worker_stopped", "launcher_killed", "launcher_stopped", "both_killed"]
+SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
+    # what happens, study, PostgreSQL, kinds of faults, faults a trial, megabytes of a disk of its own
+    ("kills, SQLite", TOY, False, KILLS, 8, 0),
+    ("kills, PostgreSQL", TOY, True, KILLS, 8, 0),
+    ("restarts of PostgreSQL", TOY, True, ["database_restarted", *KILLS], 6, 0),
+    ("locks of SQLite", TOY, False, ["database_locked", *KILLS], 8, 0),
+    ("freezes", TOY, False, ["worker_frozen", "worker_killed"], 3, 0),
+    ("eight launchers", TOY, True, ["eight_launchers", *KILLS], 6, 0),
+    ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
+    ("training, damage", TRAINED, False, ["checkpoint_damaged", "worker_killed"], 3, 0),
+    ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
+    ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
+]
+
+
+def campaign(
+    faults: int, seed: int, scenes: list[int] | None = None, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """Trials, one scene after the other, until so many faults have been injected.
+
+    Args:
+        faults: How many at least.
+        seed: Of what happens when.
+        scenes: Which of `SCENES`; all by default.
+        say: Told how each trial went.
+
+    Returns:
+        Counts, in all and by scene.
+    """
+    chosen = [SCENES[number] for number in scenes] if scenes is not None else SCENES
+    expected = {id(study): undisturbed(study) for _, study, *_ in chosen}
+    total, by_scene = Harm(), {name: Harm() for name, *_ in chosen}
+    server = PostgresServer()
+    server.start()
+    try:
+        number = 0
+        while total.injected.total() < faults:
+            name, study, on_server, kinds, count, megabytes = chosen[number % len(chosen)]
+            chance = random.Random(f"{seed} {number}")
+            with tempfile.TemporaryDirectory() as folder, _lab(Path(folder), megabytes):
+                trial = Trial(Path(folder), study, chance, server if on_server else None)
+                harm = trial.run(kinds, count)
+                trial.compare(expected[id(study)])
+                if harm.wrong or harm.left_over or harm.unfinished or harm.at_once:
+                    say((Path(folder) / "said.txt").read_text()[-3_000:])
+            by_scene[name].add(harm)
+            total.add(harm)
+            done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
+            say(
+                f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {harm.wrong} of {harm.points} "
+                f"wrong, {harm.left_over} left over, {harm.at_once} at once, {harm.unfinished} unfinished"
+            )
+            number += 1
+    finally:
+        server.close()
+    return {"faults": total.injected.total(), "trials": number, "seed": seed, **_plain(total)} | {
+        "scenes": {name: _plain(harm) for name, harm in by_scene.items()}
+    }
+
+
+@contextmanager
+def _lab(folder: Path, megabytes: int) -> Iterator[None]:
+    if not megabytes:
+        yield
+        return
+    with disk(folder / "lab", megabytes):
+        yield
+
+
+def _plain(harm: Harm) -> dict[str, Any]:
+    return {
+        "injected": dict(harm.injected),
+        "points": harm.points,
+        "wrong": harm.wrong,
+        "left_over": harm.left_over,
+        "at_once": harm.at_once,
+        "unfinished": harm.unfinished,
+        "seconds": round(harm.seconds, 1),
+    }
+
+
+def main() -> int:
+    """Run a campaign and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--scenes", type=int, nargs="*", help="by number, as they stand in SCENES")
+    parser.add_argument("--json", type=Path, help="write the counts to a file")
+    options = parser.parse_args()
+    counts = campaign(options.faults, options.seed, options.scenes, lambda line: print(line, flush=True))
+    if options.json:
+        options.json.write_text(json.dumps(counts, indent=2))
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(counts["injected"].items()))
+    print(f"\n{counts['faults']} faults in {counts['trials']} trials: {kinds}")
+    print(f"{counts['wrong']} of {counts['points']:,} results lost, doubled or different")
+    print(f"{counts['left_over']} processes left over, {counts['at_once']} attempts at once")
+    print(f"{counts['unfinished']} trials unfinished")
+    return int(any(counts[name] for name in ("wrong", "left_over", "at_once", "unfinished")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
