@@ -1,4 +1,4 @@
-"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file into an empty one."""
+"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select, text
 
@@ -97,8 +98,7 @@ def _copy_file(source: Path, target: Path) -> None:
     """SQLite's own online backup, in one step: writers go on, and what they write meanwhile is left out."""
     with closing_engine(read_only(f"sqlite:///{source}")) as engine, plain_errors(engine):
         with engine.connect() as connection, closing(sqlite3.connect(target)) as copy:
-            raw = connection.connection.dbapi_connection
-            assert isinstance(raw, sqlite3.Connection)
+            raw: Any = connection.connection.dbapi_connection
             try:
                 raw.backup(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
@@ -122,8 +122,7 @@ def _copy_server(url: str, target: Path) -> None:
             with writing(copy) as into:
                 _copy_rows(connection, into)
         with copy.connect() as into:
-            raw = into.connection.dbapi_connection
-            assert isinstance(raw, sqlite3.Connection)
+            raw: Any = into.connection.dbapi_connection
             raw.execute("PRAGMA journal_mode = DELETE")
 
 

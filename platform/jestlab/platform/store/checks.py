@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, and_, exists, func, select
+from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from jestlab.platform.errors import UserError
@@ -63,10 +63,11 @@ def check(url: str, root: Path) -> list[Finding]:
             what, _, remedy = str(error).rpartition(": ")
             return [Finding("schema", what, remedy)]
         with reading(engine) as connection:
-            found = [*_drift(connection), *_orphans(connection)]
-            if not found:
-                found += [*_vanished(connection), *_folders(connection, root)]
-        return found + _views(engine)
+            found = _drift(connection)
+            if _has_every_column(connection):
+                found += [*_orphans(connection), *_vanished(connection), *_folders(connection, root)]
+                found += _views(engine)
+        return found
 
 
 def _damage(engine: Engine) -> list[Finding]:
@@ -98,6 +99,17 @@ def _drift(connection: Connection) -> list[Finding]:
     ]
 
 
+def _has_every_column(connection: Connection) -> bool:
+    """Whether what follows can be asked at all."""
+    inspector = inspect(connection)
+    there = set(inspector.get_table_names())
+    return all(
+        name in there
+        and set(table.columns.keys()) <= {column["name"] for column in inspector.get_columns(name)}
+        for name, table in Base.metadata.tables.items()
+    )
+
+
 def _difference(item: object) -> str:
     """One of Alembic's differences in short: what would have to be done."""
     while isinstance(item, list):
@@ -116,10 +128,11 @@ def _orphans(connection: Connection) -> Iterator[Finding]:
             same = and_(*(element.parent == other.c[element.column.name] for element in constraint.elements))
             given = and_(*(column.is_not(None) for column in constraint.columns))
             lost = select(func.count()).select_from(table).where(given, ~exists().where(same))
+            to = constraint.referred_table.name
             if count := connection.scalar(lost):
                 yield Finding(
                     "references",
-                    f"{count} of the rows of {table.name} refer to no row of {constraint.referred_table.name}",
+                    f"{count} of the rows of {table.name} refer to no row of {to}",
                     f"restore a backup, or DELETE FROM {table.name} what has no meaning any more",
                 )
 

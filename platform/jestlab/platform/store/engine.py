@@ -1,5 +1,7 @@
-"""Connections to a store, on SQLite (WAL, one writer at a time) or PostgreSQL (a writer locks the rows it reads
-with `with_for_update`): many processes at once, each transaction all or nothing.
+"""Connections to a store: many processes at once, each transaction all or nothing.
+
+SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks the rows that it reads by
+`with_for_update`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ QUERY_SECONDS = 600.0
 
 _WRITES = "jestlab_writes"
 
-_MIGRATING = 0x6A657374  # names the lock of whoever migrates
+MIGRATING, RECORDING = 0x6A657374, 0x6A657375
+"""Names of locks: of whoever changes tables, and of whoever enters a plan."""
 
 
 def writable(url: str) -> Engine:
@@ -46,8 +49,8 @@ def read_only(url: str) -> Engine:
     """An engine that cannot write: the database itself refuses.
 
     SQLite refuses every statement that is no SELECT, and other databases too. PostgreSQL gets every statement
-    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`, two
-    at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
+    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`,
+    two at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
     permissions can forbid: give whoever is not trusted the URL of a role that may do nothing but SELECT.
 
     Raises:
@@ -97,6 +100,20 @@ def writing(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
+def one_at_a_time(connection: Connection, what: int) -> None:
+    """Until the end of this write transaction, no other gets past here for the same thing.
+
+    For transactions that write many rows which others write too: without an order among them, PostgreSQL
+    would find them in each other's way and undo one. On SQLite there is only one writer anyway.
+
+    Args:
+        connection: In a write transaction, before it has written anything.
+        what: RECORDING or MIGRATING.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(what)))
+
+
 @contextmanager
 def migrating(engine: Engine) -> Iterator[Connection]:
     """A transaction that changes tables, one process at a time: all of it happens or nothing.
@@ -107,7 +124,7 @@ def migrating(engine: Engine) -> Iterator[Connection]:
     """
     if engine.dialect.name == "postgresql":
         with writing(engine) as connection:
-            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATING)))
+            one_at_a_time(connection, MIGRATING)
             yield connection
         return
     with plain_errors(engine), engine.connect().execution_options(**{_WRITES: True}) as connection:
@@ -120,8 +137,8 @@ def migrating(engine: Engine) -> Iterator[Connection]:
                 yield connection
                 if lost := connection.exec_driver_sql("PRAGMA foreign_key_check").first():
                     raise UserError(
-                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of {lost[2]} "
-                        "that are not there, so nothing was changed: see jestlab db check"
+                        f"store {engine.url.database}: rows of the table {lost[0]} refer to rows of "
+                        f"{lost[2]} that are not there, so nothing was changed: see jestlab db check"
                     )
         finally:
             sqlite.execute("PRAGMA foreign_keys = ON")

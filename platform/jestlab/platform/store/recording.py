@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.tables import Cost, Experiment, Member, Need, Run
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 def record(connection: Connection, plan: Plan) -> int:
     """`Store.record` inside a write transaction."""
+    one_at_a_time(connection, RECORDING)
     experiment_id = _record_experiment(connection, plan)
     ids = _record_runs(connection, plan.runs)
     members = [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ARRAY, Connection, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 _CHUNK = 10_000  # SQLite takes 32,766 parameters
@@ -33,6 +33,48 @@ def execute_many(connection: Connection, statement: Any, rows: Sequence[Mapping[
     """Execute a statement for each row; without rows, not at all."""
     if rows:
         connection.execute(statement, rows)
+
+
+def upsert(
+    connection: Connection,
+    table: type[Any],
+    rows: Sequence[Mapping[str, Any]],
+    keys: Sequence[str],
+    changed: Sequence[str],
+    newest: str | None = None,
+) -> None:
+    """Insert many rows at once; those whose keys are there already are changed.
+
+    Args:
+        connection: In a write transaction.
+        table: Mapped class.
+        rows: With the same columns each; of several with the same keys the last counts.
+        keys: Columns that make a row the same: a primary key or unique constraint.
+        changed: Columns that take the new value.
+        newest: A column; a row that is there with a greater value in it stays as it is.
+    """
+    if not rows:
+        return
+    last = list({tuple(row[key] for key in keys): row for row in rows}.values())
+    statement = insert(connection, table)
+    values: Any = last
+    if connection.dialect.name == "postgresql":
+        # One array a column: a row a statement would cost three times as much.
+        names = list(last[0])
+        columns = {name: table.__table__.columns[name] for name in names}
+        arrays = [bindparam(name, type_=ARRAY(column.type)) for name, column in columns.items()]
+        given = func.unnest(*arrays).table_valued(*names, name="given").render_derived()
+        statement = statement.from_select(names, select(*(given.c[name] for name in names)))
+        values = {name: [row[name] for row in last] for name in names}
+    there = getattr(table, newest) if newest else None
+    connection.execute(
+        statement.on_conflict_do_update(
+            index_elements=list(keys),
+            set_={name: statement.excluded[name] for name in changed},
+            where=None if there is None else there <= statement.excluded[newest],
+        ),
+        values,
+    )
 
 
 def chunks(values: Iterable[str]) -> Iterator[list[str]]:

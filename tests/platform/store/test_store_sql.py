@@ -1,0 +1,94 @@
+"""Many rows in one statement: inserted, changed, or left as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from jestlab.platform.store.sql import upsert
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Evaluation, Metric
+
+KEYS = ("run_id", "name_id", "step")
+RUN = plans.run("uniform")
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """Two attempts at a run, and two names of metrics."""
+    store = Store.open(store_url)
+    store.record(plans.plan(RUN))
+    for number in (1, 2):
+        stores.attempt(store, RUN, number=number)
+    with store.writing() as connection:
+        connection.execute(text("INSERT INTO metric_name (id, name) VALUES (1, 'loss'), (2, 'lr')"))
+    yield store
+    store.close()
+
+
+def row(name: int, step: int, value: float | None, attempt: int = 1) -> dict[str, Any]:
+    return {"run_id": 1, "name_id": name, "step": step, "value": value, "attempt_id": attempt}
+
+
+def put(store: Store, *rows: dict[str, Any]) -> None:
+    with store.writing() as connection:
+        upsert(connection, Metric, rows, KEYS, ("value", "attempt_id"), newest="attempt_id")
+
+
+def kept(store: Store) -> dict[tuple[int, int], tuple[float | None, int]]:
+    with store.reading() as connection:
+        found = connection.execute(text("SELECT name_id, step, value, attempt_id FROM metric"))
+        return {(name, step): (value, attempt) for name, step, value, attempt in found}
+
+
+def test_rows_are_inserted_and_changed(store):
+    put(store)
+    put(store, row(1, 1, 0.5), row(2, 1, None), row(1, 2**40, math.inf))
+    put(store, row(1, 1, -math.inf), row(2, 2, 5e-324))
+    assert kept(store) == {
+        (1, 1): (-math.inf, 1),
+        (2, 1): (None, 1),
+        (1, 2**40): (math.inf, 1),
+        (2, 2): (5e-324, 1),
+    }
+
+
+def test_texts_of_every_kind(store):
+    texts = ["", "a'b\"c", "{1,2}", "λ, NULL", "\\N", "null", "100%"]
+    rows = [
+        {
+            "run_id": 1, "dataset": text, "metric": "m", "step": 1, "value": 0.1, "examples_seen": 2**40,
+            "flops_total": 1e21, "attempt_id": 1,
+        }
+        for text in texts
+    ]  # fmt: skip
+    with store.writing() as connection:
+        upsert(connection, Evaluation, rows, ("run_id", "dataset", "metric", "step"), ("value",))
+    with store.reading() as connection:
+        found = connection.execute(text("SELECT dataset, examples_seen, flops_total FROM evaluation")).all()
+    assert sorted(found) == sorted((text, 2**40, 1e21) for text in texts)
+
+
+POINTS = st.tuples(st.integers(1, 2), st.integers(0, 3), st.one_of(st.none(), st.floats(allow_nan=False)))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(1, 2), st.lists(POINTS, max_size=6)), max_size=5))
+def test_the_last_write_of_the_latest_attempt_counts(store, batches):
+    with store.writing() as connection:
+        connection.execute(text("DELETE FROM metric"))
+    expected: dict[tuple[int, int], tuple[float | None, int]] = {}
+    for attempt, points in batches:
+        put(store, *(row(name, step, value, attempt) for name, step, value in points))
+        for name, step, value in points:
+            if expected.get((name, step), (None, 0))[1] <= attempt:
+                expected[name, step] = (value, attempt)
+    assert kept(store) == expected

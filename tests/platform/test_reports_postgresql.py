@@ -1,0 +1,102 @@
+"""Analysis says the same of a study, whatever database its results are in."""
+
+from __future__ import annotations
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from postgres_support import PASSWORD
+from sqlalchemy import text
+
+from jestlab.analysis import frames, query, tables
+from jestlab.platform.store.store import Store
+
+# Text that locales sort in other ways than bytes do.
+LABELS = ["B-run", "a run", "Über", "c_run"]
+
+
+@pytest.fixture
+def urls(tmp_path, postgres) -> tuple[str, str]:
+    """The same study on SQLite and on PostgreSQL."""
+    found = (f"sqlite:///{tmp_path / 'results.db'}", postgres)
+    runs = [plans.run(name, config={"name": name}, seed=seed) for name in LABELS for seed in (0, 1)]
+    for url in found:
+        store = Store.open(url)
+        store.record(plans.plan(*runs, name="study"))
+        store.record(plans.plan(*runs[:2], name="Another"))
+        for number, run in enumerate(runs):
+            scores = {"shapes/zero_shot": 0.1 * number, "shapes/10_shot": 0.7 - 0.05 * number}
+            stores.attempt(store, run, scores=scores, loss=(3.0, 2.0 - 0.1 * number, 1.0))
+        store.close()
+    return found
+
+
+def test_frames_are_equal(urls):
+    import pandas as pd
+
+    on_sqlite, on_postgresql = (frames.read(url, "study") for url in urls)
+    for name in ("runs", "evaluations", "costs"):
+        pd.testing.assert_frame_equal(getattr(on_sqlite, name), getattr(on_postgresql, name))
+    assert on_sqlite.labels == on_postgresql.labels == LABELS
+    assert frames.experiments(urls[0]) == frames.experiments(urls[1]) == ["Another", "study"]
+    losses = [frames.metrics(url, "study", ["loss", "it's none"]) for url in urls]
+    pd.testing.assert_frame_equal(losses[0], losses[1])
+    assert len(losses[0]) == 24
+
+
+def test_tables_are_equal(urls):
+    one, other = (tables.summary(url, "study", "a run", "learner") for url in urls)
+    for form in ("markdown", "latex", "csv", "html", "json"):
+        assert getattr(one, form)() == getattr(other, form)()
+
+
+def test_one_moment_is_read(urls, monkeypatch):
+    read_one, store = frames._frame, Store.open(urls[1])
+    before = frames.read(urls[1], "study")
+
+    def read_one_while_a_worker_writes(*args, **kwargs):
+        frame = read_one(*args, **kwargs)
+        with store.writing() as connection:
+            connection.execute(text("DELETE FROM evaluation"))
+            connection.execute(text("DELETE FROM cost"))
+        return frame
+
+    monkeypatch.setattr(frames, "_frame", read_one_while_a_worker_writes)
+    after = frames.read(urls[1], "study")
+    assert len(after.evaluations) == len(before.evaluations) > 0
+    assert len(after.costs) == len(before.costs) > 0
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM metric",
+        "COMMIT",
+        "COMMIT; DELETE FROM metric",
+        "SELECT 1; COMMIT; DELETE FROM metric",
+        "SET TRANSACTION READ WRITE",
+        "SELECT nextval('run_id_seq')",
+        "SELECT set_config('transaction_read_only', 'off', false)",
+        "WITH gone AS (DELETE FROM metric RETURNING 1) SELECT * FROM gone",
+    ],
+)
+def test_nothing_can_be_written(urls, sql):
+    with pytest.raises(ValueError, match=r"query|cannot read"):
+        query.ask(urls[1], sql)
+    assert len(frames.metrics(urls[1], "study", ["loss"])) == 24
+
+
+def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_server, postgres):
+    for url in (
+        postgres_server.url("nowhere"),
+        postgres.replace("lab:", "stranger:"),
+        postgres.replace("127.0.0.1:", "127.0.0.1:x"),
+        "postgresql://lab@127.0.0.1:1/x?password=open%20sesame%3F",
+        postgres,  # empty
+    ):
+        with pytest.raises(ValueError, match=r"cannot read results from|is no database URL") as error:
+            frames.read(url, "study")
+        assert "sesame" not in str(error.value)
+        assert PASSWORD not in str(error.value)
+        assert "\n" not in str(error.value)
