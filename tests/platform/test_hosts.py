@@ -18,11 +18,13 @@ from jestlab.platform.store.store import Store
 OTHERS = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
 
 
+WORKER = [sys.executable, "-m", "jestlab.platform.worker"]
+
+
 def host(lab, run, number, port):
     """Worker number 0 or 1, with two devices."""
-    command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
     return subprocess.Popen(
-        [*command, "--root", str(lab.root), "--run", run.fingerprint],
+        [*WORKER, "--root", str(lab.root), "--run", run.fingerprint, "--attempt", "1"],
         env={
             **os.environ,
             **labs.variables(lab.root),
@@ -41,7 +43,9 @@ def test_two_hosts_make_one_attempt(root):
     lab = Lab.find(root)
     config = TrainConfig.model_validate(TINY).model_dump(mode="json")
     run = plans.run("uniform", "train", config)
-    Store.open(lab.store_url).record(plans.plan(run))
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(run))
+    plans.claimed(store, run)
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -49,10 +53,10 @@ def test_two_hosts_make_one_attempt(root):
     for process in hosts:
         said = process.communicate(timeout=400)[1]
         assert process.returncode == exits.COMPLETED, said[-3000:]
-    store = sqlite3.connect(lab.root / "results.db")
-    assert store.execute("SELECT state FROM attempt").fetchall() == [("COMPLETED",)]
-    assert store.execute("SELECT DISTINCT step, total_steps FROM v_runs").fetchall() == [(12, 12)]
-    [(points, steps)] = store.execute(
+    rows = sqlite3.connect(lab.root / "results.db")
+    assert rows.execute("SELECT state FROM attempt").fetchall() == [("COMPLETED",)]
+    assert rows.execute("SELECT DISTINCT step, total_steps FROM v_runs").fetchall() == [(12, 12)]
+    [(points, steps)] = rows.execute(
         "SELECT count(*), count(DISTINCT step) FROM v_metrics WHERE name = 'loss'"
     )
     assert points == steps == 6
@@ -63,9 +67,8 @@ def test_a_process_that_assists_writes_nothing(root):
     lab = Lab.find(root)
     run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
     Store.open(lab.store_url).record(plans.plan(run))
-    command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
     done = subprocess.run(
-        [*command, "--root", str(lab.root), "--run", run.fingerprint],
+        [*WORKER, "--root", str(lab.root), "--run", run.fingerprint, "--attempt", "1"],
         env={**os.environ, **labs.variables(lab.root), "JAX_PROCESS_ID": "1", **OTHERS},
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -11,9 +11,7 @@ from jestlab.platform import reports
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import Plan
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store import provenance
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.writer import Attempt
 
 STUDY = Study.parse(
     {
@@ -40,9 +38,8 @@ def lab(tmp_path: Path) -> Lab:
 
 def complete(lab: Lab) -> None:
     store = Store.open(lab.store_url)
-    here = provenance.Provenance("host", "2 cores", {}, None, None)
     for i, run in enumerate(store.runs("toy")):
-        attempt = Attempt.begin(store, run.fingerprint, log="log.txt", provenance=here)
+        attempt = plans.begun(store, run)
         for step in (1, 2):
             attempt.evaluation(step, 64 * step, 1e6 * step, {"toy/score": (0.2 + 0.1 * i) * step})
         attempt.complete()

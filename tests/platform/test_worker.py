@@ -14,8 +14,10 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits, lock
+from jestlab.platform.launch import exits
 from jestlab.platform.plan import PlannedRun
+from jestlab.platform.store import leases
+from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
@@ -37,16 +39,18 @@ def toy(
     return plans.run(name, f"toy_programs:{program}", {"seed": 0, **config}, needs=needs or {})
 
 
-def worker(lab: Lab, run: PlannedRun, *more: str, **options) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "jestlab.platform.worker", "--store", lab.store_url]
-    command += ["--root", str(lab.root), "--run", run.fingerprint, *more]
-    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True} | options
-    return subprocess.Popen(command, **options)
+def worker(lab: Lab, run: PlannedRun, attempt: int | None = None) -> subprocess.Popen[str]:
+    """A worker with an attempt of its own, or with a certain one."""
+    if attempt is None:
+        attempt = plans.claimed(Store.open(lab.store_url), run)
+    command = [sys.executable, "-m", "jestlab.platform.worker"]
+    command += ["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(attempt)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
 
-def finished(lab: Lab, run: PlannedRun, *more: str) -> tuple[int, str]:
+def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int, str]:
     """Exit code and standard error of a worker run to its end."""
-    process = worker(lab, run, *more)
+    process = worker(lab, run, attempt)
     said = process.communicate(timeout=60)[1]
     return process.returncode, said
 
@@ -57,7 +61,7 @@ def test_a_run_is_done_once(lab):
     code, said = finished(lab, run)
     assert code == exits.COMPLETED, said
     assert said.startswith("--- attempt 1: ")
-    assert finished(lab, run) == (exits.COMPLETED, "")
+    assert finished(lab, run, attempt=1)[0] == exits.BUSY
     [row] = store.runs("toy")
     assert (row.state, row.step, row.total_steps, row.attempts) == (RunState.COMPLETED, 6, 6, 1)
     [attempt] = sqlite3.connect(lab.root / "results.db").execute(
@@ -70,8 +74,8 @@ def test_a_run_is_done_once(lab):
 
 def test_an_unknown_run_is_one_line(lab):
     recorded(lab, toy(steps=1))
-    code, said = finished(lab, toy(steps=2))
-    assert code == exits.FAILED
+    code, said = finished(lab, toy(steps=2), attempt=1)
+    assert code == exits.REFUSED
     assert len(said.splitlines()) == 1
 
 
@@ -79,7 +83,7 @@ def test_a_need_that_has_not_completed_fails_the_run(lab):
     reference = toy("reference", steps=1)
     joint = toy("joint", needs={"reference": reference.fingerprint}, steps=1)
     store = recorded(lab, reference, joint)
-    assert finished(lab, joint)[0] == exits.FAILED
+    assert finished(lab, joint)[0] == exits.REFUSED
     reason = store.reasons([joint.fingerprint])[joint.fingerprint]
     assert reason == f"UserError: needs run {reference.fingerprint[:8]} (reference), which is PENDING"
     assert finished(lab, reference)[0] == exits.COMPLETED
@@ -100,71 +104,91 @@ def test_a_signal_stops_it_at_a_checkpoint(lab, number):
     assert json.loads((lab.root / run.directory / "state.json").read_text())[0] == row.step
 
 
-def test_it_stops_with_its_launcher(lab):
-    run = toy(steps=500, pause=0.01)
+def test_it_stops_when_the_store_says_so(lab, monkeypatch):
+    run = toy(steps=5_000, pause=0.01)
     store = recorded(lab, run)
-    process = worker(lab, run, stdin=subprocess.PIPE)
+    process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    assert process.stdin is not None
-    process.stdin.close()
+    leases.request_stop(store, [run.fingerprint], "cancelled by me")
     assert process.wait(30) == exits.STOPPED
-    assert store.runs("toy")[0].reason == "its launcher died"
+    [row] = store.runs("toy")
+    assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
 
 
-def test_what_does_not_stop_without_its_launcher_is_killed_with_its_children(lab):
-    run = toy(program="stubborn")
-    recorded(lab, run)
-    process = worker(lab, run, "--grace", "0.3", stdin=subprocess.PIPE, start_new_session=True)
-    labs.wait_until(lambda: (lab.root / run.directory / "deaf").exists())
-    assert process.stdin is not None
-    process.stdin.close()
-    assert process.wait(30) == -signal.SIGKILL  # that no child is left is seen by the fixture
-
-
-def test_a_second_worker_waits_and_finds_the_run_done(lab):
+def test_an_attempt_is_taken_up_by_one_worker(lab):
     run = toy(steps=50, pause=0.02)
     store = recorded(lab, run)
     first = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
-    assert finished(lab, run) == (exits.COMPLETED, "")
+    code, said = finished(lab, run, attempt=1)
+    assert (code, len(said.splitlines())) == (exits.BUSY, 1)
     assert first.wait(30) == exits.COMPLETED
     assert len(labs.starts(lab.root, "run")) == 1
     assert store.runs("toy")[0].attempts == 1
 
 
-def test_a_second_worker_does_not_wait_for_ever(lab):
+def test_an_attempt_that_was_given_up_is_not_taken_up(lab):
     run = toy(steps=1)
     store = recorded(lab, run)
-    directory = lab.root / run.directory
-    directory.mkdir(parents=True)
-    held = lock.acquire(directory, 1.0, lambda: False)
-    assert held is not None
-    assert lock.is_held(directory)
-    assert finished(lab, run, "--wait", "0.3") == (exits.BUSY, "")
-    held.release()
-    assert not lock.is_held(directory)
-    assert store.states([run.fingerprint]) == {run.fingerprint: RunState.PENDING}
+    plans.claimed(store, run)
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
+    assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
+    assert finished(lab, run, attempt=1)[0] == exits.BUSY
+    assert labs.starts(lab.root, "run") == []
+    assert store.states([run.fingerprint]) == {run.fingerprint: RunState.PREEMPTED}
 
 
-def test_the_lock_is_freed_by_a_killed_worker_and_its_attempt_entered_as_vanished(lab):
-    run = toy(steps=500, pause=0.01)
+def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab):
+    run = toy(steps=200, pause=0.01)
     store = recorded(lab, run)
-    process = worker(lab, run)
+    frozen = worker(lab, run)
     labs.wait_until(lambda: (lab.root / run.directory / "state.json").exists())
-    process.kill()
-    process.wait()
-    assert store.runs("toy")[0].state == RunState.RUNNING
-    assert not lock.is_held(lab.root / run.directory)
+    frozen.send_signal(signal.SIGSTOP)
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
+    leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
     second = worker(lab, run)
     labs.wait_until(lambda: len(labs.starts(lab.root, "run")) == 2)
-    second.terminate()
-    assert second.wait(30) == exits.STOPPED
-    attempts = sqlite3.connect(lab.root / "results.db").execute("SELECT number, state, reason FROM attempt")
-    assert attempts.fetchall() == [
-        (1, "PREEMPTED", "its process vanished"),
-        (2, "PREEMPTED", "stopped by SIGTERM"),
-    ]
-    assert labs.starts(lab.root, "run")[1][1] > 0
+    frozen.send_signal(signal.SIGCONT)
+    assert frozen.wait(30) == exits.BUSY
+    assert second.wait(30) == exits.COMPLETED
+    database = sqlite3.connect(lab.root / "results.db")
+    late = database.execute(
+        "SELECT COUNT(*) FROM metric JOIN attempt ON attempt.id = attempt_id"
+        " WHERE number = 1 AND step > (SELECT MIN(step) FROM metric WHERE attempt_id = 2)"
+    )
+    assert late.fetchone() == (0,)
+    states = database.execute("SELECT number, state, reason FROM attempt").fetchall()
+    assert states == [(1, "PREEMPTED", "silent"), (2, "COMPLETED", None)]
+
+
+def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
+    """The program is not run again: its end is in the spool of the attempt before."""
+    run = toy(steps=5)
+    store = recorded(lab, run)
+    plans.claimed(store, run)
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
+    directory = lab.root / run.directory
+    directory.mkdir(parents=True)
+    spool = Spool(directory, lease.id)
+    spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
+    spool.append(Batch(end=("COMPLETED", None, 0)))
+    leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "its process vanished", None)
+    assert finished(lab, run)[0] == exits.COMPLETED
+    assert labs.starts(lab.root, "run") == []
+    assert store.runs("toy")[0].state == RunState.COMPLETED
+    points = sqlite3.connect(lab.root / "results.db").execute("SELECT step, value, attempt_id FROM metric")
+    assert points.fetchall() == [(5, 0.5, lease.id)]
+    assert not spool.path.exists()
+
+
+def test_a_program_that_stops_unasked_has_failed(lab):
+    run = toy(program="quitter")
+    store = recorded(lab, run)
+    assert finished(lab, run)[0] == exits.FAILED
+    assert store.runs("toy")[0].reason == "stopped itself"
 
 
 def test_exits_in_words():

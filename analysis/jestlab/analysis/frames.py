@@ -19,12 +19,12 @@ from urllib.parse import quote
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import Connection
+    from sqlalchemy import URL, Connection, Engine
 
 _RUNS = """
     SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
         needed
-    FROM v_runs WHERE experiment = :experiment ORDER BY position, label, seed"""
+    FROM v_runs WHERE experiment = :experiment"""
 
 _EVALUATIONS = """
     SELECT label, seed, dataset, metric, name, step, value, examples_seen, flops_total, final
@@ -36,17 +36,19 @@ _COSTS = """
 
 _METRICS = """
     SELECT label, seed, name, step, value
-    FROM v_metrics WHERE experiment = :experiment AND name IN :names ORDER BY label, seed, name, step"""
+    FROM v_metrics WHERE experiment = :experiment AND name IN :names"""
 
 _DIAGNOSES = """
     SELECT question, run, label, seed, position, fingerprint, state, config
-    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose' ORDER BY position, label, seed"""
+    FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
 
 _MEASURED = """
     SELECT label, seed, name, step, value
     FROM v_metrics WHERE experiment = :experiment AND label = :label
-        AND (name LIKE 'learnability%' OR name LIKE 'selected/%') ORDER BY seed, name, step"""
+        AND (name LIKE 'learnability%' OR name LIKE 'selected/%')"""
 
+_ORDER = ("position", "label", "seed", "name", "step")
+"""What rows are sorted by, as far as there are such columns."""
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
@@ -290,26 +292,19 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
 
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
-    """A transaction that only reads; a SQLite file that is not there is not created."""
-    from sqlalchemy import create_engine, make_url
-    from sqlalchemy.exc import ArgumentError, DatabaseError
-    from sqlalchemy.pool import NullPool
+    """A transaction that only reads, and sees one moment; a SQLite file that is not there is not created.
 
-    try:
-        address = make_url(url)
-    except ArgumentError:
-        raise ValueError(f"store {url!r} is no database URL: write sqlite:///path/to/results.db") from None
-    if address.get_backend_name() == "sqlite":
-        path = Path(address.database or "")
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"no results store at {path}: launch an experiment first, or name its lab"
-            )
-        engine = create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
-    else:
-        if address.drivername in ("postgres", "postgresql"):
-            address = address.set(drivername="postgresql+psycopg")
-        engine = create_engine(address, poolclass=NullPool)
+    Args:
+        url: SQLAlchemy URL of the store; `postgresql://` and `postgres://` need no driver's name.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there cannot be read. The message holds no password.
+    """
+    from sqlalchemy.exc import DatabaseError
+
+    address = _address(url)
+    engine = _sqlite(address) if address.get_backend_name() == "sqlite" else _server(address)
     try:
         with engine.connect() as connection:
             if engine.dialect.name == "sqlite":
@@ -318,9 +313,51 @@ def connect(url: str) -> Iterator[Connection]:
             yield connection
     except DatabaseError as error:
         shown = address.render_as_string(hide_password=True)
-        raise ValueError(f"cannot read results from {shown}: {error.orig}") from error
+        said = " ".join(str(error.orig).split())
+        raise ValueError(f"cannot read results from {shown}: {said}") from error
     finally:
         engine.dispose()
+
+
+def _address(url: str) -> URL:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        hidden = re.sub(r":[^:]*@", ":***@", url)
+        raise ValueError(f"store {hidden!r} is no database URL: write sqlite:///path/to/results.db") from None
+    if address.drivername in ("postgres", "postgresql"):
+        address = address.set(drivername="postgresql+psycopg")
+    # A password may also be an option of the driver; as part of the address it is hidden in messages.
+    if "password" in address.query:
+        address = address.set(password=str(address.query["password"])).difference_update_query(["password"])
+    return address
+
+
+def _sqlite(address: URL) -> Engine:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    path = Path(address.database or "")
+    if not path.is_file():
+        raise FileNotFoundError(f"no results store at {path}: launch an experiment first, or name its lab")
+    return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
+
+
+def _server(address: URL) -> Engine:
+    """On PostgreSQL a transaction sees one moment and cannot write; every statement is a cursor's query, so
+    that none can end the transaction."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(address, poolclass=NullPool)
+    if engine.dialect.name != "postgresql":
+        return engine
+    return engine.execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
+    )
 
 
 def _open_sqlite(path: Path) -> sqlite3.Connection:
@@ -342,12 +379,15 @@ def _frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
     if "names" in parameters:
         statement = statement.bindparams(bindparam("names", expanding=True))
     result = connection.execute(statement, parameters)
-    return pd.DataFrame.from_records(result.fetchall(), columns=list(result.keys()))
+    frame = pd.DataFrame.from_records(result.fetchall(), columns=list(result.keys()))
+    # Not by ORDER BY: databases, and locales of one database, sort text in many ways.
+    keys = [name for name in _ORDER if name in frame.columns]
+    return frame.sort_values(keys, ignore_index=True) if keys else frame
 
 
 def _experiments(connection: Connection) -> list[str]:
-    names = _frame(connection, "SELECT DISTINCT experiment FROM v_runs ORDER BY experiment")["experiment"]
-    return [str(name) for name in names]
+    names = _frame(connection, "SELECT DISTINCT experiment FROM v_runs")["experiment"]
+    return sorted(str(name) for name in names)
 
 
 def _unknown(experiment: str, known: Sequence[str]) -> str:

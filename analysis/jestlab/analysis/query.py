@@ -131,8 +131,6 @@ def ask(url: str | None, sql: str) -> Result:
     from sqlalchemy.exc import DBAPIError, StatementError
 
     with connect(url or default_url()) as connection:
-        if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql("SET TRANSACTION READ ONLY")
         try:
             # Without parameters `%` is a sign like any other.
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)

@@ -9,6 +9,8 @@ import threading
 import numpy as np
 
 _ADDRESS, _COUNT, _NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
+_EXPECTED = "JESTLAB_PROCESSES"
+"""How many processes there have to be, where a launcher knows that and leaves it to JAX to find them."""
 
 
 def launched_with_others() -> bool:
@@ -21,16 +23,24 @@ def launched_with_others() -> bool:
     if said and len(said) < 3:
         missing = next(name for name in (_ADDRESS, _COUNT, _NUMBER) if name not in said)
         raise ValueError(f"{said[0]} is set and {missing} is not: set all of the three, or none")
-    return bool(said) or "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+    return bool(said) or "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") or _expected() > 1
 
 
 def launched_first() -> bool:
-    """Whether the launcher says that this is the first process, or the only one. Needs no JAX."""
+    """Whether the launcher says that this is the first process, or the only one. Needs no JAX.
+
+    Raises:
+        ValueError: It says that there are others, and not which of them this is.
+    """
     if not launched_with_others():
         return True
     slice_number = os.environ.get("MEGASCALE_SLICE_ID", "0")
-    number = os.environ.get(_NUMBER) or os.environ.get("TPU_WORKER_ID") or "0"
-    return int(number) == 0 and int(slice_number) == 0
+    number = os.environ.get(_NUMBER) or os.environ.get("TPU_WORKER_ID")
+    if not number and _expected() > 1:  # each would think that it is the first, and train alone
+        raise ValueError(
+            f"{_EXPECTED} is {_expected()}, and neither {_NUMBER} nor TPU_WORKER_ID says which this is"
+        )
+    return int(number or "0") == 0 and int(slice_number) == 0
 
 
 def initialize_processes() -> None:
@@ -40,7 +50,7 @@ def initialize_processes() -> None:
     `TPU_WORKER_HOSTNAMES` does, and JAX finds the rest by itself. Must be called before JAX is used.
 
     Raises:
-        RuntimeError: The others cannot be reached.
+        RuntimeError: The others cannot be reached, or are not as many as there have to be.
         ValueError: The launcher says only half of it.
     """
     import jax
@@ -56,6 +66,12 @@ def initialize_processes() -> None:
         jax.distributed.initialize()
     if terminated is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, terminated)  # JAX put a handler of its own in its place
+    if 1 < _expected() != jax.process_count():
+        raise RuntimeError(f"{_EXPECTED} is {_expected()}, and JAX finds {jax.process_count()} processes")
+
+
+def _expected() -> int:
+    return int(os.environ.get(_EXPECTED) or "1")
 
 
 def is_first() -> bool:

@@ -4,8 +4,18 @@ A YAML file, read afresh by every command:
 
     on: kubernetes
     image: europe-docker.pkg.dev/lab/jestlab@sha256:…
-    kubernetes: {context: lab, namespace: research, queue: tpus, store_secret: jestlab-store/url}
-    vertex: {project: lab, region: us-west4, store_secret: projects/lab/secrets/jestlab-store/versions/latest}
+    kubernetes:
+      context: lab
+      namespace: research
+      queue: tpus
+      store_secret: jestlab-store/url
+      claim: lab
+      root: /lab
+    vertex:
+      project: lab
+      region: us-west4
+      store_secret: projects/lab/secrets/jestlab-store/versions/latest
+      root: /gcs/our-bucket/lab
     prices: {v5e: 1.20}
 
 It holds no credentials: a store's URL lies in a Secret of the cluster or in Secret Manager, and this file
@@ -20,7 +30,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PositiveFloat, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    model_validator,
+)
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.spec.errors import SpecError, shown
@@ -63,6 +81,7 @@ _GoogleSecret = Annotated[
 _Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "the id of a project")]
 _Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region, as in us-west4")]
 _Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET, or a folder in it")]
+_Folder = Annotated[str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits and - . _ /")]
 _TpuName = Annotated[str, AfterValidator(_tpu_type)]
 _Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -80,6 +99,10 @@ class Kubernetes(_Section):
         queue: Kueue's LocalQueue; None where there is no Kueue.
         service_account: That pods run as; None for the namespace's default.
         store_secret: `NAME/KEY` of the Secret that holds the store's URL.
+        claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None where the image, or
+            the cluster, brings the folder along.
+        root: Folder of the lab as pods see it. Its files are those of the lab's folder on this machine, where
+            that is to read checkpoints and logs.
     """
 
     context: str | None = None
@@ -87,6 +110,14 @@ class Kubernetes(_Section):
     queue: _Label | None = None
     service_account: _Label | None = None
     store_secret: _KubernetesSecret | None = None
+    claim: _Label | None = None
+    root: _Folder | None = None
+
+    @model_validator(mode="after")
+    def _claim_is_mounted(self) -> Kubernetes:
+        if self.claim is not None and self.root is None:
+            raise ValueError("`claim` needs `root`, the folder that it is mounted at")
+        return self
 
 
 class Vertex(_Section):
@@ -99,6 +130,8 @@ class Vertex(_Section):
         service_account: That jobs run as; None for Vertex AI's own.
         network: VPC that jobs are peered with, `projects/NUMBER/global/networks/NAME`.
         store_secret: Version of a secret in Secret Manager that holds the store's URL.
+        nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; needs `network`.
+        root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI shows buckets, or /mnt/nfs/lab.
     """
 
     project: _Project | None = None
@@ -109,6 +142,14 @@ class Vertex(_Section):
         str | None, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
     ] = None
     store_secret: _GoogleSecret | None = None
+    nfs: Annotated[str | None, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] = None
+    root: _Folder | None = None
+
+    @model_validator(mode="after")
+    def _nfs_is_reached(self) -> Vertex:
+        if self.nfs is not None and self.network is None:
+            raise ValueError("`nfs` needs `network`, through which the server is reached")
+        return self
 
 
 class Settings(_Section):

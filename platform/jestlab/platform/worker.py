@@ -3,9 +3,9 @@
     JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT --attempt NUMBER
 
 A launcher has claimed the attempt; the worker takes it up, and from then on lives or dies by itself. Exit
-codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard error), 78 it FAILED by something that
-will not mend itself, 75 the attempt was given up or the store is away, 143 it was asked to stop: by SIGTERM, by
-SIGINT, or by its user through the store.
+codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard error), 78 it FAILED by something
+that will not mend itself, 75 the attempt was given up or the store is away, 143 it was asked to stop: by
+SIGTERM, by SIGINT, or by its user through the store.
 
 Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
 assist it: they write no results.
@@ -30,12 +30,11 @@ from jestlab.models.processes import launched_first
 from jestlab.platform import programs
 from jestlab.platform.assist import Unrecorded
 from jestlab.platform.context import Interrupted, Need, Recorder, RunContext
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, logs
 from jestlab.platform.launch.executors import local
 from jestlab.platform.store import provenance
-from jestlab.platform.store.engine import StoreUnreachable
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store

@@ -16,10 +16,8 @@ from jestlab.platform.cli import query as query_verb
 from jestlab.platform.cli import status as status_verb
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store import provenance
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
-from jestlab.platform.store.writer import Attempt
 
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 
@@ -30,12 +28,11 @@ def lab(tmp_path: Path) -> Lab:
     lab = Lab.find(tmp_path / "lab")
     store = Store.open(lab.store_url)
     store.record(plans.plan(*RUNS))
-    here = provenance.Provenance("host", "2 cores", {}, None, None)
     for run in RUNS[:2]:
         (lab.root / run.directory).mkdir(parents=True)
         log = lab.root / run.directory / "log.txt"
         log.write_text(f"--- attempt 1\nseed {run.seed}\nlast line\n")
-        attempt = Attempt.begin(store, run.fingerprint, log="log.txt", provenance=here)
+        attempt = plans.begun(store, run)
         attempt.progress(5 + run.seed, 10)
         if run.seed:
             attempt.fail("ValueError: | no")

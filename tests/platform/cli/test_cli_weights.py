@@ -7,6 +7,7 @@ from pathlib import Path
 
 import labs_support as labs
 import numpy as np
+import plans_support as plans
 import pytest
 from click.testing import CliRunner
 
@@ -109,8 +110,6 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
 
     from jestlab.models.training.checkpoints import save_parameters
     from jestlab.models.two_towers import initialize
-    from jestlab.platform.store.provenance import collect
-    from jestlab.platform.store.writer import Attempt
 
     spec = place / "trained.yaml"
     spec.write_text(json.dumps({"name": "trained", "runs": {"reference": {}}, "seeds": [4, 5]}))
@@ -122,8 +121,7 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
         directory = root / run.directory
         save_parameters(directory / "checkpoints", initialize(config, jax.random.key(run.seed)))
         (directory / "tokenizer.model").write_bytes((place / "spiece.model").read_bytes())
-        about = collect(Path(__file__).parent)
-        Attempt.begin(store, run.fingerprint, log="log.txt", provenance=about).complete()
+        plans.begun(store, run).complete()
     store.close()
 
     def here(*arguments, lab=root):

@@ -31,7 +31,7 @@ def test_one_plain_line_a_change():
     stream = io.StringIO()
     lines = Lines(stream)
     run = plans.run("joint", seed=2, point={"filter": "a\x1b[31m\nb"})
-    lines.begin([run])
+    lines.begin(1)
     lines.state(run, RunState.RUNNING)
     lines.progress({run.fingerprint: Progress(5, 10, {"loss": 0.5})})
     lines.state(run, RunState.FAILED, "exit code 1: ValueError: no")
@@ -50,7 +50,7 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     stream = Terminal()
     moving = Moving(stream)
     runs = [plans.run("joint"), plans.run("uniform", seed=1)]
-    moving.begin(runs)
+    moving.begin(2)
     for run in runs:
         moving.state(run, RunState.RUNNING)
     first = runs[0].fingerprint

@@ -81,15 +81,136 @@ def test_a_worker_killed_in_mid_run(root, tmp_path, undisturbed):
     assert_goes_on(root, spec, undisturbed)
 
 
-def test_a_launcher_killed_in_mid_run(root, tmp_path, undisturbed):
+def test_a_killed_worker_is_tried_again_from_its_checkpoint(root, tmp_path, undisturbed):
+    spec = labs.write_study(tmp_path, runs=RUNS, resources={"retries": 1})
+    with labs.started("launch", spec, root=root) as launcher:
+        labs.wait_until(lambda: step_of(root, "uniform") > 5)
+        [(worker, _)] = labs.starts(root, "uniform")
+        os.kill(worker, signal.SIGKILL)
+        assert launcher.wait(60) == 0
+    assert results(root) == undisturbed
+    [(_, began), (_, resumed)] = labs.starts(root, "uniform")
+    assert began == 0 < resumed
+
+
+def test_a_worker_stopped_from_outside_goes_on_without_using_up_retries(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS)
+    with labs.started("launch", spec, root=root) as launcher:
+        for attempt in (1, 2):
+            labs.wait_until(lambda n=attempt: len(labs.starts(root, "uniform")) == n)
+            os.kill(labs.starts(root, "uniform")[-1][0], signal.SIGTERM)
+        assert launcher.wait(60) == 0
+    assert results(root) == undisturbed
+    ended = sqlite3.connect(root / "results.db").execute(
+        "SELECT attempt.state FROM attempt JOIN run ON run.id = run_id WHERE directory LIKE '%uniform%'"
+    )
+    assert ended.fetchall() == [("PREEMPTED",), ("PREEMPTED",), ("COMPLETED",)]
+
+
+def test_a_launcher_killed_in_mid_run(root, tmp_path, undisturbed):
+    """Its workers go on, and the next launcher finds them."""
+    spec = labs.write_study(tmp_path, runs=RUNS | {"uniform": {"steps": 60, "pause": 0.1}})
     with labs.started("launch", spec, root=root) as launcher:
         labs.wait_until(lambda: step_of(root, "uniform") > 5)
         launcher.kill()
         launcher.wait()
-        labs.wait_until(lambda: not labs.processes_of(root), seconds=10)
-    assert states(root)["uniform"] == "PREEMPTED"
-    assert_goes_on(root, spec, undisturbed)
+        again = labs.jestlab("launch", spec, root=root)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert len(labs.starts(root, "uniform")) == 1, again.stdout
+    names = [("joint",), ("reference",), ("uniform",)]
+    completed = "SELECT run FROM v_runs WHERE state = 'COMPLETED' AND attempts = 1 ORDER BY run"
+    assert sqlite3.connect(root / "results.db").execute(completed).fetchall() == names
+
+
+def test_ctrl_c_stops_what_an_earlier_launcher_left_running(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs={"long": {"steps": 5_000, "pause": 0.02}})
+    with labs.started("launch", spec, root=root) as first:
+        labs.wait_until(lambda: step_of(root, "long") > 2)
+        first.kill()
+        first.wait()
+        with labs.started("launch", spec, root=root) as second:
+            assert second.stdout is not None
+            lines = iter(second.stdout.readline, "")
+            assert any("RUNNING    long" in line and "another" not in line for line in lines)
+            os.killpg(second.pid, signal.SIGINT)
+            assert second.wait(15) == 130
+            assert labs.processes_of(root) == []
+    assert states(root) == {"long": "CANCELLED"}
+
+
+def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
+    """Nor does the launcher whose runs they are start them again."""
+    runs = {"long": {"steps": 5_000, "pause": 0.02}, "next": {"needs": ["long"], "steps": 3}}
+    spec = labs.write_study(tmp_path, runs=runs)
+    with labs.started("launch", spec, root=root) as launcher:
+        labs.wait_until(lambda: step_of(root, "long") > 2)
+        cancelled = labs.jestlab("cancel", "toy", root=root)
+        assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
+        assert "2 runs cancelled" in cancelled.stdout
+        assert launcher.wait(15) == 1
+        assert labs.processes_of(root) == []
+    assert states(root) == {"long": "CANCELLED", "next": "CANCELLED"}
+    assert labs.jestlab("cancel", "toy", root=root).returncode == 0
+
+
+def test_cancel_ends_what_does_not_stop(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs=NEVER_STOPS)
+    with labs.started("launch", spec, "--parallel", 1, root=root) as launcher:
+        labs.wait_until(lambda: list(root.glob("runs/deaf-*/deaf")))
+        launcher.kill()
+        launcher.wait()
+        assert len(labs.processes_of(root)) == 2  # the worker and its child
+        assert labs.jestlab("cancel", "toy", "deaf", "--now", root=root).returncode == 0
+        labs.wait_until(lambda: labs.processes_of(root) == [], seconds=3)
+    assert states(root) == {"deaf": "CANCELLED", "next": "PENDING"}
+
+
+def test_a_frozen_worker_is_given_up_and_its_run_goes_on(root, tmp_path, undisturbed):
+    spec = labs.write_study(tmp_path, runs=RUNS, resources={"lease_seconds": 8.0})
+    with labs.started("launch", spec, root=root) as launcher:
+        labs.wait_until(lambda: step_of(root, "uniform") > 5)
+        [(worker, _)] = labs.starts(root, "uniform")
+        os.kill(worker, signal.SIGSTOP)
+        assert launcher.wait(60) == 0
+    assert results(root) == undisturbed
+    reasons = sqlite3.connect(root / "results.db").execute(
+        "SELECT reason FROM attempt WHERE state = 'PREEMPTED'"
+    )
+    [(reason,)] = reasons.fetchall()
+    assert reason.startswith("no sign of life for")
+
+
+def test_the_first_failure_stops_all_where_that_is_wanted(root, tmp_path):
+    runs = {"bad": {"fail_at": 3}, "long": {"steps": 5_000, "pause": 0.02}, "next": {"steps": 3}}
+    spec = labs.write_study(tmp_path, runs=runs)
+    result = labs.jestlab("launch", spec, "--fail-fast", "--parallel", 2, root=root)
+    assert result.returncode == 1
+    assert states(root) == {"bad": "FAILED", "long": "CANCELLED", "next": "CANCELLED"}
+
+
+def test_retry_runs_what_failed_and_what_waited_for_it_and_nothing_else(root, tmp_path):
+    runs = {
+        "flaky": {"kill_at": 7},
+        "after": {"needs": ["flaky"], "steps": 3},
+        "stopped": {"steps": 4},
+        "done": {"steps": 5},
+    }
+    spec = labs.write_study(tmp_path, runs=runs)
+    assert labs.jestlab("launch", spec, root=root).returncode == 1
+    database = sqlite3.connect(root / "results.db")
+    with database:
+        database.execute("UPDATE run SET state = 'CANCELLED' WHERE directory LIKE 'runs/stopped%'")
+    assert states(root) == {
+        "flaky": "FAILED",
+        "after": "SKIPPED",
+        "stopped": "CANCELLED",
+        "done": "COMPLETED",
+    }
+    again = labs.jestlab("retry", "toy", root=root)
+    assert again.returncode == 0, again.stdout + again.stderr
+    done = "COMPLETED"
+    assert states(root) == {"flaky": done, "after": done, "stopped": "CANCELLED", "done": done}
+    assert "nothing failed" in labs.jestlab("retry", "toy", root=root).stdout
 
 
 def test_launcher_and_worker_killed_at_once(root, tmp_path, undisturbed):

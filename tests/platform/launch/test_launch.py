@@ -15,21 +15,16 @@ import labs_support as labs
 from jestlab.analysis.tables import summary
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, logs
-from jestlab.platform.launch.controller import Outcome, launch
+from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.states import RunState
-from jestlab.platform.store.store import Store
 
 
-def launched(root, spec, parallel: int = 2, **options) -> tuple[Outcome, dict[str, RunState]]:
+def launched(root, spec, **options) -> tuple[Outcome, dict[str, RunState]]:
     """Launch in this process; the outcome, and the states by name (and seed, where it is not 0)."""
-    lab = Lab.find(root)
     planned = plan(load(str(spec)))
-    store = Store.open(lab.store_url)
-    store.record(planned)
-    outcome = launch(lab, store, planned, parallel=parallel, threads=1, **options)
-    store.close()
+    outcome = labs.launch_here(root, planned, **options)
     return outcome, {
         run.name + (f"/{run.seed}" if run.seed else ""): outcome.states[run.fingerprint]
         for run in planned.runs
@@ -78,7 +73,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
         "uniform": RunState.COMPLETED,
     }
     reasons = dict(rows(root, "SELECT run, reason FROM v_runs"))
-    assert reasons["reference"] == "exit code 1: ValueError: diverged at step 3"
+    assert reasons["reference"] == "ValueError: diverged at step 3"
     assert reasons["joint"] == "needs reference (seed 0), which is FAILED"
     assert rows(root, "SELECT exit_code FROM attempt WHERE state = 'FAILED'") == [(1,)]
     [log] = (root / "runs").glob("reference-*/log.txt")
@@ -134,7 +129,7 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     runs = {
         "gone": {"program": "toy_programs:vanish", "code": 7},
         "silent": {"program": "toy_programs:vanish", "code": 0},
-        "busy": {"program": "toy_programs:vanish", "code": exits.BUSY},  # what a worker without the lock says
+        "busy": {"program": "toy_programs:vanish", "code": exits.BUSY},  # what a worker without a store says
         "broken": {"program": "toy_programs:no_such_function"},
     }
     _, states = launched(root, labs.write_study(tmp_path, runs=runs))
@@ -143,7 +138,7 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     assert reasons["gone"] == "exit code 7: about to vanish"
     assert reasons["silent"] == "ended without completing: about to vanish"
     assert "no_such_function" in reasons["broken"]
-    assert reasons["busy"] == "exit code 75: about to vanish"
+    assert reasons["busy"] == "its worker could not reach the store: about to vanish"
     assert set(rows(root, "SELECT attempts FROM v_runs")) == {(1,)}
 
 
@@ -215,7 +210,7 @@ def test_plain_lines_when_nobody_watches_and_json_alone_on_stdout(root, tmp_path
     assert outcome["counts"] == {"COMPLETED": 1, "FAILED": 1}
     assert outcome["exit_code"] == 1
     by_run = {run["run"]: run for run in outcome["runs"]}
-    assert by_run["bad"]["reason"] == "exit code 1: ValueError: diverged at step 1"
+    assert by_run["bad"]["reason"] == "ValueError: diverged at step 1"
     assert "COMPLETED  uniform (seed 0)" in result.stderr
     assert "\x1b" not in result.stderr + result.stdout
     assert "Waiting for local jobs" not in result.stderr + result.stdout

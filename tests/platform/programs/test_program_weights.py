@@ -155,19 +155,11 @@ def test_launched_it_is_like_a_trained_run(place, root):
 
 
 def test_weights_that_changed_after_the_plan_fail_the_run(place, root, monkeypatch):
-    from jestlab.platform.lab import Lab
-    from jestlab.platform.launch.controller import launch
-    from jestlab.platform.store.store import Store
-
     found = planned(place)
     before = (place / "siglip.npz").stat()
     save(place / "siglip.npz", b=np.full(1, 5, np.float32))
     os.utime(place / "siglip.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a kept hash would miss
-    lab = Lab.find(root)
-    store = Store.open(lab.store_url)
-    store.record(found)
-    outcome = launch(lab, store, found, parallel=1, threads=1)
-    store.close()
+    outcome = labs.launch_here(root, found)
     assert outcome.exit_code == 1
     [(reason,)] = sqlite3.connect(root / "results.db").execute("SELECT reason FROM v_runs").fetchall()
     assert "siglip.npz holds something else" in reason

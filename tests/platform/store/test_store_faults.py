@@ -1,4 +1,4 @@
-"""What may pass by itself is told apart from what somebody has to mend; and a restarted server is survived."""
+"""What may pass by itself is told apart from what somebody has to mend; a restarted server is survived."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def failure(url: str) -> UserError:
     """How opening fails, for writing and for reading alike."""
     errors = []
     for open_ in (Store.open, Store.open_readonly):
-        with pytest.raises(UserError) as error:
+        with pytest.raises(UserError) as raised:
             open_(url)
-        errors.append(error.value)
+        errors.append(raised.value)
     for error in errors:
-        assert PASSWORD not in str(error) and "sesame" not in str(error)
+        assert PASSWORD not in str(error)
+        assert "sesame" not in str(error)
         assert "\n" not in str(error)
         assert type(error) is type(errors[0])
     return errors[0]
@@ -163,7 +164,8 @@ def test_a_full_disk_may_be_cleared(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))\n"
         "try:\n"
         "    with store.writing() as connection:\n"
-        "        connection.execute(text('INSERT INTO metric_name (name) VALUES (:x)'), {'x': 'x' * 3_000_000})\n"
+        "        insert = text('INSERT INTO metric_name (name) VALUES (:name)')\n"
+        "        connection.execute(insert, {'name': 'x' * 3_000_000})\n"
         "except StoreUnreachable as error:\n"
         "    print(error)\n"
     )

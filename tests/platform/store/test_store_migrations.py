@@ -1,10 +1,11 @@
-"""Migrations with rows in every table: nothing is lost, nothing half done, and they make what the models say."""
+"""Migrations with rows in every table: nothing lost, nothing half done, and the models' tables in the end."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import rows_support as rows
@@ -186,7 +187,7 @@ def test_rows_that_refer_to_nothing_are_not_carried_along(tmp_path):
     schema.migrate(engine, "0001")
     rows.fill(engine, rows.FIRST)
     with engine.connect() as connection:
-        raw = connection.connection.dbapi_connection
+        raw: Any = connection.connection.dbapi_connection
         raw.execute("PRAGMA foreign_keys = OFF")
         raw.execute("DELETE FROM metric_name")
         raw.execute("PRAGMA foreign_keys = ON")

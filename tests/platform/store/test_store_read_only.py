@@ -52,7 +52,7 @@ ON_SQLITE = [
 def test_sqlite_refuses(store, reader, sql, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files, before = sorted(path.name for path in tmp_path.iterdir()), rows.everything(store.engine)
-    with pytest.raises(UserError, match="authoriz|VACUUM from within"), reader.reading() as connection:
+    with pytest.raises(UserError, match=r"authoriz|VACUUM from within"), reader.reading() as connection:
         connection.exec_driver_sql(sql)
     assert {path.name for path in tmp_path.iterdir()} <= {*files, "results.db-shm", "results.db-wal"}
     assert rows.everything(store.engine) == before
@@ -109,7 +109,7 @@ _REFUSALS = (
 
 @pytest.fixture(scope="module")
 def on_postgresql(postgres_server: PostgresServer) -> Iterator[tuple[Store, Store]]:
-    """A store with a plan, opened for writing and for reading. Nothing may change in it, so tests share it."""
+    """A store, opened for writing and for reading; nothing may change in it, so tests share it."""
     url = postgres_server.new_database()
     store = Store.open(url)
     store.record(plans.reference_and_two())

@@ -12,12 +12,8 @@ from sqlalchemy import text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import PlannedRun
-from jestlab.platform.store import provenance
 from jestlab.platform.store.states import IllegalMove, RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.writer import Attempt
-
-HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None)
 
 
 @pytest.fixture
@@ -27,12 +23,8 @@ def store(store_url: str) -> Iterator[Store]:
     store.close()
 
 
-def begun(store: Store, run: PlannedRun) -> Attempt:
-    return Attempt.begin(store, run.fingerprint, log="log.txt", provenance=HERE)
-
-
 def completed(store: Store, run: PlannedRun, scores: dict[str, float] | None = None) -> None:
-    attempt = begun(store, run)
+    attempt = plans.begun(store, run)
     attempt.progress(5, 5)
     if scores:
         attempt.evaluation(2, 20, 2e6, dict.fromkeys(scores, 0.0))
@@ -68,7 +60,7 @@ def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(stor
     reference, joint, uniform = plan.runs
     store.record(plan)
     completed(store, reference)
-    begun(store, uniform).fail("ValueError: no")
+    plans.begun(store, uniform).fail("ValueError: no")
     store.move(joint.fingerprint, RunState.SKIPPED, "why not")
     before = [run for run in store.runs("toy") if run.name == "reference"]
     store.record(plan)
@@ -142,32 +134,15 @@ def test_moves_that_may_not_be_change_nothing(store, current, wanted):
         assert store.states([run.fingerprint])[run.fingerprint] == current
 
 
-def test_the_end_a_launcher_saw_counts_only_for_its_own_worker(store):
-    run = plans.run("a")
-    store.record(plans.plan(run))
-    first = begun(store, run)
-    end = {"host": "host", "state": RunState.FAILED, "reason": "killed by SIGKILL", "exit_code": -9}
-    assert not store.end_attempt(run.fingerprint, pid=1, **end)
-    assert store.states([run.fingerprint])[run.fingerprint] == RunState.RUNNING
-    first.fail("ValueError: recorded by the worker")
-    with store.reading() as connection:
-        pid = connection.execute(text("SELECT pid FROM attempt")).scalar_one()
-    assert store.end_attempt(run.fingerprint, pid=pid, **end)
-    assert store.reasons([run.fingerprint]) == {run.fingerprint: "killed by SIGKILL"}
-    completed(store, run)
-    assert not store.end_attempt(run.fingerprint, pid=pid, **end)
-    assert store.states([run.fingerprint])[run.fingerprint] == RunState.COMPLETED
-
-
 def test_views_of_scores_and_costs(store):
     plan = plans.reference_and_two()
     reference, joint, uniform = plan.runs
     store.record(plan)
     completed(store, reference, {"shapes/zero_shot": 0.5})
-    unfinished = begun(store, uniform)
+    unfinished = plans.begun(store, uniform)
     unfinished.evaluation(9, 90, 9e6, {"shapes/zero_shot": 0.7})
     unfinished.flush()
-    scores = view(store, "v_evaluations")
+    scores = sorted(view(store, "v_evaluations"), key=lambda score: (score["run"], score["step"]))
     assert [(s["run"], s["step"], s["value"], s["final"]) for s in scores] == [
         ("reference", 2, 0.0, 0),
         ("reference", 5, 0.5, 1),
@@ -202,7 +177,7 @@ def test_v_runs_shows_the_last_attempt(store):
     run = plans.run("a", point={"ratio": 0.5})
     store.record(plans.plan(run))
     assert view(store, "v_runs")[0]["attempts"] == 0
-    begun(store, run).interrupt("stopped by SIGTERM")
+    plans.begun(store, run).interrupt("stopped by SIGTERM")
     completed(store, run)
     [row] = view(store, "v_runs")
     assert (row["attempts"], row["state"], row["reason"]) == (2, "COMPLETED", None)

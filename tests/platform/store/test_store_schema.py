@@ -122,7 +122,7 @@ def test_alembic_is_not_imported_for_a_store_that_is_up_to_date(store_url):
 def test_many_processes_make_one_store_at_once(store_url):
     code = (
         "import sys; from jestlab.platform.store.store import Store; import alembic.command; "
-        f"print('ready', flush=True); sys.stdin.read(); Store.open({store_url!r})"
+        f"print('ready', flush=True); sys.stdin.readline(); Store.open({store_url!r})"
     )
     processes = [
         subprocess.Popen(
@@ -135,11 +135,14 @@ def test_many_processes_make_one_store_at_once(store_url):
         for _ in range(8)
     ]
     for process in processes:
+        assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     for process in processes:
-        process.stdin.close()
-    said = [process.stderr.read() for process in processes]
-    assert [process.wait() for process in processes] == [0] * 8, said
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 8, said
     assert Store.open_readonly(store_url) is not None
 
 

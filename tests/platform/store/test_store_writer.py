@@ -1,44 +1,85 @@
-"""What a worker writes: in bulk, once, and all of it."""
+"""What a worker writes: in bulk, once, and all of it, on both databases."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import sqlite3
 import subprocess
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plans_support as plans
 import pytest
+from sqlalchemy import Connection
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.store import engine, provenance, writer
+from jestlab.platform.errors import StoreUnreachable
+from jestlab.platform.store import engine, leases, provenance, writer
+from jestlab.platform.store.spool import Spool
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt, AttemptLost
 
-HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None)
 RUN = plans.run("a")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store.open(f"sqlite:///{tmp_path / 'results.db'}")
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
     store.record(plans.plan(RUN))
-    return store
+    yield store
+    leases.request_stop(store, [RUN.fingerprint], "the test is over")
+    for standing in leases.standings(store, [RUN.fingerprint]).values():
+        if standing.lease is not None:  # attempts that were left learn that they are over, and write no more
+            leases.end(store, RUN.fingerprint, standing.lease.id, RunState.CANCELLED, "over", None)
+    time.sleep(0.1)
+    store.close()
+
+
+def begun(store: Store, folder: Path) -> Attempt:
+    return plans.begun(store, RUN, folder)
 
 
 @pytest.fixture
-def attempt(store: Store) -> Attempt:
-    return Attempt.begin(store, RUN.fingerprint, log="log.txt", provenance=HERE)
+def attempt(store: Store, tmp_path: Path) -> Attempt:
+    return begun(store, tmp_path)
 
 
-def points(store: Store, columns: str = "name, step, value") -> list[tuple[Any, ...]]:
-    connection = sqlite3.connect(str(store.engine.url.database))
-    return connection.execute(f"SELECT {columns} FROM v_metrics ORDER BY name, step").fetchall()
+def rows(store: Store, sql: str) -> list[tuple[Any, ...]]:
+    with store.reading() as connection:
+        return [tuple(row) for row in connection.exec_driver_sql(sql)]
+
+
+def points(store: Store) -> list[tuple[Any, ...]]:
+    return rows(store, "SELECT name, step, value FROM v_metrics ORDER BY name, step")
+
+
+def give_up(store: Store) -> None:
+    """End the live attempt, as a launcher does that sees no sign of life."""
+    lease = leases.standings(store, [RUN.fingerprint])[RUN.fingerprint].lease
+    assert lease is not None
+    assert leases.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "silent", None)
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    for _ in range(80):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_an_attempt_tells_where_it_runs(store, attempt):
+    about = "SELECT state, host, handle, device, environment, versions FROM attempt"
+    assert rows(store, about) == [
+        ("RUNNING", "host", "host:1:2:log.txt", "2 cores", '{"JAX_PLATFORMS":"cpu"}', '{"python":"3"}')
+    ]
 
 
 def test_points_are_buffered_until_a_flush(store, attempt):
@@ -51,37 +92,33 @@ def test_points_are_buffered_until_a_flush(store, attempt):
 def test_points_are_written_within_a_second_or_two(store, attempt):
     attempt.log(1, {"loss": 0.5})
     attempt.progress(1, 10)
-    for _ in range(60):
-        if points(store):
-            break
-        threading.Event().wait(0.05)
-    assert points(store) == [("loss", 1, 0.5)]
+    assert soon(lambda: points(store) == [("loss", 1, 0.5)])
     assert store.progress([RUN.fingerprint], ["loss"])[RUN.fingerprint].latest == {"loss": 0.5}
     assert store.runs("toy")[0].step == 1
 
 
-def test_a_thousand_points_are_not_kept_waiting(store, attempt):
+def test_a_thousand_points_are_not_kept_waiting(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "TICK_SECONDS", 60.0)
+    attempt = begun(store, tmp_path)
     for step in range(writer.FLUSH_POINTS // 2):
         attempt.log(step, {"loss": 1.0, "accuracy": 0.5})
-    assert len(points(store)) == writer.FLUSH_POINTS
+    assert soon(lambda: len(points(store)) == writer.FLUSH_POINTS)
 
 
-def test_the_last_write_of_a_step_wins_within_and_across_attempts(store, attempt):
+def test_the_last_write_of_a_step_wins_within_and_across_attempts(store, attempt, tmp_path):
     attempt.log(1, {"loss": 1.0})
     attempt.log(1, {"loss": 2.0})
     attempt.evaluation(1, 10, 1e3, {"shapes/zero_shot": 0.1})
     attempt.interrupt("stopped")
-    again = Attempt.begin(store, RUN.fingerprint, log="log.txt", provenance=HERE)
+    again = begun(store, tmp_path)
     assert points(store) == [("loss", 1, 2.0)]
     again.log(1, {"loss": 3.0})
     again.log(2, {"loss": 4.0})
     again.evaluation(1, 20, 2e3, {"shapes/zero_shot": 0.2})
     again.complete()
     assert points(store) == [("loss", 1, 3.0), ("loss", 2, 4.0)]
-    scores = sqlite3.connect(str(store.engine.url.database)).execute(
-        "SELECT value, examples_seen, flops_total, final FROM v_evaluations"
-    )
-    assert scores.fetchall() == [(0.2, 20, 2e3, 1)]
+    scores = "SELECT value, examples_seen, flops_total, final FROM v_evaluations"
+    assert rows(store, scores) == [(0.2, 20, 2e3, 1)]
 
 
 def test_values_that_are_not_finite(store, attempt):
@@ -112,11 +149,14 @@ def test_other_ends_keep_their_reason(store, attempt, end, state):
     getattr(attempt, end)("because")
     assert points(store) == [("loss", 1, 0.5)]
     assert (store.runs("toy")[0].state, store.runs("toy")[0].reason) == (state, "because")
+    failures = leases.standings(store, [RUN.fingerprint])[RUN.fingerprint].failures
+    assert failures == (1 if end == "fail" else 0)
 
 
-def test_an_attempt_that_was_replaced_writes_nothing_more(store, attempt):
+def test_an_attempt_that_was_given_up_writes_nothing_more(store, attempt, tmp_path):
     attempt.log(1, {"loss": 1.0})
-    Attempt.begin(store, RUN.fingerprint, log="log.txt", provenance=HERE)
+    give_up(store)
+    begun(store, tmp_path)
     with pytest.raises(AttemptLost):
         attempt.flush()
     with pytest.raises(AttemptLost):
@@ -127,16 +167,166 @@ def test_an_attempt_that_was_replaced_writes_nothing_more(store, attempt):
     assert store.runs("toy")[0].state == RunState.RUNNING
 
 
+def test_a_stop_that_the_user_wants_is_heard_with_the_next_heartbeat(store, attempt):
+    assert attempt.stop_requested() is None
+    leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
+    attempt.flush()
+    assert attempt.stop_requested() == "cancelled by me"
+    attempt.interrupt("stopped by SIGTERM")
+    assert store.runs("toy")[0].reason == "cancelled by me"
+    assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.CANCELLED}
+
+
+# ---- while the store is away
+
+
+class Away:
+    """A store that may be out of reach; all else is the real one."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.is_away = False
+        self.fails_at_commit = False
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        if self.is_away:
+            raise StoreUnreachable("nobody answers")
+        with self.store.writing() as connection:
+            yield connection
+        if self.fails_at_commit:
+            raise StoreUnreachable("committed, but the answer was lost")
+
+
+@pytest.fixture
+def away(store: Store) -> Away:
+    return Away(store)
+
+
+@pytest.fixture
+def cut_off(away: Away, tmp_path: Path) -> Attempt:
+    """An attempt whose store can be taken away."""
+    return begun(away, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(writer, "TICK_SECONDS", 0.05)
+
+
+def test_what_cannot_be_written_is_kept_on_disk_and_replayed_once(store, away, cut_off, tmp_path):
+    cut_off.log(1, {"loss": 1.0})
+    away.is_away = True
+    cut_off.flush()
+    cut_off.log(2, {"loss": 2.0})
+    cut_off.evaluation(2, 20, 2e3, {"shapes/zero_shot": 0.2})
+    cut_off.progress(2, 4)
+    cut_off.flush()  # on disk, so that a checkpoint may follow
+    [spool] = tmp_path.glob("spool-*.jsonl")
+    assert points(store) == []
+    away.is_away = False
+    cut_off.log(3, {"loss": 3.0})
+    cut_off.complete()
+    assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0), ("loss", 3, 3.0)]
+    assert rows(store, "SELECT value, step FROM v_evaluations") == [(0.2, 2)]
+    assert store.runs("toy")[0].step == 2
+    assert not spool.exists()
+
+
+def test_an_answer_that_was_lost_doubles_nothing(store, away, cut_off):
+    away.fails_at_commit = True
+    cut_off.log(1, {"loss": 1.0})
+    cut_off.flush()
+    away.fails_at_commit = False
+    cut_off.log(2, {"loss": 2.0})
+    away.fails_at_commit = True
+    threading.Timer(0.3, lambda: setattr(away, "fails_at_commit", False)).start()
+    cut_off.complete()
+    assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
+    assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
+
+
+def test_a_program_does_not_wait_for_a_store_that_is_away(cut_off, away):
+    away.is_away = True
+    for step in range(5 * writer.FLUSH_POINTS):
+        cut_off.log(step, {"loss": 1.0})
+    assert soon(lambda: len(cut_off._buffer) < writer.FLUSH_POINTS), "memory fills up"
+    away.is_away = False
+    cut_off.complete()
+
+
+def test_what_a_dead_attempt_kept_is_written_by_the_next_and_overwrites_nothing_newer(
+    store, away, cut_off, tmp_path
+):
+    cut_off.log(1, {"loss": 1.0})
+    cut_off.flush()
+    away.is_away = True
+    cut_off.log(2, {"loss": 2.0})
+    cut_off.flush()
+    give_up(store)
+    second = begun(store, tmp_path)
+    assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
+    second.log(2, {"loss": 2.5})
+    second.flush()
+    # Frozen meanwhile, the first one goes on and keeps more, which the third attempt finds.
+    cut_off.log(2, {"loss": -1.0})
+    cut_off.flush()
+    second.interrupt("stopped")
+    begun(store, tmp_path)
+    assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.5)]
+
+
+def test_a_checkpoint_waits_until_it_is_sure_whose_the_run_is(store, away, cut_off, monkeypatch):
+    monkeypatch.setattr(writer, "SURE_SECONDS", 0.0)
+    away.is_away = True
+    cut_off.log(1, {"loss": 1.0})
+    flushed = threading.Event()
+
+    def flush() -> None:
+        cut_off.flush()
+        flushed.set()
+
+    threading.Thread(target=flush, daemon=True).start()
+    assert not flushed.wait(0.5)
+    away.is_away = False
+    assert flushed.wait(5)
+
+
+def test_a_full_disk_beside_a_store_that_is_away_is_said_before_a_checkpoint(
+    store, away, cut_off, monkeypatch
+):
+    def full(_: object, __: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    away.is_away = True
+    monkeypatch.setattr(Spool, "append", full)
+    cut_off.log(1, {"loss": 1.0})
+    with pytest.raises(StoreUnreachable):
+        cut_off.flush()
+    away.is_away = False
+    cut_off.complete()
+    assert points(store) == [("loss", 1, 1.0)]
+
+
+def test_an_end_waits_for_the_store(store, away, cut_off):
+    away.is_away = True
+    cut_off.log(1, {"loss": 1.0})
+    threading.Timer(0.5, lambda: setattr(away, "is_away", False)).start()
+    cut_off.complete()
+    assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
+    assert points(store) == [("loss", 1, 1.0)]
+
+
 def test_nothing_is_lost_while_another_process_holds_the_database(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.05)
     store = Store.open(f"sqlite:///{tmp_path / 'results.db'}")
     store.record(plans.plan(RUN))
-    attempt = Attempt.begin(store, RUN.fingerprint, log="log.txt", provenance=HERE)
+    attempt = begun(store, tmp_path)
     attempt.log(1, {"loss": 1.0})
     other = sqlite3.connect(tmp_path / "results.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(UserError, match="database is locked"):
-        attempt.flush()
+    attempt.flush()
+    assert points(store) == []
     other.execute("ROLLBACK")
     attempt.log(2, {"loss": 2.0})
     attempt.flush()
@@ -154,10 +344,10 @@ def test_artifacts_have_size_and_digest(store, attempt, tmp_path):
     (tmp_path / "folder" / "deep" / "b.txt").write_bytes(b"two")
     attempt.artifact("file", tmp_path / "folder" / "a.txt", tmp_path)
     attempt.artifact("folder", tmp_path / "folder", tmp_path)
-    database = sqlite3.connect(tmp_path / "results.db")
-    rows = {row[0]: row[1:] for row in database.execute("SELECT name, uri, size, sha256 FROM artifact")}
-    assert rows["file"] == ("folder/a.txt", 3, hashlib.sha256(b"one").hexdigest())
-    assert rows["folder"] == ("folder", 6, hashlib.sha256(b"a.txt\0onedeep/b.txt\0two").hexdigest())
+    attempt.flush()
+    found = {row[0]: row[1:] for row in rows(store, "SELECT name, uri, size, sha256 FROM artifact")}
+    assert found["file"] == ("folder/a.txt", 3, hashlib.sha256(b"one").hexdigest())
+    assert found["folder"] == ("folder", 6, hashlib.sha256(b"a.txt\0onedeep/b.txt\0two").hexdigest())
     with pytest.raises(ValueError, match="outside the lab"):
         attempt.artifact("passwords", Path("/etc/passwd"), tmp_path)
     with pytest.raises(ValueError, match="nothing at"):

@@ -14,6 +14,14 @@ from typing import Any
 
 import yaml
 
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.bell import Bell
+from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.reconcile import Policy
+from jestlab.platform.plan import Plan
+from jestlab.platform.store.store import Store
+
 SUPPORT = Path(__file__).parent
 JESTLAB = [sys.executable, "-c", "from jestlab.platform.cli import main; main()"]
 _MARKER = "JESTLAB_TEST_LAB"
@@ -32,6 +40,7 @@ def write_study(folder: Path, **parts: Any) -> Path:
         "program": "toy_programs:loop",
         "base": {"steps": 10},
         "runs": {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": 12}},
+        "resources": {"retries": 0},
     }
     path = folder / "toy.yaml"
     path.write_text(yaml.safe_dump(study | parts))
@@ -44,6 +53,19 @@ def jestlab(*arguments: object, root: Path, **options: Any) -> subprocess.Comple
     return subprocess.run(
         command, env={**os.environ, **variables(root)}, capture_output=True, text=True, timeout=120, **options
     )
+
+
+def launch_here(root: Path, planned: Plan, **options: Any) -> Outcome:
+    """Record a plan and launch it in this process."""
+    lab, bell, resources = Lab.find(root), Bell(), planned.study.resources
+    store = Store.open(lab.store_url)
+    store.record(planned)
+    local = Local(lab, resources, bell.ring)
+    how = Options(policy=Policy(resources.retries, resources.lease_seconds), **options)
+    try:
+        return launch(lab, store, planned.study.name, planned.runs, lambda _: local, options=how, bell=bell)
+    finally:
+        store.close()
 
 
 @contextmanager

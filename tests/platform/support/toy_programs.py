@@ -66,6 +66,11 @@ def vanish(config: dict[str, Any], context: RunContext) -> None:
     os._exit(config["code"])
 
 
+def quitter(config: dict[str, Any], context: RunContext) -> None:
+    """Say that it was asked to stop, which it was not."""
+    raise Interrupted
+
+
 def stubborn(config: dict[str, Any], context: RunContext) -> None:
     """Ignore every request to stop, with a child that ignores them too."""
     child = (

@@ -6,9 +6,11 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -138,21 +140,36 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
             result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
             if not result.returns_rows:
                 raise UserError("query: this SQL gives no rows")
-            return list(result.keys()), [tuple(row) for row in result]
+            return list(result.keys()), [tuple(map(_portable, row)) for row in result]
     except (DBAPIError, UserError) as error:
         cause = error.__cause__ if isinstance(error, UserError) else error
         if not isinstance(cause, DBAPIError):
             raise
         message = faults.said(cause)
-        if _WOULD_WRITE.search(message) or faults.starts_wrong(cause):
-            raise UserError(f"query: only reading is allowed, by one SELECT: {message}") from None
-        raise (
-            type(error)(f"query: {message}")
-            if isinstance(error, UserError)
-            else UserError(f"query: {message}")
-        ) from None
+        only = "only reading is allowed, by one SELECT: " if _WOULD_WRITE.search(message) else ""
+        raise UserError(f"query: {only}{message}") from None
     finally:
         store.close()
+
+
+# How each database says that it was asked for more than a SELECT.
+_WOULD_WRITE = re.compile(
+    r"""authoriz | VACUUM\ from\ within | read-only\ transaction | data-modifying | multiple\ commands
+    | INTO\ is\ not\ allowed
+    | near\ "(ALTER|ANALYZE|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DISCARD|DO|DROP|END|EXECUTE|EXPLAIN|GRANT|
+        INSERT|LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|
+        VACUUM)" """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def _portable(value: Any) -> Any:
+    """A value of PostgreSQL as SQLite would give it: exact numbers as numbers, times as text."""
+    if isinstance(value, Decimal):
+        return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "microseconds")
+    return value
 
 
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
@@ -197,8 +214,6 @@ def _plain(value: Any) -> Any:
 
 def _number_or_text(value: Any) -> float | str:
     """What only some databases return: decimals, ranges and the like."""
-    from decimal import Decimal
-
     return float(value) if isinstance(value, Decimal) else str(value)
 
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.cli.text import table
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import lock
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
-    from jestlab.platform.store.records import ExperimentRow, RunRow
+    from jestlab.platform.store.records import ExperimentRow, RunRow, Standing
+    from jestlab.platform.store.store import Store
 
 _EPILOG = """\b
 Example:
@@ -42,15 +42,23 @@ def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
         return
     if store is None:
         store = Store.open(lab.store_url, create=False)  # says what to do
-    runs = [_honest(run, lab) for run in store.runs(experiment)]
-    click.echo(_runs_json(runs) if as_json else _runs_table(runs))
+    runs, standings = honest_runs(store, experiment)
+    click.echo(_runs_json(runs, standings) if as_json else _runs_table(runs))
 
 
-def _honest(run: RunRow, lab: Lab) -> RunRow:
-    """A run whose worker died without a word is still RUNNING in the store: say so."""
-    if run.state != RunState.RUNNING or lock.is_held(lab.root / run.directory):
-        return run
-    return replace(run, reason="its process has vanished: launch again to go on")
+def honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
+    """The runs of an experiment, with what speaks against those that are RUNNING, and how they stand."""
+    from jestlab.platform.launch import truth
+    from jestlab.platform.store import leases
+    from jestlab.platform.store.sql import now
+
+    runs = store.runs(experiment)
+    standings = leases.standings(store, [run.fingerprint for run in runs])
+    honest = []
+    for run in runs:
+        doubts = truth.doubts(standings[run.fingerprint].lease, now())
+        honest.append(run if doubts is None else replace(run, reason=doubts))
+    return honest, standings
 
 
 def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
@@ -100,22 +108,26 @@ def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
-def _runs_json(runs: Sequence[RunRow]) -> str:
-    rows = [
-        {
-            "run": run.name,
-            "label": run.label,
-            "seed": run.seed,
-            "fingerprint": run.fingerprint,
-            "state": run.state,
-            "reason": run.reason,
-            "step": run.step,
-            "total_steps": run.total_steps,
-            "attempts": run.attempts,
-            "directory": run.directory,
-            "started_at": run.started_at.isoformat() if run.started_at else None,
-            "ended_at": run.ended_at.isoformat() if run.ended_at else None,
-        }
-        for run in runs
-    ]
+def _runs_json(runs: Sequence[RunRow], standings: Mapping[str, Standing]) -> str:
+    rows: list[dict[str, Any]] = []
+    for run in runs:
+        lease = standings[run.fingerprint].lease
+        rows.append(
+            {
+                "run": run.name,
+                "label": run.label,
+                "seed": run.seed,
+                "fingerprint": run.fingerprint,
+                "state": run.state,
+                "reason": run.reason,
+                "step": run.step,
+                "total_steps": run.total_steps,
+                "attempts": run.attempts,
+                "executor": lease.executor if lease else None,
+                "handle": lease.handle if lease else None,
+                "directory": run.directory,
+                "started_at": run.started_at.isoformat() if run.started_at else None,
+                "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+            }
+        )
     return json.dumps(rows, ensure_ascii=False)

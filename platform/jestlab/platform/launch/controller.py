@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs, reconcile
 from jestlab.platform.launch.bell import Bell
@@ -24,8 +25,8 @@ from jestlab.platform.launch.listener import Listener
 from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.launch.silence import Silence
 from jestlab.platform.launch.stops import Stops
+from jestlab.platform.launch.target import Target
 from jestlab.platform.store import leases
-from jestlab.platform.store.engine import StoreUnreachable
 from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import IllegalMove, RunState
@@ -44,30 +45,6 @@ STOPPED = "the launch was stopped"
 
 Executors = Callable[[str], Executor]
 """An executor by its name."""
-
-
-class Target(Protocol):
-    """A run as far as the controller cares; a `PlannedRun` is one."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Its identity."""
-
-    @property
-    def name(self) -> str:
-        """In the study."""
-
-    @property
-    def label(self) -> str:
-        """Name and values on the axes."""
-
-    @property
-    def seed(self) -> int:
-        """Replicate."""
-
-    @property
-    def needs(self) -> Mapping[str, str]:
-        """Role → fingerprint of each run that it needs."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +80,14 @@ class Options:
         parallel: Runs at a time; None for as many as the executor takes.
         policy: How patient to be.
         fail_fast: Whether the first run that fails for good stops all others.
+        at_once: Whether runs that stop are given no time to save.
     """
 
     executor: str = "local"
     parallel: int | None = None
     policy: Policy = field(default_factory=Policy)
     fail_fast: bool = False
+    at_once: bool = False
 
 
 def launch(
@@ -146,7 +125,14 @@ def launch(
     interrupted = False
     if waiting:
         controller = _Controller(
-            lab, store, title, waiting, executors, options or Options(), listener or Listener(), bell or Bell()
+            lab,
+            store,
+            title,
+            waiting,
+            executors,
+            options or Options(),
+            listener or Listener(),
+            bell or Bell(),
         )
         interrupted = asyncio.run(controller.run())
     return Outcome(store.states(fingerprints), store.reasons(fingerprints), interrupted, len(waiting))
@@ -189,6 +175,7 @@ class _Controller:
         self._beaten_at = 0.0
         self._silence = Silence()
         self._stops = Stops(executors, listener.note)
+        self._stops.at_once = options.at_once
         self._ours: list[Lease] = []  # live attempts that this controller looks after
         self._final: dict[str, RunState] = {}
         self._shown: dict[str, tuple[RunState, str | None]] = {}
@@ -199,7 +186,7 @@ class _Controller:
 
     async def run(self) -> bool:
         """Run them all; whether the user stopped it."""
-        self._listener.begin(list(self._runs.values()))
+        self._listener.begin(len(self._runs))
         try:
             with self._signals():
                 while not await self._pass():
@@ -242,9 +229,7 @@ class _Controller:
         self._final, ready = {}, []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(
-                run, self._see(run, target, statuses, launchers), self._options.policy
-            )
+            action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.policy)
             if isinstance(action, reconcile.Claim):
                 ready.append((run, target))
             else:
@@ -300,7 +285,7 @@ class _Controller:
         for name, attempts in handles.items():
             try:
                 statuses = self._executors(name).statuses(list(attempts))
-            except ExecutorError as error:
+            except UserError as error:
                 statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
             found |= {attempts[handle]: status for handle, status in statuses.items()}
         return found
@@ -411,8 +396,8 @@ class _Controller:
             self._interrupted, self._stopping = True, STOPPED
             self._listener.note("stopping the runs; once more to end them at once")
         # At once, and not in the next pass alone: that may be waiting for a store that is away.
-        ours = list(self._ours)
-        asyncio.get_running_loop().run_in_executor(None, lambda: [self._stops.stop(lease) for lease in ours])
+        for lease in self._ours:
+            asyncio.get_running_loop().run_in_executor(None, self._stops.stop, lease)
         self._bell.ring()
 
     def _enter(self) -> int:

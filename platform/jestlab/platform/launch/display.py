@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
 from jestlab.platform.launch.listener import Listener
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.launch.target import Target
     from jestlab.platform.store.records import Progress
 
 _WIDE = 100  # columns from which loss and rate find room beside label, bar and time
@@ -39,12 +39,12 @@ class Lines(Listener):
         self._ended = 0
         self._started: dict[str, float] = {}
 
-    def begin(self, runs: Sequence[PlannedRun]) -> None:
+    def begin(self, count: int) -> None:
         """Say how many there are."""
-        self._total = len(runs)
-        self._print(f"{len(runs)} to run")
+        self._total = count
+        self._print(f"{count} to run")
 
-    def state(self, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Say which run is in what state."""
         self._ended += state.is_terminal
         self._print(self._line(run, state, reason))
@@ -53,7 +53,7 @@ class Lines(Listener):
         """Say it."""
         self._print(message)
 
-    def _line(self, run: PlannedRun, state: RunState, reason: str | None) -> str:
+    def _line(self, run: Target, state: RunState, reason: str | None) -> str:
         line = f"{state:<9}  {one_line(run.label)} (seed {run.seed})"
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
@@ -78,7 +78,7 @@ class Moving(Lines):
         self._tasks: dict[str, TaskID] = {}
         self._rates: dict[str, Rate] = {}
 
-    def begin(self, runs: Sequence[PlannedRun]) -> None:
+    def begin(self, count: int) -> None:
         """Draw the bar of all."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
@@ -94,7 +94,7 @@ class Moving(Lines):
             def render(self, task: Task) -> Text:
                 return Text("") if task.fields.get("of_all") else self._of_run.render(task)
 
-        self._total = len(runs)
+        self._total = count
         console = Console(file=self._stream)
         wide = console.width >= _WIDE
         self._bars = Progress(
@@ -113,7 +113,7 @@ class Moving(Lines):
         )
         self._bars.start()
 
-    def state(self, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Add or take away the run's bar."""
         if self._bars is None or self._all is None:
             return

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
+from jestlab.platform.errors import UserError
+
 
 class JobState(StrEnum):
     """What an executor knows of a job."""
@@ -70,7 +72,7 @@ class Job:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class ExecutorError(Exception):
+class ExecutorError(UserError):
     """A job could not be launched or stopped; one line that says why and what to do."""
 
 
@@ -101,7 +103,7 @@ class Executor(Protocol):
             Its handle: what the store keeps, enough for any other process to find the job.
 
         Raises:
-            ExecutorError: It could not be started; nothing of it is left.
+            ExecutorError: It could not be started. Nothing of it is left, or launching it again finds it.
         """
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:

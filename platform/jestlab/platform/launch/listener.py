@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
-    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.launch.target import Target
     from jestlab.platform.store.records import Progress
 
 
 class Listener:
     """Told of each change; this one ignores all of it."""
 
-    def begin(self, runs: Sequence[PlannedRun]) -> None:
-        """These runs of the study are not COMPLETED, and so are launched."""
+    def begin(self, count: int) -> None:
+        """So many runs of the study are not COMPLETED, and so are launched."""
 
-    def state(self, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
-        """A run has a new state."""
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
+        """A run has a new state, or another reason for it. In one that is terminal it stays."""
 
     def note(self, message: str) -> None:
         """Something that concerns no single run."""

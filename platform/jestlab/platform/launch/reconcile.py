@@ -185,7 +185,9 @@ def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
         if run.failures > policy.retries or _is_final(run.lease):
             return Done(run.state, run.reason)
         if seen.stopping is None:
-            return Enter(RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {policy.retries})")
+            return Enter(
+                RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {policy.retries})"
+            )
     for title, state in seen.needs.items():
         if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")

@@ -1,4 +1,4 @@
-"""For how long things have stayed as they are: told by one process's own clock, whatever others' clocks say."""
+"""For how long things have stayed as they are: by this process's own clock and no other."""
 
 from __future__ import annotations
 

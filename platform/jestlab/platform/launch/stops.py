@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from jestlab.platform.launch.executor import Executor, ExecutorError
+from jestlab.platform.errors import UserError
+from jestlab.platform.launch.executor import Executor
 from jestlab.platform.store.records import Lease
 
 
@@ -32,7 +33,9 @@ class Stops:
         if asked is None and not self.at_once:
             self._asked[lease.id] = time.monotonic()
             self._tell(lease, now=False)
-        elif self.at_once or time.monotonic() - (asked or 0.0) > self._executors(lease.executor).grace_seconds:
+        elif (
+            self.at_once or time.monotonic() - (asked or 0.0) > self._executors(lease.executor).grace_seconds
+        ):
             self.end(lease)
 
     def end(self, lease: Lease) -> None:
@@ -44,7 +47,7 @@ class Stops:
             return
         try:
             self._executors(lease.executor).stop(lease.handle, now=now)
-        except ExecutorError as error:
+        except UserError as error:
             if lease.id not in self._failed:
                 self._complain(f"attempt {lease.number} cannot be stopped from here: {error}")
             self._failed.add(lease.id)

@@ -33,7 +33,7 @@ from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobSt
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0
 _MEANING = {
-    JobState.QUEUED: _STATES.PENDING,
+    JobState.QUEUED: _STATES.RUNNING,
     JobState.RUNNING: _STATES.RUNNING,
     JobState.UNKNOWN: _STATES.RUNNING,
     JobState.SUCCEEDED: _STATES.COMPLETED,
@@ -98,7 +98,7 @@ class Handover(xm.Executor):  # type: ignore[misc]
 
     @classmethod
     async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
-        """Start the jobs; called by XManager. An exception here would end its whole experiment: none leaves."""
+        """Start the jobs; called by XManager, whose whole experiment an exception would end."""
         for job in job_operators.flatten_jobs(job_group):
             given: Handover = job.executor
             handle, error = None, None
@@ -108,9 +108,7 @@ class Handover(xm.Executor):  # type: ignore[misc]
                 error = str(failure)
             # Among the non-local ones: the experiment then neither waits for them at its exit, nor raises
             # again what was already handled.
-            local_experiment_unit._non_local_execution_handles.append(
-                Launched(given.executor, handle, error)
-            )
+            local_experiment_unit._non_local_execution_handles.append(Launched(given.executor, handle, error))
         return []
 
 

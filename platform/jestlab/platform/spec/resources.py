@@ -54,6 +54,7 @@ class Resources(BaseModel):
         memory_gb: Memory of a run on this machine; None for no limit.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
             count.
+        lease_seconds: For how long a worker may give no sign of life before it is taken for dead.
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
         image: Container that holds jestlab, pinned by digest; None for the one in the user's config.
         spot: Whether machines may be taken away at any time, at a lower price.
@@ -66,6 +67,7 @@ class Resources(BaseModel):
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
+    lease_seconds: PositiveFloat = 90.0
     tpu: Annotated[str, AfterValidator(_slice_name)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
@@ -79,4 +81,6 @@ class Resources(BaseModel):
         if self.on == "vertex" and self.tpu is not None and not (found := tpu.parse(self.tpu).type).on_vertex:
             offered = ", ".join(name for name, type_ in tpu.TYPES.items() if type_.on_vertex)
             raise ValueError(f"Vertex AI trains on {offered}, not on {found.name}: say `on: kubernetes`")
+        if self.on == "vertex" and self.spot and self.tpu is not None and tpu.parse(self.tpu).hosts > 1:
+            raise ValueError(f"Vertex AI has no spot machines for slices of several hosts, as {self.tpu} is")
         return self

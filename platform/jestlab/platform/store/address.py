@@ -34,7 +34,9 @@ def parse(url: str) -> URL:
         return address.set(drivername="postgresql+psycopg")
     if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
         return address
-    raise UserError(f"store {shown(address)!r} is no SQLite file and no PostgreSQL: give one such as {_EXAMPLES}")
+    raise UserError(
+        f"store {shown(address)!r} is no SQLite file and no PostgreSQL: give one such as {_EXAMPLES}"
+    )
 
 
 def file(address: URL) -> Path | None:

@@ -193,8 +193,9 @@ _READS = frozenset(
     | {sqlite3.SQLITE_TRANSACTION}
 )
 
-
-_READ_PRAGMAS = frozenset({"table_info", "table_xinfo", "table_list"})
+_READ_PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
+)
 
 
 def _authorize_reads(action: int, first: str | None, second: str | None, *_: str | None) -> int:

@@ -1,4 +1,4 @@
-"""What a database's errors mean to whoever meets them: wait and try again, mend something, or a bug of ours."""
+"""What a database's errors mean to whoever meets them: try again later, mend something, or a bug of ours."""
 
 from __future__ import annotations
 

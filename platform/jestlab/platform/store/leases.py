@@ -60,18 +60,14 @@ def heartbeats(store: Store) -> dict[str, object]:
 def leave(store: Store, launcher_id: int) -> None:
     """Take a launcher out; what it still looked after is free to be adopted."""
     with store.writing() as connection:
-        connection.execute(
-            update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None)
-        )
+        connection.execute(update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None))
         connection.execute(Launcher.__table__.delete().where(Launcher.id == launcher_id))  # type: ignore[attr-defined]
 
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     """How runs stand, at one moment."""
     last = aliased(Attempt)
-    newest = (
-        select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
-    )
+    newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
     query = (
         select(
             Run.fingerprint,
@@ -94,6 +90,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
             Attempt.exit_code,
             Attempt.log,
         )
+        .select_from(Run)
         .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
         .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
     )
@@ -120,7 +117,9 @@ def _lease(row: object) -> Lease:
     return Lease(**{**values, "state": RunState(values["state"])})
 
 
-def claim(store: Store, fingerprint: str, launcher_id: int, executor: str, chips: int, log: str) -> Claim | None:
+def claim(
+    store: Store, fingerprint: str, launcher_id: int, executor: str, chips: int, log: str
+) -> Claim | None:
     """Claim a run for a new attempt.
 
     Args:
@@ -225,8 +224,6 @@ def _reopen(connection: Connection, fingerprints: Sequence[str]) -> None:
     held = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
     connection.execute(
         update(Run)
-        .where(
-            Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED, Run.id.not_in(held)
-        )
+        .where(Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED, Run.id.not_in(held))
         .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None, updated_at=now())
     )

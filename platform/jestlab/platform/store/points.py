@@ -86,7 +86,11 @@ def _found(connection: Connection, names: set[str]) -> dict[str, int]:
 
 
 def _put(
-    connection: Connection, table: Any, keys: tuple[str, ...], values: tuple[str, ...], rows: list[dict[str, Any]]
+    connection: Connection,
+    table: Any,
+    keys: tuple[str, ...],
+    values: tuple[str, ...],
+    rows: list[dict[str, Any]],
 ) -> None:
     statement = insert(connection, table)
     changed = {name: statement.excluded[name] for name in (*values, "attempt_id")}

@@ -7,9 +7,11 @@ import platform
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+
+from jestlab.platform.store import environment
 
 PATCH_BYTES = 200_000
 """Longest patch kept; beyond it only its beginning is."""
@@ -39,6 +41,7 @@ class Provenance:
         versions: Package → version, of those installed, and of Python.
         git_commit: Commit of the checkout that holds the code; None without one.
         git_patch: What that commit lacks; None when nothing does.
+        environment: Variables that may matter, without secrets.
     """
 
     host: str
@@ -46,6 +49,7 @@ class Provenance:
     versions: dict[str, str]
     git_commit: str | None
     git_patch: str | None
+    environment: dict[str, str] = field(default_factory=dict)
 
 
 def collect(code: Path) -> Provenance:
@@ -61,6 +65,7 @@ def collect(code: Path) -> Provenance:
         versions=_versions(),
         git_commit=commit.strip() if commit else None,
         git_patch=_patch(code) if commit else None,
+        environment=environment.kept(os.environ),
     )
 
 
@@ -87,6 +92,8 @@ def _patch(code: Path) -> str | None:
     patch = _git(code, "diff", "HEAD", "--no-ext-diff", "--no-color")
     if not patch:
         return None
+    for value in environment.secrets(os.environ):
+        patch = patch.replace(value, "***")
     if len(patch) > PATCH_BYTES:
         return f"{patch[:PATCH_BYTES]}\n[{len(patch) - PATCH_BYTES} more characters left out]\n"
     return patch

@@ -14,6 +14,8 @@ from jestlab.platform.store.views import VIEWS
 HEAD = "0002"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
 
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
 
 class EmptyStore(UserError):
     """There is a database, and nothing in it."""
@@ -66,15 +68,13 @@ def migrate(engine: Engine, target: str) -> None:
     from alembic.config import Config
 
     config = Config()
-    migrations = Path(__file__).parent / "migrations"
-    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     with migrating(engine) as connection:
         version = revision(connection)
         if version == target:
             return
         config.attributes["connection"] = connection
-        for name in VIEWS:
-            connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+        _drop_views(connection)
         if target != "base" and (version is None or version < target):
             command.upgrade(config, target)
         else:
@@ -88,6 +88,46 @@ def make_views(connection: Connection) -> None:
     """Make every view as the code defines it."""
     for name, view in VIEWS.items():
         connection.execute(text(f"CREATE VIEW {name} AS {view.select}"))
+
+
+def remake_views(connection: Connection) -> None:
+    """Drop every view and make it as the code defines it."""
+    _drop_views(connection)
+    make_views(connection)
+
+
+def changed_views(connection: Connection) -> list[str]:
+    """Views that are not there, or not as the code defines them; on PostgreSQL, roll back afterwards."""
+    definition = _sqlite_view if connection.dialect.name == "sqlite" else _postgresql_view
+    return [name for name, view in VIEWS.items() if not definition(connection, name, view.select)]
+
+
+def _sqlite_view(connection: Connection, name: str, wanted: str) -> bool:
+    made = text("SELECT sql FROM sqlite_master WHERE type = 'view' AND name = :name")
+    found = connection.scalar(made, {"name": name})
+    return found is not None and found.split() == f"CREATE VIEW {name} AS {wanted}".split()
+
+
+def _postgresql_view(connection: Connection, name: str, wanted: str) -> bool:
+    """PostgreSQL keeps no text: what it makes of ours is compared with what it holds."""
+    as_text = text("SELECT pg_get_viewdef(to_regclass(:name))")
+    found = connection.scalar(as_text, {"name": f"public.{name}"})
+    connection.execute(text(f"CREATE TEMP VIEW wanted_{name} AS {wanted}"))
+    expected = connection.scalar(as_text, {"name": f"pg_temp.wanted_{name}"})
+    connection.execute(text(f"DROP VIEW pg_temp.wanted_{name}"))
+    return bool(found == expected)
+
+
+def _drop_views(connection: Connection) -> None:
+    for name in VIEWS:
+        connection.execute(text(f"DROP VIEW IF EXISTS {name}"))
+
+
+def revisions() -> list[str]:
+    """Every revision that this code can migrate, the oldest first."""
+    return sorted(
+        path.stem.removeprefix("schema_") for path in (_MIGRATIONS / "versions").glob("schema_*.py")
+    )
 
 
 def revision(connection: Connection) -> str | None:

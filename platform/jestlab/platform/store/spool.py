@@ -74,7 +74,9 @@ class Spool:
         """
         numbers = [path.stem.removeprefix(_PREFIX) for path in directory.glob(f"{_PREFIX}*.jsonl")]
         return [
-            cls(directory, number) for number in sorted(int(n) for n in numbers if n.isdigit()) if number < before
+            cls(directory, number)
+            for number in sorted(int(n) for n in numbers if n.isdigit())
+            if number < before
         ]
 
     def append(self, batch: Batch) -> None:

@@ -17,7 +17,7 @@ from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import RunState, check_move
-from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
+from jestlab.platform.store.tables import Attempt, Cost, Experiment, Member, Metric, MetricName, Need, Run
 
 if TYPE_CHECKING:
     from jestlab.platform.plan import Plan
@@ -162,6 +162,19 @@ class Store:
             ).all()
         return [ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id]) for r in rows]
 
+    def spec(self, experiment: str) -> dict[str, Any]:
+        """An experiment's resolved study, as it was last launched.
+
+        Raises:
+            UserError: No such experiment; the message names the nearest.
+        """
+        with self.reading() as connection:
+            specs = dict(connection.execute(select(Experiment.name, Experiment.spec)).tuples().all())
+        if experiment not in specs:
+            raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, specs)}")
+        study: dict[str, Any] = json.loads(specs[experiment])
+        return study
+
     def runs(self, experiment: str) -> list[RunRow]:
         """The runs of an experiment, in the study's order.
 
@@ -233,6 +246,24 @@ class Store:
                         latest[name] = value
                 found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
         return found
+
+    def planned_flops(self, experiment: str) -> dict[str, float]:
+        """Planned FLOPs, learner and scoring, of those of an experiment's runs that have a price."""
+        query = (
+            select(Run.fingerprint, func.sum(Cost.flops))
+            .join(Cost, Cost.run_id == Run.id)
+            .where(
+                Run.id.in_(
+                    select(Member.run_id)
+                    .join(Experiment, Experiment.id == Member.experiment_id)
+                    .where(Experiment.name == experiment)
+                ),
+                Cost.component.in_(("learner", "scoring")),
+            )
+            .group_by(Run.fingerprint)
+        )
+        with self.reading() as connection:
+            return dict(connection.execute(query).tuples().all())
 
     def members(self, experiment: str) -> list[str]:
         """Fingerprints of an experiment's runs; none if there is no such experiment."""

@@ -122,8 +122,8 @@ class Attempt(Base):
     """One go at a run: claimed by a launcher, taken up by a worker, with all that is needed to know what code
     did it, where.
 
-    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it is
-    PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
+    Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it
+    is PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
     RUNNING: the attempt is the lease, its id the fencing token.
     """
 

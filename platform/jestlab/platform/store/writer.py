@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, select, update
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.store.engine import StoreUnreachable
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.spool import Batch, Spool
@@ -73,6 +72,7 @@ class Attempt:
         self._lost: AttemptLost | None = None
         self._stop_reason: str | None = None
         self._ended = False
+        self._told = False  # whether the store knows how it ended
         self._wake = threading.Event()
         self._ticker = threading.Thread(target=self._tick, name="store-writer", daemon=True)
 
@@ -98,7 +98,7 @@ class Attempt:
             handle: Of this process, should it be a local job whose launcher died before it could keep it.
 
         Raises:
-            AttemptLost: The attempt is not there to be taken up: it has been given up, or was taken up before.
+            AttemptLost: The attempt cannot be taken up: it has been given up, or was taken up before.
         """
         with store.writing() as connection:
             row = connection.execute(
@@ -241,7 +241,9 @@ class Attempt:
         try:
             while not self._reached():
                 if time.monotonic() > deadline:
-                    raise StoreUnreachable(f"the store is away: how the run ended is kept in {self._spool.path}")
+                    raise StoreUnreachable(
+                        f"the store is away: how the run ended is kept in {self._spool.path}"
+                    )
                 time.sleep(TICK_SECONDS)
         finally:
             self._ended = True
@@ -283,7 +285,8 @@ class Attempt:
                 if self._spooled:
                     self._replay(self._spool)
                     self._spooled = False
-                self._commit(batch, self._id)
+                if not self._told:
+                    self._commit(batch, self._id)
             except AttemptLost as lost:
                 self._lost = lost
                 raise
@@ -326,11 +329,20 @@ class Attempt:
 
     def _commit(self, batch: Batch, attempt_id: int) -> None:
         with self._store.writing() as connection:
+            if batch.end is not None and self._is_told(connection, batch.end[0]):
+                self._told = True  # the transaction before this one was committed, and its answer lost
+                return
             stop_reason = self._beat(connection)
             self._points.write(connection, batch, attempt_id)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
         self._stop_reason = stop_reason
+        self._told = batch.end is not None
+
+    def _is_told(self, connection: Connection, state: str) -> bool:
+        """Whether the store has this attempt's end."""
+        known = connection.scalar(select(AttemptRow.state).where(AttemptRow.id == self._id))
+        return known == state or (state == RunState.PREEMPTED and known == RunState.CANCELLED)
 
     def _beat(self, connection: Connection) -> str | None:
         """Say that this attempt lives, refuse to go on if it is over; why the run shall stop, if it shall."""
@@ -340,7 +352,9 @@ class Attempt:
             .values(heartbeat_at=now())
         ).rowcount
         if not alive:
-            raise AttemptLost(f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher")
+            raise AttemptLost(
+                f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"
+            )
         return connection.scalar(select(Run.stop_reason).where(Run.fingerprint == self._fingerprint))
 
     def _write_end(
@@ -349,19 +363,15 @@ class Attempt:
         state, reason, exit_code = RunState(end[0]), end[1], end[2]
         if state == RunState.PREEMPTED and stop_reason is not None:
             state, reason = RunState.CANCELLED, stop_reason
-        finish(
-            connection, self._fingerprint, self._id, state, reason, exit_code, device=device()
-        )
+        finish(connection, self._fingerprint, self._id, state, reason, exit_code, device=device())
 
     def _tick(self) -> None:
         """Write every second what there is, and now and then that there is nothing."""
-        complained_at = -60.0
+        complained_at, problem = -60.0, "the store cannot be reached"
         while not self._ended:
             self._wake.wait(TICK_SECONDS)
             self._wake.clear()
-            if self._ended or (
-                not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS
-            ):
+            if self._ended or (not self._buffer and time.monotonic() - self._heard_at < HEARTBEAT_SECONDS):
                 continue
             try:
                 reached = self._write(keep=len(self._buffer) >= FLUSH_POINTS)
@@ -369,12 +379,10 @@ class Attempt:
                 _say(str(lost))
                 return  # raised again in the program, at its next call
             except UserError as error:
-                reached = False
-                _say(f"{error} (kept, and tried again)")
-                complained_at = time.monotonic()
+                reached, problem = False, str(error)
             if not reached and time.monotonic() - complained_at > 30:
                 complained_at = time.monotonic()
-                _say("the store cannot be reached: what is recorded is kept, and written later")
+                _say(f"{problem}: what is recorded is kept, and written later")
 
 
 def finish(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, get_args
 
 from jestlab.platform.errors import UserError
@@ -36,7 +37,13 @@ def choose(asked: Place | None, resources: Resources, settings: Settings) -> Pla
     return place
 
 
-def get(place: Place, resources: Resources, settings: Settings, lab: Lab) -> Executor:
+def get(
+    place: Place,
+    resources: Resources,
+    settings: Settings,
+    lab: Lab,
+    on_exit: Callable[[], None] = lambda: None,
+) -> Executor:
     """The executor of that name.
 
     Args:
@@ -44,6 +51,7 @@ def get(place: Place, resources: Resources, settings: Settings, lab: Lab) -> Exe
         resources: What each run gets.
         settings: The user's accounts.
         lab: Where this machine keeps things.
+        on_exit: Called when a job of this machine has ended.
 
     Raises:
         UserError: The settings or the study do not say what it needs; one line that names the key.
@@ -58,4 +66,25 @@ def get(place: Place, resources: Resources, settings: Settings, lab: Lab) -> Exe
         return Vertex.of(resources, settings)
     from jestlab.platform.launch.executors.local import Local
 
-    return Local(lab, resources)
+    return Local(lab, resources, on_exit)
+
+
+def find(place: Place, settings: Settings, lab: Lab) -> Executor:
+    """An executor for jobs that were launched before: it asks, stops and reads logs, and launches nothing.
+
+    Args:
+        place: As the store says it.
+        settings: The user's accounts.
+        lab: Where this machine keeps things.
+    """
+    if place == "kubernetes":
+        from jestlab.platform.launch.executors.kubernetes import Kubernetes
+
+        return Kubernetes(settings.kubernetes)
+    if place == "vertex":
+        from jestlab.platform.launch.executors.vertex import Vertex
+
+        return Vertex(settings.vertex)
+    from jestlab.platform.launch.executors.local import Local
+
+    return Local(lab)

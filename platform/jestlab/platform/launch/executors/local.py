@@ -1,4 +1,4 @@
-"""Jobs as processes of this machine: each a session of its own, with its own log, that outlives its launcher."""
+"""Jobs as processes of this machine: each a session with a log of its own, outliving its launcher."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _PROC = Path("/proc")
 _BLOCK = 1 << 20
@@ -29,24 +31,21 @@ class Local:
     grace_seconds = 10.0
 
     def __init__(
-        self,
-        threads: int = 1,
-        memory_gb: float | None = None,
-        cache: Path | None = None,
-        on_exit: Callable[[], None] = lambda: None,
+        self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
     ) -> None:
         """Make an executor; nothing runs yet.
 
         Args:
-            threads: CPU threads of a job, so that parallel ones do not fight for cores.
-            memory_gb: Gigabytes of memory that a job takes: none is started where less is free.
-            cache: Folder of things that can be made again, such as compiled functions.
+            lab: Where compiled functions are kept.
+            resources: Threads of a job, so that parallel ones do not fight for cores, and the memory that it
+                takes: none is started where less is free.
             on_exit: Called from another thread when a job has ended.
         """
-        self.parallel: int | None = _at_once(threads, memory_gb)
-        self._threads = threads
-        self._memory_gb = memory_gb
-        self._cache = cache
+        resources = resources or Resources()
+        self.parallel: int | None = _at_once(resources.memory_gb)
+        self._threads = resources.threads
+        self._memory_gb = resources.memory_gb
+        self._cache = lab.cache
         self._on_exit = on_exit
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._names: dict[str, str] = {}
@@ -128,10 +127,8 @@ class Local:
                 return JobStatus(JobState.RUNNING)
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
             return JobStatus(state, "" if code == exits.COMPLETED else exits.describe(code), code)
-        process = _Process.parse(handle)
-        if process.host != socket.gethostname():
-            return JobStatus(JobState.UNKNOWN, f"on {process.host}")
-        return JobStatus(JobState.RUNNING if process.runs() else JobState.GONE)
+        state = state_of(handle)
+        return JobStatus(state, "on another machine" if state is JobState.UNKNOWN else "")
 
     def _environment(self) -> dict[str, str]:
         """What a worker's environment has beyond this process's."""
@@ -148,14 +145,13 @@ class Local:
             "PYTHONUNBUFFERED": "1",
         }
         where_not_set = {
-            # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages make it 300. A
-            # small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
+            # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
+            # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
             "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-            # Replicates compile the same functions, many of them small: with JAX's own second, most are not kept.
+            "JAX_COMPILATION_CACHE_DIR": str(self._cache / "jax"),
+            # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
-        if self._cache is not None:
-            where_not_set["JAX_COMPILATION_CACHE_DIR"] = str(self._cache / "jax")
         return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
 
 
@@ -188,7 +184,7 @@ class _Process:
         return _start_of(self.pid) == self.start
 
     def end_session(self) -> None:
-        """End what is left of its session: a process keeps its leader's id, which nobody else gets meanwhile."""
+        """End what is left of its session, which has its id: nobody else gets that as long as one is left."""
         if _start_of(self.pid) not in (None, self.start):
             return  # the id is another process's by now
         for entry in _PROC.iterdir():
@@ -207,6 +203,14 @@ def is_gone(name: str) -> bool:
     """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
     host, pid, start = name.rsplit(":", 2)
     return host == socket.gethostname() and _start_of(int(pid)) != start
+
+
+def state_of(handle: str) -> JobState:
+    """What is known of a job from outside: RUNNING, GONE, or UNKNOWN on another machine."""
+    process = _Process.parse(handle)
+    if process.host != socket.gethostname():
+        return JobState.UNKNOWN
+    return JobState.RUNNING if process.runs() else JobState.GONE
 
 
 def own_handle(log: Path) -> str:
@@ -238,12 +242,11 @@ def _signal_group(pid: int, number: int) -> None:
         os.killpg(pid, number)
 
 
-def _at_once(threads: int, memory_gb: float | None) -> int:
-    """How many jobs this machine runs at once: by cores and by memory, at least one."""
-    by_cores = max(len(os.sched_getaffinity(0)) // threads, 1)
+def _at_once(memory_gb: float | None) -> int:
+    """How many jobs this machine runs at once where nobody says: as memory has room for, at least one."""
     if memory_gb is None:
-        return by_cores
-    return max(min(by_cores, int(_memory()["MemTotal"] / memory_gb)), 1)
+        return LOCAL_PARALLEL
+    return max(min(LOCAL_PARALLEL, int(_memory()["MemTotal"] / memory_gb)), 1)
 
 
 def _free_gb() -> float:

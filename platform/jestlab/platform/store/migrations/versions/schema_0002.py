@@ -118,7 +118,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Back to attempts without leases. A claim that no worker took up is lost: the old schema has no place."""
+    """Back to attempts without leases. A claim that no worker took up is lost: there is no place for it."""
     for table in ("tag", "note", "budget"):
         op.drop_table(table)
     op.execute("DELETE FROM attempt WHERE started_at IS NULL")

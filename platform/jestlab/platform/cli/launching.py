@@ -1,0 +1,160 @@
+"""What the verbs share that make runs run, or stop."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.store.states import RunState
+
+if TYPE_CHECKING:
+    from jestlab.platform.launch.controller import Outcome
+    from jestlab.platform.launch.listener import Listener
+    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.spec.resources import Place
+    from jestlab.platform.spec.schema import Study
+    from jestlab.platform.store.store import Store
+
+
+def how_options(function: Any) -> Any:
+    """Add the options that say how runs are launched; the command receives them as `how: dict`."""
+
+    @click.option(
+        "--on",
+        type=click.Choice(["local", "vertex", "kubernetes"]),
+        help="Where runs go [the study's, else your settings', else local].",
+    )
+    @click.option("--parallel", type=click.IntRange(min=1), metavar="N", help="Runs at a time [the study's].")
+    @click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Attempts at a run after it failed [the study's].",
+    )
+    @click.option("--fail-fast", is_flag=True, help="Stop all runs as soon as one has failed for good.")
+    @functools.wraps(function)
+    def wrapped(
+        *args: Any,
+        on: Place | None,
+        parallel: int | None,
+        retries: int | None,
+        fail_fast: bool,
+        **kwargs: Any,
+    ) -> Any:
+        how = {"on": on, "parallel": parallel, "retries": retries, "fail_fast": fail_fast}
+        return function(*args, how=how, **kwargs)
+
+    return wrapped
+
+
+def stored_study(store: Store, experiment: str) -> Study:
+    """A study as it was last launched.
+
+    Raises:
+        UserError: No such experiment, or its programs are not what they were.
+    """
+    from jestlab.platform.errors import UserError
+    from jestlab.platform.spec.errors import SpecError
+    from jestlab.platform.spec.schema import Study
+
+    try:
+        return Study.parse(store.spec(experiment))
+    except SpecError as error:
+        raise UserError(f"{experiment} as it was launched: {error}; launch its spec again") from None
+
+
+def listener_for(as_json: bool) -> Listener:
+    """Who tells the user what happens: on standard error where standard output is for a program."""
+    from jestlab.platform.launch.display import display
+
+    return display(sys.stderr if as_json else sys.stdout)
+
+
+def bring_to_end(
+    lab: Lab,
+    store: Store,
+    study: Study,
+    runs: Sequence[PlannedRun],
+    listener: Listener,
+    how: dict[str, Any],
+) -> Outcome:
+    """Launch recorded runs of a study.
+
+    Args:
+        lab: Where.
+        store: Its store.
+        study: Whose resources count where `how` is silent.
+        runs: Needed ones first.
+        listener: Told what happens.
+        how: As `how_options` gives it.
+    """
+    from jestlab.platform.launch import executors
+    from jestlab.platform.launch.bell import Bell
+    from jestlab.platform.launch.controller import Options, launch
+    from jestlab.platform.launch.reconcile import Policy
+    from jestlab.platform.settings import Settings
+
+    resources, settings, bell = study.resources, Settings.find(), Bell()
+    place = executors.choose(how["on"], resources, settings)
+    retries = resources.retries if how["retries"] is None else how["retries"]
+    options = Options(
+        executor=place,
+        parallel=how["parallel"] or resources.parallel,
+        policy=Policy(retries, resources.lease_seconds),
+        fail_fast=how["fail_fast"],
+    )
+    get = functools.cache(lambda name: executors.get(name, resources, settings, lab, bell.ring))
+    if any(run.state != RunState.COMPLETED for run in runs):
+        get(place)  # says what is missing before anything begins
+    return launch(lab, store, study.name, runs, get, options=options, listener=listener, bell=bell)
+
+
+def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]) -> None:
+    """Tables, paths, and what went wrong."""
+    for path in written:
+        if path.suffix == ".md":
+            click.echo("\n" + path.read_text(encoding="utf-8"))
+    if written:
+        click.echo(f"reports: {written[0].parent}")
+    for path in written:
+        if path.suffix == ".png":
+            click.echo(f"plot:    {path}")
+    counts = Counter(outcome.states.values())
+    if counts[RunState.COMPLETED] < len(runs):
+        click.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
+    if outcome.interrupted:
+        click.echo("stopped: the same command goes on from the last checkpoints")
+    failed = next((run for run in runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
+    if failed is not None:
+        click.echo(f"see: jestlab logs {study.name} {failed.name} --seed {failed.seed}")
+        click.echo(f"then: jestlab retry {study.name}")
+
+
+def outcome_data(
+    study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]
+) -> dict[str, Any]:
+    """The same for a program."""
+    return {
+        "experiment": study.name,
+        "exit_code": outcome.exit_code,
+        "counts": dict(Counter(outcome.states.values())),
+        "runs": [
+            {
+                "run": run.name,
+                "label": run.label,
+                "seed": run.seed,
+                "fingerprint": run.fingerprint,
+                "state": outcome.states[run.fingerprint],
+                "reason": outcome.reasons.get(run.fingerprint),
+            }
+            for run in runs
+        ],
+        "reports": [str(path) for path in written],
+    }

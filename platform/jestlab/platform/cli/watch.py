@@ -1,0 +1,179 @@
+"""`jestlab watch`: runs as they run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.status import honest_runs
+from jestlab.platform.cli.text import table
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.display import Rate
+from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.states import RunState
+
+if TYPE_CHECKING:
+    from jestlab.platform.store.records import Progress, RunRow
+    from jestlab.platform.store.store import Store
+
+_EPILOG = """\b
+Example:
+  jestlab watch quickstart
+  jestlab watch quickstart --once --json
+"""
+_METRICS = ("loss", "examples_seen", "flops_total")
+_HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What there is to see of a run.
+
+    Attributes:
+        run: The run.
+        loss: The last one.
+        rate: Examples a second, over the last seconds.
+        eta_seconds: Until its end, at this rate.
+        flops: Spent so far.
+        planned_flops: Of the whole run.
+    """
+
+    run: RunRow
+    loss: float | None
+    rate: float | None
+    eta_seconds: float | None
+    flops: float | None
+    planned_flops: float | None
+
+
+class Watch:
+    """Looks at an experiment again and again, and so knows how fast its runs are."""
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        """Nothing seen yet."""
+        self._store = store
+        self._experiment = experiment
+        self._examples: dict[str, Rate] = {}
+        self._steps: dict[str, Rate] = {}
+        self._planned: Mapping[str, float] = store.planned_flops(experiment)
+
+    def look(self) -> list[Line]:
+        """How all runs stand now."""
+        runs, _ = honest_runs(self._store, self._experiment)
+        shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
+        progress = self._store.progress(shown, _METRICS)
+        return [self._line(run, progress.get(run.fingerprint)) for run in runs]
+
+    def _line(self, run: RunRow, progress: Progress | None) -> Line:
+        latest = progress.latest if progress is not None else {}
+        rate = eta = None
+        if run.state == RunState.RUNNING:
+            rate = self._examples.setdefault(run.fingerprint, Rate()).add(latest.get("examples_seen"))
+            steps = self._steps.setdefault(run.fingerprint, Rate()).add(float(run.step))
+            if steps and run.total_steps is not None:
+                eta = (run.total_steps - run.step) / steps
+        planned = self._planned.get(run.fingerprint)
+        return Line(run, latest.get("loss"), rate, eta, latest.get("flops_total"), planned)
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("experiment")
+@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds.")
+@click.option("--once", is_flag=True, help="Print one table; the same without a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print the table once, as JSON.")
+@lab_options
+@click.pass_context
+def command(
+    context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
+) -> None:
+    """Show the runs of EXPERIMENT as they run: step, loss, speed, time left, FLOPs spent of those planned.
+
+    Ends when nothing runs or waits any more; Ctrl-C leaves the runs alone. Exit code: 0 all runs are
+    completed, or are not over yet, 1 not all are.
+    """
+    from jestlab.platform.store.store import Store
+
+    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+    watch = Watch(store, experiment)
+    lines: Sequence[Line] = watch.look()
+    if once or as_json or not sys.stdout.isatty():
+        if any(line.run.state == RunState.RUNNING for line in lines):
+            time.sleep(every)  # a speed takes two looks
+            lines = watch.look()
+        click.echo(json.dumps([as_data(line) for line in lines]) if as_json else text(lines))
+    else:
+        lines = _live(watch, lines, every)
+    failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
+    context.exit(1 if any(line.run.state in failed for line in lines) else 0)
+
+
+def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
+        while not all(line.run.state.is_terminal for line in lines):
+            time.sleep(every)
+            lines = watch.look()
+            live.update(Text(text(lines), no_wrap=True))
+    return lines
+
+
+def text(lines: Sequence[Line]) -> str:
+    """A table, and a line on all of it."""
+    from jestlab.analysis import units
+
+    rows = [
+        (
+            one_line(line.run.label, 60),
+            str(line.run.seed),
+            str(line.run.state),
+            f"{line.run.step}/{line.run.total_steps}" if line.run.total_steps is not None else "",
+            f"{line.loss:.4g}" if line.loss is not None else "",
+            f"{line.rate:,.0f}" if line.rate is not None else "",
+            _duration(line.eta_seconds),
+            units.flops(line.flops) if line.flops else "",
+            units.flops(line.planned_flops) if line.planned_flops else "",
+            one_line(line.run.reason or "", 80),
+        )
+        for line in lines
+    ]
+    counts = Counter(line.run.state for line in lines)
+    spent = sum(line.flops or 0.0 for line in lines)
+    planned = sum(line.planned_flops or 0.0 for line in lines)
+    summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
+    cost = f"; {units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
+    return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost}"
+
+
+def as_data(line: Line) -> dict[str, Any]:
+    """The same for a program."""
+    run = line.run
+    return {
+        "run": run.name,
+        "label": run.label,
+        "seed": run.seed,
+        "fingerprint": run.fingerprint,
+        "state": run.state,
+        "reason": run.reason,
+        "step": run.step,
+        "total_steps": run.total_steps,
+        "loss": line.loss,
+        "examples_per_second": line.rate,
+        "eta_seconds": line.eta_seconds,
+        "flops": line.flops,
+        "planned_flops": line.planned_flops,
+    }
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else str(timedelta(seconds=round(seconds)))

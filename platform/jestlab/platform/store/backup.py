@@ -1,0 +1,160 @@
+"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file into an empty one."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select, text
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.store import address, schema
+from jestlab.platform.store.engine import plain_errors, read_only, reading, writable, writing
+from jestlab.platform.store.tables import Experiment, Run
+
+_ROWS = 10_000
+"""How many rows are in memory at once."""
+
+
+def back_up(url: str, path: Path) -> None:
+    """Copy a store as it is at one moment, while others may go on writing.
+
+    Args:
+        url: Of the store.
+        path: A new SQLite file; it appears whole or not at all.
+
+    Raises:
+        UserError: There is no store, the path is taken, or it cannot be written.
+    """
+    if path.exists():
+        raise UserError(f"{path} is there already: give the backup a name of its own")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
+    source = address.file(address.parse(url))
+    if source is not None and not source.exists():
+        raise UserError(f"no store at {source}: give its --root or --store")
+    with _appearing(path) as unfinished:
+        if source is not None:
+            _copy_file(source, unfinished)
+        else:
+            _copy_server(url, unfinished)
+
+
+def restore(path: Path, url: str) -> None:
+    """Fill an empty store with a backup, or move one from SQLite to PostgreSQL; all or nothing.
+
+    Args:
+        path: Made by `back_up`, or any SQLite store of this version.
+        url: Of a SQLite file that is not there yet, or of an empty PostgreSQL database.
+
+    Raises:
+        UserError: The path holds no store of this version, or the database is not empty.
+    """
+    if not path.is_file():
+        raise UserError(f"no backup at {path}")
+    target = address.file(address.parse(url))
+    with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
+        schema.ensure(backup, create=False)
+        if target is not None:
+            back_up(f"sqlite:///{path.absolute()}", target)
+            return
+        with closing_engine(writable(url)) as engine:
+            _must_be_empty(engine)
+            schema.ensure(engine, create=True)
+            with reading(backup) as source, writing(engine) as connection:
+                _copy_rows(source, connection)
+
+
+@contextmanager
+def closing_engine(engine: Engine) -> Iterator[Engine]:
+    """An engine whose connections are closed in the end."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[Path]:
+    """A file to fill, which takes its place when all went well."""
+    unfinished = path.with_name(f".{path.name}-{os.getpid()}")
+    try:
+        yield unfinished
+        with unfinished.open("rb") as stream:
+            os.fsync(stream.fileno())
+        os.link(unfinished, path)  # unlike a replacement, it never takes the place of another's file
+    except FileExistsError:
+        raise UserError(f"{path} is there already: give the backup a name of its own") from None
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """SQLite's own online backup, in one step: writers go on, and what they write meanwhile is left out."""
+    with closing_engine(read_only(f"sqlite:///{source}")) as engine, plain_errors(engine):
+        with engine.connect() as connection, closing(sqlite3.connect(target)) as copy:
+            raw = connection.connection.dbapi_connection
+            assert isinstance(raw, sqlite3.Connection)
+            try:
+                raw.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+                [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
+            except sqlite3.Error as error:
+                raise UserError(f"the backup of {source} failed: {error}") from error
+        if verdict != "ok":
+            raise UserError(f"the backup would be damaged, as is {source}: {verdict}: see jestlab db check")
+
+
+def _copy_server(url: str, target: Path) -> None:
+    """Row by row into a new store of the same schema."""
+    with closing_engine(writable(url)) as engine, closing_engine(writable(f"sqlite:///{target}")) as copy:
+        with reading(engine) as connection:
+            revision = schema.revision(connection)
+            if revision is None:
+                raise UserError(f"the store {address.shown(engine.url)} is empty: nothing to back up")
+            if revision > schema.HEAD:
+                schema.ensure(engine, create=False)  # says so
+            schema.migrate(copy, revision)
+            with writing(copy) as into:
+                _copy_rows(connection, into)
+        with copy.connect() as into:
+            raw = into.connection.dbapi_connection
+            assert isinstance(raw, sqlite3.Connection)
+            raw.execute("PRAGMA journal_mode = DELETE")
+
+
+def _must_be_empty(engine: Engine) -> None:
+    with reading(engine) as connection:
+        made = schema.revision(connection) is not None
+        if not made or not any(connection.scalar(select(exists(table))) for table in (Experiment, Run)):
+            return
+    raise UserError(
+        f"the store {address.shown(engine.url)} is not empty: a backup is restored into a new database"
+    )
+
+
+def _copy_rows(source: Connection, target: Connection) -> None:
+    """Copy every table, those first that others refer to."""
+    theirs, ours = MetaData(), MetaData()
+    theirs.reflect(source)
+    ours.reflect(target)
+    for table in ours.sorted_tables:
+        if table.name == "alembic_version":
+            continue
+        result = source.execution_options(yield_per=_ROWS).execute(theirs.tables[table.name].select())
+        for rows in result.mappings().partitions():
+            target.execute(table.insert(), [dict(row) for row in rows])
+        _continue_counting(target, table)
+
+
+def _continue_counting(connection: Connection, table: Table) -> None:
+    """Let PostgreSQL number new rows after those that brought their numbers along."""
+    if connection.dialect.name != "postgresql" or "id" not in table.columns:
+        return
+    if (last := connection.scalar(select(func.max(table.c.id)))) is not None:
+        sequence = text("SELECT setval(pg_get_serial_sequence(:name, 'id'), :last)")
+        connection.execute(sequence, {"name": table.name, "last": last})

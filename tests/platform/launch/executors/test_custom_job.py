@@ -1,0 +1,220 @@
+"""CustomJobs: held to Vertex AI's own types, and read back as Vertex AI reports them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from executor_harnesses import IMAGE, VertexHarness, job
+from google.cloud.aiplatform_v1.types import CustomJob
+from google.cloud.aiplatform_v1.types import JobState as VertexState
+from google.protobuf.json_format import MessageToDict, ParseDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.launch import executors
+from jestlab.platform.launch.executor import ExecutorError, JobState
+from jestlab.platform.launch.executors import custom_job, tries
+from jestlab.platform.settings import Settings
+from jestlab.platform.settings import Vertex as VertexSettings
+from jestlab.platform.spec.resources import Resources
+from jestlab.platform.tpu import parse
+
+SNAPSHOT = Path(__file__).parent / "custom_job_v5e_16x16.json"
+SECRET = "projects/our-lab/secrets/jestlab-store/versions/latest"
+SETTINGS = VertexSettings(
+    project="our-lab",
+    region="us-west4",
+    store_secret=SECRET,
+    staging="gs://our-lab-staging/jobs/",
+    service_account="trainer@our-lab.iam.gserviceaccount.com",
+    network="projects/12345/global/networks/default",
+    nfs="10.0.0.2:/exports/lab",
+    root="/mnt/nfs/lab",
+)
+
+
+def manifest(slice_="v5e-16x16", settings=SETTINGS, spot=False, **changes):
+    return custom_job.manifest(job(**changes), parse(slice_), IMAGE, settings, spot=spot)
+
+
+def pool(found):
+    return found["jobSpec"]["workerPoolSpecs"][0]
+
+
+def environment(found):
+    return {each["name"]: each["value"] for each in pool(found)["containerSpec"]["env"]}
+
+
+def test_256_chips_are_rendered_as_they_were_looked_at():
+    assert manifest() == json.loads(SNAPSHOT.read_text())
+
+
+@pytest.mark.parametrize("slice_", ["v5e-1x1", "v5e-2x4", "v5e-16x16", "v6e-8x16"])
+@pytest.mark.parametrize("settings", [SETTINGS, VertexSettings(store_secret=SECRET)])
+@pytest.mark.parametrize("spot", [False, True])
+def test_vertex_own_types_know_every_field(slice_, settings, spot):
+    written = manifest(slice_, settings, spot)
+    assert MessageToDict(ParseDict(written, CustomJob.pb(CustomJob()))) == written
+
+
+def test_a_slice_is_one_replica_however_many_hosts_it_has():
+    assert pool(manifest())["machineSpec"] == {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "16x16"}
+    assert pool(manifest())["replicaCount"] == "1"
+
+
+def test_the_stores_url_is_a_reference_that_the_worker_resolves():
+    found = environment(manifest())
+    assert found["JESTLAB_STORE_SECRET"] == SECRET
+    assert "JESTLAB_STORE" not in found
+
+
+def test_workers_get_the_labs_folder_where_it_is_mounted():
+    assert pool(manifest())["containerSpec"]["args"][:2] == ["--root", "/mnt/nfs/lab"]
+    assert pool(manifest())["nfsMounts"] == [
+        {"server": "10.0.0.2", "path": "/exports/lab", "mountPoint": "lab"}
+    ]
+    bucket = VertexSettings(store_secret=SECRET, root="/gcs/our-bucket/lab")
+    assert "/gcs/our-bucket/lab" in pool(manifest(settings=bucket))["containerSpec"]["args"]
+    assert "nfsMounts" not in pool(manifest(settings=bucket))
+
+
+def test_several_hosts_know_how_many_they_have_to_be():
+    assert environment(manifest())["JESTLAB_PROCESSES"] == "64"
+    assert "JESTLAB_PROCESSES" not in environment(manifest("v5e-2x4"))
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=70), st.text(max_size=90), max_size=4))
+def test_any_text_makes_a_label_that_google_takes(labels):
+    found = manifest(labels=labels)["labels"]
+    assert found["jestlab-job"] == "jestlab-0a1b2c3d-1"
+    for key, value in found.items():
+        assert re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", key)
+        assert re.fullmatch(r"[a-z0-9_-]{0,63}", value)
+
+
+# What Vertex AI reports.
+
+STATES = {
+    "JOB_STATE_UNSPECIFIED": JobState.UNKNOWN,
+    "JOB_STATE_QUEUED": JobState.QUEUED,
+    "JOB_STATE_PENDING": JobState.QUEUED,
+    "JOB_STATE_RUNNING": JobState.RUNNING,
+    "JOB_STATE_SUCCEEDED": JobState.SUCCEEDED,
+    "JOB_STATE_FAILED": JobState.FAILED,
+    "JOB_STATE_CANCELLING": JobState.RUNNING,
+    "JOB_STATE_CANCELLED": JobState.FAILED,
+    "JOB_STATE_PAUSED": JobState.QUEUED,
+    "JOB_STATE_EXPIRED": JobState.FAILED,
+    "JOB_STATE_UPDATING": JobState.RUNNING,
+    "JOB_STATE_PARTIALLY_SUCCEEDED": JobState.FAILED,
+}
+
+
+@pytest.fixture
+def cloud(tmp_path, monkeypatch):
+    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    harness = VertexHarness(tmp_path, monkeypatch)
+    yield harness
+    harness.close()
+
+
+@pytest.mark.parametrize("state", list(VertexState.__members__))
+def test_every_state_of_vertex_has_a_meaning(cloud, state):
+    executor = cloud.executor()
+    handle = executor.launch(job())
+    cloud.api.set_state(handle, state)
+    assert executor.statuses([handle])[handle].state == STATES[state]
+
+
+def test_a_state_that_vertex_invents_is_unknown():
+    assert custom_job.status("JOB_STATE_DREAMING", 0, "").state == JobState.UNKNOWN
+
+
+def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):
+    executor, body = cloud.executor(), cloud.executor().render(job())
+    create = cloud.api._create
+
+    def create_another_too(region, given):
+        cloud.api._create = create
+        create(region, body)  # the other launcher's, which also found none
+        return create(region, given)
+
+    cloud.api._create = create_another_too
+    handle = executor.launch(job())
+    assert handle.endswith("/0001")  # the oldest, which the other launcher chooses too
+    assert [found["state"] for found in cloud.api.jobs.values()] == [
+        "JOB_STATE_PENDING",
+        "JOB_STATE_CANCELLING",
+    ]
+    assert executor.launch(job()) == handle
+
+
+def test_polling_many_jobs_asks_for_lists(cloud):
+    cloud.api.page_size = 100
+    executor = cloud.executor()
+    handles = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
+    del cloud.api.requests[:]
+    assert len(executor.statuses(handles)) == 12
+    assert len(cloud.api.requests) == 1
+
+
+def test_one_that_is_over_is_not_cancelled_but_a_refusal_is_not_hidden(cloud):
+    executor = cloud.executor()
+    handle = executor.launch(job())
+    cloud.spoil(400)
+    with pytest.raises(ExecutorError, match="may still be running: 400"):
+        executor.stop(handle, now=False)
+    cloud.end(handle, 0)
+    executor.stop(handle, now=False)
+
+
+def test_a_log_that_cannot_be_read_is_pointed_to_in_the_browser(cloud):
+    executor = cloud.executor()
+    handle = executor.launch(job())
+    cloud.spoil(403)
+    page = "https://console.cloud.google.com/ai/platform/locations/us-west4/training/0001?project=123456789"
+    with pytest.raises(ExecutorError, match=re.escape(page)):
+        executor.logs(handle)
+
+
+def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_CONFIG"):
+        monkeypatch.setenv(name, str(tmp_path / "nothing"))
+    from jestlab.platform.launch.executors.vertex import Vertex
+
+    executor = Vertex(SETTINGS, parse("v5e-2x2"), IMAGE, endpoint=cloud.api.url)
+    with pytest.raises(ExecutorError, match="no credentials of Google Cloud"):
+        executor.launch(job())
+
+
+@pytest.mark.parametrize(
+    ("resources", "settings", "missing"),
+    [
+        (Resources(), {}, "vertex needs a TPU slice"),
+        (Resources(tpu="v5p-2x2x1"), {}, "Vertex AI does not train on v5p-2x2x1"),
+        (Resources(tpu="v5e-4x4", spot=True), {}, "no spot machines for slices of several hosts"),
+        (Resources(tpu="v5e-2x2"), {}, "vertex needs an image"),
+        (Resources(tpu="v5e-2x2"), {"image": IMAGE}, r"vertex needs `vertex\.project`"),
+        (
+            Resources(tpu="v5e-2x2"),
+            {"image": IMAGE, "vertex": {"project": "our-lab", "region": "us-west4"}},
+            r"vertex needs `vertex\.store_secret`",
+        ),
+    ],
+)
+def test_what_is_missing_is_named_before_anything_is_launched(resources, settings, missing):
+    with pytest.raises(UserError, match=missing):
+        executors.get("vertex", resources, Settings(**settings), lab=None)  # type: ignore[arg-type]
+
+
+def test_what_is_needed_to_find_a_job_is_less():
+    found = executors.find("vertex", Settings(), lab=None)  # type: ignore[arg-type]
+    assert (found.name, found.chips) == ("vertex", 0)
+
+
+def test_a_study_and_a_users_file_make_an_executor():
+    settings = Settings(image=IMAGE, vertex=SETTINGS)
+    found = executors.get("vertex", Resources(tpu="v5e-16x16"), settings, lab=None)  # type: ignore[arg-type]
+    assert (found.chips, found.render(job())) == (256, manifest())

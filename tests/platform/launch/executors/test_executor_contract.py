@@ -1,0 +1,259 @@
+"""What every executor promises, held by each of them: real clients that talk to real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from executor_harnesses import HARNESSES, STORE, Harness
+
+from jestlab.platform.launch.executor import Executor, ExecutorError, JobState
+from jestlab.platform.launch.executors import tries
+
+NAME = "jestlab-0a1b2c3d-1"
+
+
+@pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
+def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    made = request.param(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def remote(harness: Harness) -> Harness:
+    if not harness.remote:
+        pytest.skip("asks nobody who might not answer")
+    return harness
+
+
+def state(executor: Executor, handle: str) -> JobState:
+    return executor.statuses([handle])[handle].state
+
+
+def test_a_job_waits_runs_and_succeeds(harness):
+    executor = harness.executor()
+    handle = executor.launch(harness.job(NAME))
+    assert state(executor, handle) in (JobState.QUEUED, JobState.RUNNING)
+    harness.run(handle)
+    assert state(executor, handle) == JobState.RUNNING
+    harness.end(handle, 0)
+    status = executor.statuses([handle])[handle]
+    assert (status.state, status.exit_code, status.state.is_over) == (JobState.SUCCEEDED, 0, True)
+
+
+@pytest.mark.parametrize(("code", "known_as"), [(1, 1), (143, 143), (137, -9)])
+def test_a_job_that_fails_says_how_its_process_ended(harness, code, known_as):
+    executor = harness.executor()
+    handle = executor.launch(harness.job(NAME))
+    harness.run(handle)
+    harness.end(handle, code)
+    status = executor.statuses([handle])[handle]
+    assert (status.state, status.exit_code) == (JobState.FAILED, known_as)
+    assert status.reason
+
+
+def test_machines_that_are_taken_away_are_no_failure(remote):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    remote.run(handle)
+    remote.preempt(handle)
+    assert state(executor, handle) == JobState.PREEMPTED
+
+
+def test_another_process_finds_a_job_by_its_handle(harness):
+    handle = harness.executor().launch(harness.job(NAME))
+    harness.run(handle)
+    harness.prints(handle, ["step 1"])
+    other = harness.executor()
+    assert state(other, handle) == JobState.RUNNING
+    assert b"".join(other.logs(handle)) == b"step 1\n"
+    other.stop(handle, now=True)
+    harness.finish_stop()
+    assert state(harness.executor(), handle).is_over
+
+
+def test_the_same_name_twice_is_one_job(harness):
+    one, two = harness.executor(), harness.executor()
+    handle = one.launch(harness.job(NAME))
+    assert (one.launch(harness.job(NAME)), two.launch(harness.job(NAME))) == (handle, handle)
+    assert harness.count() == 1
+
+
+def test_many_jobs_are_told_apart(harness):
+    executor = harness.executor()
+    handles = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
+    assert len(set(handles)) == 12
+    harness.run(handles[3])
+    harness.run(handles[11])
+    harness.end(handles[11], 1)
+    found = executor.statuses(handles)
+    assert list(found) == handles or set(found) == set(handles)
+    assert {found[handles[3]].state, found[handles[11]].state} == {JobState.RUNNING, JobState.FAILED}
+    others = {found[handle].state for number, handle in enumerate(handles) if number not in (3, 11)}
+    assert others <= {JobState.QUEUED, JobState.RUNNING}
+
+
+@pytest.mark.parametrize("now", [False, True])
+def test_a_job_is_stopped_and_a_second_stop_changes_nothing(harness, now):
+    executor = harness.executor()
+    handle = executor.launch(harness.job(NAME))
+    harness.run(handle)
+    executor.stop(handle, now=now)
+    harness.finish_stop()
+    after = state(executor, handle)
+    assert after.is_over
+    assert after != JobState.SUCCEEDED
+    executor.stop(handle, now=now)
+    executor.stop(handle, now=True)
+    assert state(executor, handle) == after
+
+
+def test_one_that_stops_is_not_over_before_it_is(remote):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    remote.run(handle)
+    executor.stop(handle, now=False)
+    assert state(executor, handle) == JobState.RUNNING
+    executor.stop(handle, now=True)  # asked for again, harder
+
+
+def test_nothing_happens_to_one_that_is_over(harness):
+    executor = harness.executor()
+    handle = executor.launch(harness.job(NAME))
+    harness.run(handle)
+    harness.prints(handle, ["done"])
+    harness.end(handle, 0)
+    executor.stop(handle, now=False)
+    executor.stop(handle, now=True)
+    harness.finish_stop()
+    assert state(executor, handle) == JobState.SUCCEEDED
+    assert b"".join(executor.logs(handle)) == b"done\n"
+
+
+def test_a_job_that_somebody_removed_is_gone(remote):
+    executor = remote.executor()
+    handles = [executor.launch(remote.job(f"{NAME}{number}")) for number in range(10)]
+    for handle in handles:
+        remote.vanish(handle)
+    assert {state(executor, handles[0])} == {JobState.GONE}
+    assert {status.state for status in executor.statuses(handles).values()} == {JobState.GONE}
+    executor.stop(handles[0], now=False)
+
+
+def test_logs_are_what_was_printed(harness):
+    executor = harness.executor()
+    handle = executor.launch(harness.job(NAME))
+    harness.run(handle)
+    lines = [f"step {number}" for number in range(7)] + ["größer ≥ 3"]
+    harness.prints(handle, lines)
+    assert b"".join(executor.logs(handle)).decode().splitlines() == lines
+
+
+def test_no_log_is_an_error(remote):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    remote.vanish(handle)
+    with pytest.raises(ExecutorError) as raised:
+        b"".join(executor.logs(handle))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_an_error_that_passes_is_waited_out(remote, status):
+    executor = remote.executor()
+    remote.spoil(status, status)
+    handle = executor.launch(remote.job(NAME))
+    remote.spoil(status)
+    assert state(executor, handle) == JobState.QUEUED
+    remote.spoil(status, status)
+    executor.stop(handle, now=False)
+
+
+def test_a_launch_whose_answer_is_lost_is_one_job(remote):
+    executor = remote.executor()
+    remote.lose_an_answer()
+    handle = executor.launch(remote.job(NAME))
+    assert remote.count() == 1
+    assert state(executor, handle) == JobState.QUEUED
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_a_launch_that_is_refused_is_one_line_without_secrets(remote, status):
+    remote.spoil(*[status] * 10)
+    with pytest.raises(ExecutorError) as raised:
+        remote.executor().launch(remote.job(NAME))
+    line = str(raised.value)
+    assert line.startswith("quickstart joint, seed 1 was not launched: ")
+    assert str(status) in line or status == 401  # then a client looks for better credentials
+    assert "\n" not in line
+    assert not {"correct-horse", "the-users-token"} & set(line.replace(":", " ").replace("@", " ").split())
+    remote.spoil()
+    assert remote.count() == 0
+
+
+def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    with remote.outage():
+        status = executor.statuses([handle])[handle]
+        assert status.state == JobState.UNKNOWN
+        assert status.reason
+        for call in (
+            lambda: executor.stop(handle, now=False),
+            lambda: b"".join(executor.logs(handle)),
+            lambda: executor.launch(remote.job(f"{NAME}0")),
+        ):
+            with pytest.raises(ExecutorError) as raised:
+                call()
+            assert "\n" not in str(raised.value)
+    assert state(executor, handle) == JobState.QUEUED
+
+
+@pytest.mark.parametrize("status", [401, 403, 500])
+def test_one_who_may_not_ask_does_not_know(remote, status):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    remote.spoil(*[status] * 5)
+    assert state(executor, handle) == JobState.UNKNOWN
+
+
+def test_a_slow_answer_is_not_waited_for_for_ever(remote):
+    handle = remote.executor().launch(remote.job(NAME))
+    remote.api.delay_seconds = 1.0
+    assert state(remote.executor(answer_seconds=0.05), handle) == JobState.UNKNOWN
+
+
+def test_a_handle_of_something_else_is_unknown(remote):
+    executor = remote.executor()
+    assert state(executor, "pid 4711") == JobState.UNKNOWN
+    with pytest.raises(ExecutorError, match=r"'pid 4711' is no "):
+        executor.stop("pid 4711", now=True)
+
+
+def test_no_manifest_shows_the_stores_url(remote):
+    executor = remote.executor()
+    rendered = repr(executor.render(remote.job(NAME)))
+    assert "correct-horse" not in rendered
+    assert "JESTLAB_STORE" in rendered
+    executor.launch(remote.job(NAME))
+    assert "correct-horse" not in repr(vars(remote.api))
+
+
+@pytest.mark.parametrize(
+    "leak",
+    [
+        {"arguments": ["--store", STORE]},
+        {"arguments": [f"--store={STORE}"]},
+        {"arguments": ["--tracker", "https://ada:correct-horse@tracker.example"]},
+        {"environment": {"JESTLAB_STORE": STORE, "OTHER": f"x {STORE}"}},
+        {"environment": {"PROXY": "http://ada:correct-horse@proxy.example"}},
+    ],
+)
+def test_a_job_that_would_show_a_password_is_refused(remote, leak):
+    from executor_harnesses import job
+
+    with pytest.raises(ExecutorError, match="manifests can be read by others") as raised:
+        remote.executor().launch(job(NAME, **leak))
+    assert "correct-horse" not in str(raised.value)
+    assert remote.count() == 0

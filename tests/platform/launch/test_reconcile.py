@@ -1,0 +1,185 @@
+"""What a controller does about a run, from what it sees: every case by itself, and what holds in all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.launch import exits
+from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.reconcile import (
+    Adopt,
+    Claim,
+    Done,
+    End,
+    Enter,
+    Policy,
+    Seen,
+    Stop,
+    Wait,
+    backoff_seconds,
+    decide,
+)
+from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.states import LIVE, RunState
+
+NOW = datetime(2026, 1, 1, 12)
+POLICY = Policy(retries=2, lease_seconds=90)
+
+
+def lease(state: RunState = RunState.RUNNING, **changes) -> Lease:
+    ended = None if state in LIVE else NOW - timedelta(hours=1)
+    made = Lease(7, 1, state, None, "host:1:0", "local", "host:5:0:log", NOW, ended, None, "log.txt")
+    return replace(made, **changes)
+
+
+def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
+    return replace(Standing("f" * 64, state, "because", 0, None, 3, 9, "runs/a", held), **changes)
+
+
+def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
+    status = JobStatus(job) if isinstance(job, JobState) else job
+    made = Seen(status, ours=True, orphaned=False, silent_seconds=0.0, needs={}, stopping=None, now=NOW)
+    return replace(made, **changes)
+
+
+RUNNING = run(RunState.RUNNING, lease())
+
+
+@pytest.mark.parametrize(
+    "standing, sees, action",
+    [
+        # nobody holds it
+        (run(RunState.PENDING), seen(), Claim()),
+        (run(RunState.BLOCKED), seen(needs={"reference": RunState.COMPLETED}), Claim()),
+        (run(RunState.BLOCKED), seen(needs={"reference": None}), Wait()),
+        (
+            run(RunState.BLOCKED),
+            seen(needs={"a": None, "reference": RunState.FAILED}),
+            Enter(RunState.SKIPPED, "needs reference, which is FAILED"),
+        ),
+        (run(RunState.COMPLETED), seen(), Done(RunState.COMPLETED)),
+        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED)), seen(), Claim()),
+        (run(RunState.CANCELLED, lease(RunState.CANCELLED)), seen(), Claim()),  # by another launch's Ctrl-C
+        (run(RunState.CANCELLED, stop_reason="me"), seen(), Done(RunState.CANCELLED, "because")),
+        (run(RunState.PENDING, stop_reason="me"), seen(), Enter(RunState.CANCELLED, "me")),
+        (run(RunState.PENDING), seen(stopping="stop"), Enter(RunState.CANCELLED, "stop")),
+        (run(RunState.CANCELLED), seen(stopping="stop"), Done(RunState.CANCELLED, "because")),
+        # it failed
+        (
+            run(RunState.FAILED, lease(RunState.FAILED), failures=2),
+            seen(),
+            Enter(RunState.PENDING, "failed: because; tried again (2 of 2)"),
+        ),
+        (run(RunState.FAILED, lease(RunState.FAILED), failures=3), seen(), Done(RunState.FAILED, "because")),
+        (
+            run(RunState.FAILED, lease(RunState.FAILED, exit_code=exits.REFUSED), failures=1),
+            seen(),
+            Done(RunState.FAILED, "because"),
+        ),
+        (run(RunState.PENDING, lease(RunState.FAILED, ended_at=NOW), failures=1), seen(), Wait()),
+        (run(RunState.PENDING, lease(RunState.FAILED), failures=1), seen(), Claim()),
+        # an attempt holds it
+        (RUNNING, seen(JobState.RUNNING), Wait()),
+        (RUNNING, seen(JobState.RUNNING, stopping="stop"), Stop(lease())),
+        (run(RunState.RUNNING, lease(), stop_reason="me"), seen(JobState.RUNNING, ours=False), Stop(lease())),
+        (RUNNING, seen(JobState.RUNNING, ours=False, orphaned=True), Adopt(lease())),
+        (
+            RUNNING,
+            seen(JobState.RUNNING, ours=False, stopping="stop"),
+            Done(RunState.RUNNING, "by another launch"),
+        ),
+        (
+            RUNNING,
+            seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9)),
+            End(lease(), RunState.FAILED, "killed by SIGKILL", -9),
+        ),
+        (
+            RUNNING,
+            seen(JobStatus(JobState.SUCCEEDED, "", 0)),
+            End(lease(), RunState.FAILED, "ended without completing", 0),
+        ),
+        (RUNNING, seen(JobState.GONE), End(lease(), RunState.PREEMPTED, "its process vanished")),
+        (
+            RUNNING,
+            seen(JobStatus(JobState.PREEMPTED, "node drained")),
+            End(lease(), RunState.PREEMPTED, "node drained"),
+        ),
+        (
+            RUNNING,
+            seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9), stopping="stop"),
+            End(lease(), RunState.CANCELLED, "stop", -9),
+        ),
+        (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its own launcher sees it, too
+        # it is silent
+        (
+            RUNNING,
+            seen(JobState.RUNNING, silent_seconds=91),
+            End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
+        ),
+        (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
+        (
+            RUNNING,
+            seen(JobState.UNKNOWN, silent_seconds=91, ours=False),
+            End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
+        ),
+        (
+            run(RunState.PENDING, lease(RunState.PENDING)),
+            seen(JobState.QUEUED, silent_seconds=9_000),
+            Wait(),
+        ),
+    ],
+)
+def test_each_case(standing, sees, action):
+    assert decide(standing, sees, POLICY) == action
+
+
+@st.composite
+def _cases(draw):
+    state = draw(st.sampled_from(list(RunState)))
+    held = draw(st.none() | st.sampled_from(list(RunState)).map(lease))
+    standing = run(
+        state,
+        held,
+        failures=draw(st.integers(0, 4)),
+        stop_reason=draw(st.sampled_from([None, "me"])),
+    )
+    job = draw(st.none() | st.sampled_from(list(JobState)))
+    need = draw(st.sampled_from([None, *RunState]))
+    sees = seen(
+        job,
+        ours=draw(st.booleans()),
+        orphaned=draw(st.booleans()),
+        silent_seconds=draw(st.sampled_from([0.0, 1e3])),
+        needs=draw(st.sampled_from([{}, {"reference": need}])),
+        stopping=draw(st.sampled_from([None, "stop"])),
+    )
+    return standing, sees
+
+
+@given(_cases())
+def test_what_holds_always(case):
+    standing, sees = case
+    action = decide(standing, sees, POLICY)
+    if isinstance(action, Claim):
+        assert not standing.is_live
+        assert standing.state != RunState.COMPLETED
+        assert standing.stop_reason is None and sees.stopping is None
+        assert all(state == RunState.COMPLETED for state in sees.needs.values())
+    if isinstance(action, Stop | End | Adopt):
+        assert standing.is_live
+    if isinstance(action, Enter):
+        assert not standing.is_live
+        assert standing.state != action.state
+    if isinstance(action, End) and sees.job is not None and not sees.job.state.is_over:
+        assert sees.silent_seconds > POLICY.lease_seconds
+    if standing.state == RunState.COMPLETED:
+        assert action == Done(RunState.COMPLETED)
+
+
+def test_backoff_grows_and_ends():
+    assert [backoff_seconds(n) for n in range(6)] == [0, 2, 8, 32, 128, 300]

@@ -1,0 +1,104 @@
+"""Our hand-over inside XManager: the canary for every private attribute that it leans on."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xmanager import xm
+from xmanager.xm_local import registry
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.xmanager import Experiment, Handover
+
+
+class Jobs:
+    """An executor whose jobs do as the test says."""
+
+    name, chips, parallel, grace_seconds = "local", 0, 2, 1.0
+
+    def __init__(self) -> None:
+        self.states: dict[str, JobStatus] = {}
+
+    def has_room(self) -> bool:
+        return True
+
+    def launch(self, job: Job) -> str:
+        if job.title == "impossible":
+            raise ExecutorError("no such machine")
+        self.states[job.name] = JobStatus(JobState.RUNNING)
+        return job.name
+
+    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+        return {handle: self.states[handle] for handle in handles}
+
+    def stop(self, handle: str, *, now: bool) -> None:
+        self.states[handle] = JobStatus(JobState.GONE)
+
+    def logs(self, handle: str) -> Iterator[bytes]:
+        yield b""
+
+    def render(self, job: Job) -> dict[str, Any] | None:
+        return None
+
+
+def job(title: str, number: int = 1) -> Job:
+    return Job(f"jestlab-{title}-{number}", title, ["--run", "f"], {}, Path("log.txt"))
+
+
+def test_the_version_that_the_private_attributes_were_read_in():
+    assert importlib.metadata.version("xmanager") == "0.8.5.post1"
+    assert registry.is_registered(Handover)
+
+
+def units_of(experiment: Experiment) -> list[Any]:
+    return list(experiment._experiment._experiment_units)
+
+
+def test_work_units_know_and_stop_their_jobs(root):
+    async def check() -> None:
+        jobs = Jobs()
+        async with Experiment(root / "xmanager", "study") as experiment:
+            handles = [await experiment.add(jobs, job(title)) for title in ("good", "bad", "long")]
+            assert handles == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
+            good, bad, long = units_of(experiment)
+            assert all(unit.get_status().is_active for unit in (good, bad, long))
+            jobs.states["jestlab-good-1"] = JobStatus(JobState.SUCCEEDED)
+            jobs.states["jestlab-bad-1"] = JobStatus(JobState.FAILED, "exit code 1", 1)
+            await good.wait_until_complete()
+            assert good.get_status().is_completed
+            with pytest.raises(xm.ExperimentUnitFailedError, match="exit code 1"):
+                await bad.wait_until_complete()
+            long.stop()
+            await long.wait_until_complete()
+            assert not long.get_status().is_active
+
+    asyncio.run(check())
+
+
+def test_a_job_that_cannot_be_launched_spoils_nothing(root):
+    async def check() -> None:
+        async with Experiment(root / "xmanager", "study") as experiment:
+            with pytest.raises(ExecutorError, match="no such machine"):
+                await experiment.add(Jobs(), job("impossible"))
+            assert await experiment.add(Jobs(), job("good")) == "jestlab-good-1"
+
+    asyncio.run(check())
+
+
+def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):
+    async def check(folder: Path) -> None:
+        async with Experiment(folder, "study") as experiment:
+            await experiment.add(Jobs(), job("good"))
+
+    for lab in (Lab.find(root), Lab.find(tmp_path / "other")):
+        asyncio.run(check(lab.xmanager))
+        units = sqlite3.connect(lab.xmanager / "experiments.db").execute("SELECT COUNT(*) FROM work_unit")
+        assert units.fetchone() == (1,)
+    assert capfd.readouterr() == ("", "")

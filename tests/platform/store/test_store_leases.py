@@ -1,0 +1,113 @@
+"""Who works on a run: one attempt at a time, whoever asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import plans_support as plans
+import pytest
+
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import Standing
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+RUN = plans.run("a")
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
+    store.record(plans.plan(RUN))
+    yield store
+    store.close()
+
+
+def standing(store: Store) -> Standing:
+    return leases.standings(store, [RUN.fingerprint])[RUN.fingerprint]
+
+
+def claim(store: Store, launcher: int) -> leases.Claim | None:
+    return leases.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
+
+
+def test_a_claim_holds_the_run_until_it_ends(store):
+    first, second = (leases.enter_launcher(store, name) for name in ("host:1:0", "host:2:0"))
+    claimed = claim(store, first)
+    assert claimed is not None
+    assert (claimed.number, standing(store).state) == (1, RunState.PENDING)
+    assert claim(store, second) is None
+    leases.launched(store, claimed.attempt_id, "jobset-a")
+    lease = standing(store).lease
+    assert lease is not None
+    assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
+    assert leases.end(store, RUN.fingerprint, lease.id, RunState.PREEMPTED, "taken away", None)
+    assert not leases.end(store, RUN.fingerprint, lease.id, RunState.FAILED, "too late", 1)
+    assert (standing(store).state, standing(store).failures) == (RunState.PREEMPTED, 0)
+    again = claim(store, second)
+    assert again is not None
+    assert again.number == 2
+
+
+def test_of_eight_launchers_at_once_one_gets_the_run(store_url, store):
+    def contend(number: int) -> leases.Claim | None:
+        own = Store.open(store_url)
+        try:
+            return claim(own, leases.enter_launcher(own, f"host:{number}:0"))
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        claims = list(pool.map(contend, range(8)))
+    assert sum(found is not None for found in claims) == 1
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SELECT COUNT(*) FROM attempt").scalar_one() == 1
+
+
+def test_a_lease_is_adopted_once_and_only_from_whom_it_was_seen_with(store):
+    first, second, third = (leases.enter_launcher(store, f"host:{n}:0") for n in (1, 2, 3))
+    assert claim(store, first)
+    lease = standing(store).lease
+    assert lease is not None
+    assert leases.adopt(store, lease, second)
+    assert not leases.adopt(store, lease, third)
+    leases.leave(store, second)
+    lease = standing(store).lease
+    assert lease is not None
+    assert lease.launcher is None
+    assert leases.adopt(store, lease, third)
+    assert leases.heartbeats(store).keys() == {"host:1:0", "host:3:0"}
+
+
+def test_failures_count_until_the_user_launches_again(store):
+    launcher = leases.enter_launcher(store, "host:1:0")
+    for failures in (1, 2):
+        claimed = claim(store, launcher)
+        assert claimed is not None
+        leases.end(store, RUN.fingerprint, claimed.attempt_id, RunState.FAILED, "no", 1)
+        assert standing(store).failures == failures
+    store.record(plans.plan(RUN))
+    assert (standing(store).failures, standing(store).state) == (0, RunState.PENDING)
+
+
+def test_what_is_stopped_stays_so_until_it_is_launched_again(store):
+    launcher = leases.enter_launcher(store, "host:1:0")
+    leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
+    assert (standing(store).state, standing(store).reason) == (RunState.CANCELLED, "cancelled by me")
+    assert claim(store, launcher) is None
+    leases.reopen(store, [RUN.fingerprint])
+    assert standing(store).stop_reason is None
+    assert claim(store, launcher)
+    leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
+    assert standing(store).state == RunState.PENDING  # held: whoever holds it ends it
+    leases.reopen(store, [RUN.fingerprint])
+    assert standing(store).stop_reason == "cancelled by me"
+
+
+def test_a_completed_run_is_neither_claimed_nor_stopped_nor_opened(store):
+    plans.begun(store, RUN).complete()
+    assert claim(store, leases.enter_launcher(store, "host:1:0")) is None
+    leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
+    leases.reopen(store, [RUN.fingerprint])
+    assert (standing(store).state, standing(store).stop_reason) == (RunState.COMPLETED, None)

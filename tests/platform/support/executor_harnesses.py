@@ -1,0 +1,215 @@
+"""One harness an executor: what its contract needs to set a scene. A new executor needs a new harness."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import pytest
+from fake_api import FakeApi
+from fake_google import FakeGoogle
+from fake_kubernetes import FakeKubernetes
+from google.auth.credentials import AnonymousCredentials
+
+from jestlab.platform.launch.executor import Executor, Job
+from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.vertex import Vertex
+from jestlab.platform.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.settings import Vertex as VertexSettings
+from jestlab.platform.tpu import Slice, parse
+
+IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
+STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
+
+
+Api = TypeVar("Api", bound=FakeApi)
+
+
+def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
+    """A job as the launcher makes them."""
+    parts: dict[str, Any] = {
+        "name": name,
+        "title": "quickstart joint, seed 1",
+        "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
+        "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
+        "log": Path("/nowhere/log.txt"),
+        "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
+    }
+    return Job(**(parts | changes))
+
+
+class Harness(Protocol):
+    """Sets scenes for one executor.
+
+    Attributes:
+        remote: Whether it asks somebody who may not answer.
+    """
+
+    remote: bool
+
+    @property
+    def api(self) -> FakeApi:
+        """Whom it asks."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None: ...
+
+    def executor(self, *, answer_seconds: float = 5.0) -> Executor:
+        """A new one, as another process would make it."""
+
+    def job(self, name: str) -> Job:
+        """A job that this executor can launch."""
+
+    def count(self) -> int:
+        """Jobs that wait or run."""
+
+    def run(self, handle: str) -> None:
+        """Let a job begin."""
+
+    def end(self, handle: str, code: int) -> None:
+        """Let a job's first process end."""
+
+    def preempt(self, handle: str) -> None:
+        """Take a job's machines away."""
+
+    def vanish(self, handle: str) -> None:
+        """Remove a job behind the launcher's back."""
+
+    def finish_stop(self) -> None:
+        """Let what was asked to stop have stopped."""
+
+    def prints(self, handle: str, lines: list[str]) -> None:
+        """Let a job print lines."""
+
+    def spoil(self, *statuses: int) -> None:
+        """Answer the next requests with these errors."""
+
+    def lose_an_answer(self) -> None:
+        """Carry out the next request, and lose its answer."""
+
+    def outage(self) -> AbstractContextManager[None]:
+        """Context without anyone who answers."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class _Remote(Generic[Api]):
+    remote = True
+    api: Api
+
+    def job(self, name: str) -> Job:
+        return job(name)
+
+    def spoil(self, *statuses: int) -> None:
+        self.api.faults[:] = statuses
+
+    def lose_an_answer(self) -> None:
+        self.api.lost = 1
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        self.api.stop()
+        yield
+        self.api.start()
+
+    def close(self) -> None:
+        self.api.stop()
+
+
+class KubernetesHarness(_Remote[FakeKubernetes]):
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api = FakeKubernetes()
+        config = self.api.kubeconfig(folder / "kubeconfig")
+        monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
+
+    def executor(
+        self,
+        slice_: Slice | None = None,
+        settings: KubernetesSettings | None = None,
+        answer_seconds: float = 5.0,
+        *,
+        spot: bool = False,
+    ) -> Kubernetes:
+        settings = settings or KubernetesSettings(store_secret="jestlab-store/url", root="/lab")
+        slice_ = slice_ or parse("v5e-4x4")
+        return Kubernetes(settings, slice_, IMAGE, spot=spot, answer_seconds=answer_seconds)
+
+    def count(self) -> int:
+        return sum("conditions" not in found.get("status", {}) for found in self.api.jobsets.values())
+
+    def run(self, handle: str) -> None:
+        self.api.run(_last(handle))
+
+    def end(self, handle: str, code: int) -> None:
+        self.api.end(_last(handle), code)
+
+    def preempt(self, handle: str) -> None:
+        self.api.preempt(_last(handle))
+
+    def vanish(self, handle: str) -> None:
+        self.api.vanish(_last(handle))
+
+    def finish_stop(self) -> None:
+        self.api.finish_deletions()
+
+    def prints(self, handle: str, lines: list[str]) -> None:
+        pod = next(name for _, name in self.api.pods if name.startswith(f"{_last(handle)}-host-0-0-"))
+        self.api.logs[pod] = "".join(f"{line}\n" for line in lines).encode()
+
+
+class VertexHarness(_Remote[FakeGoogle]):
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.api = FakeGoogle()
+
+    def executor(
+        self, slice_: Slice | None = None, answer_seconds: float = 5.0, **settings: str | None
+    ) -> Vertex:
+        said = {
+            "project": "our-lab",
+            "region": "us-west4",
+            "store_secret": "projects/our-lab/secrets/jestlab-store/versions/latest",
+            "root": "/gcs/our-bucket/lab",
+        }
+        return Vertex(
+            VertexSettings(**(said | settings)),
+            slice_ or parse("v5e-4x4"),
+            IMAGE,
+            endpoint=self.api.url,
+            logging_endpoint=self.api.url,
+            credentials=AnonymousCredentials(),
+            answer_seconds=answer_seconds,
+        )
+
+    def count(self) -> int:
+        return sum(
+            found["state"] in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING") for found in self.api.jobs.values()
+        )
+
+    def run(self, handle: str) -> None:
+        self.api.set_state(handle, "JOB_STATE_RUNNING")
+
+    def end(self, handle: str, code: int) -> None:
+        self.api.end(handle, code)
+
+    def preempt(self, handle: str) -> None:
+        self.api.preempt(handle)
+
+    def vanish(self, handle: str) -> None:
+        del self.api.jobs[handle]
+
+    def finish_stop(self) -> None:
+        self.api.finish_cancellations()
+
+    def prints(self, handle: str, lines: list[str]) -> None:
+        for line in lines:
+            self.api.say(handle, line)
+
+
+HARNESSES: dict[str, type[Harness]] = {"kubernetes": KubernetesHarness, "vertex": VertexHarness}
+"""An executor of this machine belongs here too, with `remote = False`."""
+
+
+def _last(handle: str) -> str:
+    return handle.rpartition("/")[2]
