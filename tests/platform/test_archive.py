@@ -14,15 +14,15 @@ import plans_support as plans
 import pytest
 import stores_support as stores
 from click.testing import CliRunner
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from jestlab.analysis import query, tables
 from jestlab.platform.archive import merging, writing
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store import annotations
 from jestlab.platform.store import tables as rows
+from jestlab.platform.store.annotations import Subject, add_note, add_tags, tags
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
@@ -45,7 +45,7 @@ def fill(lab):
     with store.writing() as connection:
         connection.execute(text("UPDATE metric SET value = NULL WHERE step = 2"))
         budget = {"run_id": stores.run_id(store, JOINT), "chip": "v5e", "chips": 4, "chip_hours": 0.5}
-        connection.execute(rows.Budget.__table__.insert().values(**budget))
+        connection.execute(insert(rows.Budget).values(**budget))
         artifact = {
             "run_id": stores.run_id(store, JOINT),
             "name": "weights",
@@ -53,11 +53,11 @@ def fill(lab):
             "size": 2**40,
         }
         connection.execute(
-            rows.Artifact.__table__.insert().values(**artifact, uri=f"{JOINT.directory}/checkpoints")
+            insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints")
         )
-    annotations.add_note(store, annotations.Subject(experiment="toy"), "it’s\n“done”", "Ada")
-    annotations.add_note(store, annotations.Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
-    annotations.add_tags(store, annotations.Subject(fingerprint=JOINT.fingerprint), ["keep"])
+    add_note(store, Subject(experiment="toy"), "it’s\n“done”", "Ada")
+    add_note(store, Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
+    add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["keep"])
     for run in RUNS:
         stores.folder(lab, run)
     (lab.reports / "toy").mkdir(parents=True)
@@ -171,7 +171,7 @@ def test_a_completed_run_wins_over_others_that_are_over(lab, tmp_path, here, tak
     ours = plans.run("my-joint", JOINT.program, JOINT.config, needs=JOINT.needs)  # the same, by another name
     assert ours.fingerprint == JOINT.fingerprint
     store.record(plans.plan(REFERENCE, ours, name="mine"))
-    annotations.add_tags(store, annotations.Subject(fingerprint=JOINT.fingerprint), ["mine"])
+    add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["mine"])
     if here != "never begun":
         stores.attempt(store, ours, RunState(here), scores={"toy/score": 0.125})
     (stores.folder(other, ours) / "ours").touch()
@@ -181,7 +181,7 @@ def test_a_completed_run_wins_over_others_that_are_over(lab, tmp_path, here, tak
     folder = other.root / ours.directory
     assert (folder / "ours").exists() is not taken and (folder / "log.txt").exists()
     assert not (other.root / JOINT.directory).exists()
-    assert annotations.tags(store, annotations.Subject(fingerprint=JOINT.fingerprint)) == ["keep", "mine"]
+    assert tags(store, Subject(fingerprint=JOINT.fingerprint)) == ["keep", "mine"]
     if taken:
         [[log]] = query.select(other.store_url, "attempts", "label = 'joint' and number = 2", ["log"]).rows
         assert log == f"{ours.directory}/log.txt"
@@ -218,7 +218,7 @@ def test_the_later_launch_of_an_experiment_counts(lab, tmp_path):
 
 def members(path):
     with tarfile.open(path) as tar:
-        return [(member, tar.extractfile(member).read()) for member in tar]
+        return [(member, content.read()) for member in tar if (content := tar.extractfile(member))]
 
 
 def rewrite(path, change, honest=True):
