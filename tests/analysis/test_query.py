@@ -110,7 +110,7 @@ def test_the_store_where_nobody_says(store, monkeypatch, tmp_path):
     monkeypatch.delenv("JESTLAB_STORE")
     monkeypatch.delenv("JESTLAB_ROOT", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match="lab/results.db"):
+    with pytest.raises(FileNotFoundError, match=r"lab/results\.db"):
         query.frame()
     (tmp_path / "lab").mkdir()
     store.path.rename(tmp_path / "lab" / "results.db")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -116,16 +117,17 @@ def test_what_is_wrong_and_where(text, character, said):
     assert said in str(error.value)
 
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {"t": "joint", "n": 3, "x": 0.5, "b": 1},
     {"t": "Joint", "n": -1, "x": None, "b": 0},
     {"t": "it's 100%", "n": 0, "x": 2.0, "b": None},
     {"t": None, "n": None, "x": 1e300, "b": 1},
     {"t": "", "n": 10, "x": -0.0, "b": 0},
 ]
+SIGNS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
 SQL_TESTS = st.one_of(
-    st.builds(Compare, st.just(Key("t")), st.sampled_from(["=", "!=", "<", ">="]), st.sampled_from(["joint", "", "k"])),
-    st.builds(Compare, st.sampled_from([Key("n"), Key("x")]), st.sampled_from(["=", "!=", "<", "<=", ">", ">="]),
+    st.builds(Compare, st.just(Key("t")), SIGNS, st.sampled_from(["joint", "", "k"])),
+    st.builds(Compare, st.sampled_from([Key("n"), Key("x")]), SIGNS,
               st.one_of(st.integers(-2, 11), st.sampled_from([0.5, 2.0, 1e300]))),
     st.builds(Among, st.just(Key("n")), st.lists(st.integers(-1, 4), min_size=1, max_size=3).map(tuple)),
     st.builds(Like, st.just(Key("t")), st.sampled_from(["j%", "%'s%", "_oint", "%", "", "%o%n_", "[jJ]%"])),

@@ -35,7 +35,8 @@ def lab(tmp_path):
     stores.attempt(store, UNIFORM, scores={"toy/score": 0.5, "toy/other": 0.25})
     stores.attempt(store, JOINT, RunState.FAILED, scores={"toy/score": 0.25})
     stores.attempt(
-        store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125}, git_commit="abc", git_patch="- a\n+ b\n",
+        store, JOINT, number=2, scores={"toy/score": 0.75, "toy/new": 0.125},
+        git_commit="abc", git_patch="- a\n+ b\n",
         versions='{"python": "3.12.1", "jax": "0.10"}', environment='{"XLA_FLAGS": "--x"}',
     )  # fmt: skip
     with store.writing() as connection:

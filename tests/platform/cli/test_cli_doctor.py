@@ -164,7 +164,7 @@ def test_a_jax_that_hangs_or_breaks(tmp_path, monkeypatch, code, said):
 
 def test_a_package_that_is_missing_or_old(monkeypatch):
     wanted = ["click>=8", "numpy<1", "no-such-package>=2", "extra-one; extra == 'dev'"]
-    monkeypatch.setattr(doctor.metadata, "requires", lambda _: wanted)
+    monkeypatch.setattr("importlib.metadata.requires", lambda _: wanted)
     found = doctor._packages()
     assert found.level == "broken"
     assert found.remedy == "pip install 'numpy<1' 'no-such-package>=2'"

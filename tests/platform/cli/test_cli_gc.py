@@ -23,7 +23,8 @@ from jestlab.platform import garbage
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store import annotations, tables
+from jestlab.platform.store import tables
+from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
@@ -106,8 +107,8 @@ def test_what_a_table_shows_stays_with_what_it_needs(lab, runs):
 
 def test_the_tag_keep_protects(lab, runs):
     store = Store.open(lab.store_url)
-    annotations.add_tags(store, annotations.Subject(fingerprint=runs["joint"].fingerprint), ["keep"])
-    annotations.add_tags(store, annotations.Subject(fingerprint=runs["uniform"].fingerprint), ["best"])
+    add_tags(store, Subject(fingerprint=runs["joint"].fingerprint), ["keep"])
+    add_tags(store, Subject(fingerprint=runs["uniform"].fingerprint), ["best"])
     assert found(lab) == [("run", "runs/uniform")]
     collect(lab)
     assert kept_folders(lab) == ["joint", "reference"]

@@ -143,7 +143,7 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
     assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
 
     unsaid = here("inspect", "trained/reference").exception
-    assert "was run with seeds 4, 5: choose one by --seed" in str(unsaid)
+    assert "was run with seeds 4, 5: choose one, as in reference/4" in str(unsaid)
     path = "reference.npz"
     exported = here("export", root / fifth.directory, path, "--format", "big_vision", lab=place / "none")
     assert exported.exit_code == 0, exported.exception  # the folder says which lab it is of

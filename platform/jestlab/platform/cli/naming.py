@@ -106,16 +106,14 @@ def by_fingerprint(store: Store, beginning: str) -> NamedRun:
     return NamedRun(found[0].fingerprint, found[0].directory.removeprefix("runs/"))
 
 
-def find(
-    runs: Sequence[RunRow], wanted: str, seed: int | None, choose: str = "choose one by --seed"
-) -> RunRow:
+def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = True) -> RunRow:
     """The one run of an experiment that is meant.
 
     Args:
         runs: Of the experiment.
         wanted: Name, label, or the first characters of the fingerprint.
         seed: Replicate; None where there is one only.
-        choose: What to do where there are several seeds.
+        option: Whether the user may give the seed as an option, and not in the name alone.
 
     Raises:
         UserError: None or several; the message says how to choose.
@@ -137,6 +135,7 @@ def find(
     if seed is not None:
         found = [run for run in found if run.seed == seed]
     if len(found) != 1:
+        choose = "choose one by --seed" if option else f"choose one, as in {wanted}/{seeds[0]}"
         raise UserError(f"{wanted!r} was run with seeds {', '.join(map(str, seeds))}: {choose}")
     return found[0]
 
@@ -147,7 +146,7 @@ def _of_experiment(runs: Sequence[RunRow], name: str, seed: int | None) -> RunRo
     rest, slash, last = name.rpartition("/")
     if name not in known and slash and last.lstrip("-").isdecimal():
         name, seed = rest, int(last)
-    return find(runs, name, seed, f"choose one, as in {name}/0")
+    return find(runs, name, seed, option=False)
 
 
 def is_fingerprint(text: str) -> bool:

@@ -202,19 +202,12 @@ def _json(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has: infinities and times become text, bytes hexadecimal, decimals floats."""
+    """A value that JSON has: infinities and times become text, bytes hexadecimal."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, datetime):
         return value.isoformat(" ")
-    if isinstance(value, bytes):
-        return value.hex()
-    return value if value is None or isinstance(value, str | int | float) else _number_or_text(value)
-
-
-def _number_or_text(value: Any) -> float | str:
-    """What only some databases return: decimals, ranges and the like."""
-    return float(value) if isinstance(value, Decimal) else str(value)
+    return value.hex() if isinstance(value, bytes) else value
 
 
 def _parquet(headers: Sequence[str], rows: Rows) -> bytes:

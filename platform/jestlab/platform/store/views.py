@@ -132,7 +132,7 @@ VIEWS: dict[str, View] = {
             SELECT SUM(flops) FROM cost
             WHERE component IN ('learner', 'scoring')
                 AND cost.run_id IN (SELECT need.needs_id FROM need WHERE need.run_id = run.id)
-        ), 0) AS reference_training_flops
+        ), 0.0) AS reference_training_flops
     FROM run{_JOINS}
     LEFT JOIN (
         SELECT run_id,

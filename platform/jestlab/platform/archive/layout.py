@@ -1,0 +1,87 @@
+"""What an archive's rows look like: columns of a table, with natural keys for the database's own."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import DateTime, Double, Text
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.store.tables import (
+    Artifact,
+    Attempt,
+    Budget,
+    Cost,
+    Evaluation,
+    Experiment,
+    Member,
+    Need,
+    Note,
+    Run,
+    Tag,
+)
+
+FORMAT = 1
+"""Raised when archives come to look otherwise."""
+
+HEAD, CHECKSUMS = "jestlab.json", "checksums.json"
+
+TABLES: dict[str, Any] = {
+    table.__tablename__: table
+    for table in (Experiment, Run, Member, Need, Attempt, Evaluation, Cost, Artifact, Budget, Note, Tag)
+}
+"""Those that are written row by row; metrics are written curve by curve."""
+
+METRIC = "metric"
+
+FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
+NAME = re.compile(r"(?!\.)[^/\\\0]+")
+
+_KEYS = frozenset({"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id"})
+"""Columns that mean something in one database only."""
+
+
+def columns(table: Any) -> list[Any]:
+    """Columns of a table that mean the same in every store."""
+    return [column for column in table.__table__.columns if column.name not in _KEYS]
+
+
+def encode(value: Any) -> Any:
+    """A value as JSON has it."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def decode(table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns of an archived row; what an older schema lacks is left to its default.
+
+    Raises:
+        UserError: A value is not of its column's type.
+    """
+    return {
+        column.name: _decoded(column, row[column.name]) for column in columns(table) if column.name in row
+    }
+
+
+def _decoded(column: Any, value: Any) -> Any:
+    try:
+        if value is None:
+            if not column.nullable:
+                raise ValueError
+            return None
+        if isinstance(column.type, DateTime):
+            return datetime.fromisoformat(value)
+        if isinstance(column.type, Double):
+            return float(value)
+        wanted = str if isinstance(column.type, Text) else int
+        if type(value) is not wanted:
+            raise ValueError
+        return value
+    except (TypeError, ValueError):
+        raise UserError(f"the archive is damaged: {value!r} for {column.table.name}.{column.name}") from None

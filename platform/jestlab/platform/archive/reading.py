@@ -1,0 +1,139 @@
+"""An archive, unpacked into a folder beside where it is to go, and checked before anything is believed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from jestlab.platform.archive.layout import CHECKSUMS, FORMAT, HEAD, METRIC, TABLES
+from jestlab.platform.archive.writing import compression_of
+from jestlab.platform.errors import UserError
+from jestlab.platform.store.schema import HEAD as SCHEMA
+
+_BLOCK = 1 << 20
+_TABLES = frozenset(f"tables/{name}.jsonl" for name in (*TABLES, METRIC))
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack an archive into an empty folder.
+
+    Args:
+        path: The archive.
+        folder: Nothing is written outside of it.
+
+    Raises:
+        UserError: It is none, is cut short or changed, has a name in it that leads elsewhere, or is of a
+            newer jestlab.
+    """
+    import pyarrow as pa
+
+    compression = compression_of(path)
+    try:
+        with (
+            path.open("rb") as file,
+            pa.CompressedInputStream(file, compression) as stream,
+            tarfile.open(fileobj=stream, mode="r|") as tar,
+        ):
+            _unpack(tar, folder)
+    except FileNotFoundError as error:
+        if error.filename == str(path):
+            raise UserError(f"no archive {path}") from None
+        raise
+    except (tarfile.TarError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is damaged, or no archive of jestlab: {_line(error)}") from None
+    except OSError as error:
+        if error.errno is None:  # of the decompressor
+            raise UserError(f"{path} is damaged, or no archive of jestlab: {_line(error)}") from None
+        raise
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def rows(folder: Path, table: str) -> Iterator[dict[str, Any]]:
+    """Rows of a table in an unpacked archive.
+
+    Raises:
+        UserError: A line that is no row.
+    """
+    with (folder / "tables" / f"{table}.jsonl").open("rb") as lines:
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict):
+                raise UserError(f"the archive is damaged: a line of {table} is no row")
+            yield row
+
+
+def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
+    found: dict[str, str] = {}
+    for member in tar:
+        if not found and member.name != HEAD:
+            raise UserError("is no archive of jestlab")
+        _check_name(member)
+        if member.name in found:
+            raise UserError(f"has {member.name!r} twice")
+        content = tar.extractfile(member)
+        if content is None:
+            raise UserError(f"has {member.name!r}, which is no file")
+        found[member.name] = _write(content, folder / member.name)
+        if member.name == HEAD:
+            _check_head(_json(folder / HEAD))
+        if member.name == CHECKSUMS:
+            del found[CHECKSUMS]
+            break
+    else:
+        raise UserError("is cut short: copy it again")
+    wanted = _json(folder / CHECKSUMS)
+    for name in {**wanted, **found}:
+        if wanted.get(name) != found.get(name):
+            raise UserError(f"has changed since it was written ({name}): copy it again")
+    if missing := _TABLES - found.keys():
+        raise UserError(f"lacks {min(missing)}")
+
+
+def _check_name(member: tarfile.TarInfo) -> None:
+    """Raise for what does not belong into an archive: links, devices, and names that lead elsewhere."""
+    parts = PurePosixPath(member.name).parts
+    plain = "/".join(parts) == member.name and ".." not in parts and "\\" not in member.name
+    place = member.name in (HEAD, CHECKSUMS, *_TABLES) or (len(parts) > 2 and parts[0] in ("runs", "reports"))
+    if not (member.isreg() and plain and place) or re.search(r"[\x00-\x1f]", member.name):
+        raise UserError(f"has {member.name!r} in it, which does not belong there: nothing was imported")
+
+
+def _check_head(head: dict[str, Any]) -> None:
+    if head.get("format") != FORMAT or not isinstance(head.get("schema"), str):
+        raise UserError(f"is of another format ({head.get('format')}): upgrade jestlab")
+    if head["schema"] > SCHEMA:
+        raise UserError(f"has schema {head['schema']}, newer than this jestlab's {SCHEMA}: upgrade jestlab")
+
+
+def _write(content: IO[bytes], path: Path) -> str:
+    """Write a member, and return its digest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        while block := content.read(_BLOCK):
+            digest.update(block)
+            file.write(block)
+    return digest.hexdigest()
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UserError(f"is damaged: {path.name} is no JSON")
+    return value
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
