@@ -380,7 +380,7 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("restarts of PostgreSQL", TOY, True, ["database_restarted", *KILLS], 6, 0),
     ("locks of SQLite", TOY, False, ["database_locked", *KILLS], 8, 0),
     ("freezes", TOY, False, ["worker_frozen", "worker_killed"], 3, 0),
-    ("eight launchers", TOY, True, ["eight_launchers", *KILLS], 6, 0),
+    ("eight launchers", TOY, True, ["eight_launchers", "eight_launchers", *KILLS], 6, 0),
     ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
     ("training, damage", TRAINED, False, ["checkpoint_damaged", "worker_killed"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
@@ -403,7 +403,8 @@ def campaign(
         Counts, in all and by scene.
     """
     chosen = [SCENES[number] for number in scenes] if scenes is not None else SCENES
-    expected = {id(study): undisturbed(study) for _, study, *_ in chosen}
+    studies = {id(study): study for _, study, *_ in chosen}
+    expected = {key: undisturbed(study) for key, study in studies.items()}
     total, by_scene = Harm(), {name: Harm() for name, *_ in chosen}
     server = PostgresServer()
     server.start()

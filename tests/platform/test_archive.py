@@ -52,9 +52,7 @@ def fill(lab):
             "sha256": "0" * 64,
             "size": 2**40,
         }
-        connection.execute(
-            insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints")
-        )
+        connection.execute(insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints"))
     add_note(store, Subject(experiment="toy"), "it’s\n“done”", "Ada")
     add_note(store, Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
     add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["keep"])
