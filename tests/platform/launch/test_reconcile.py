@@ -1,4 +1,4 @@
-"""What a controller does about a run, from what it sees: every case by itself, and what holds in all of them."""
+"""What a controller does about a run, from what it sees: each case, and what holds in all of them."""
 
 from __future__ import annotations
 
