@@ -383,7 +383,7 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("freezes", TOY, False, ["worker_frozen", "worker_killed"], 3, 0),
     ("eight launchers", TOY, True, ["eight_launchers", "eight_launchers", *KILLS], 6, 0),
     ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
-    ("training, damage", TRAINED, False, ["checkpoint_damaged", "worker_killed"], 3, 0),
+    ("training, damage", TRAINED, False, ["checkpoint_damaged", "checkpoint_damaged", "worker_killed"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
     ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
 ]
@@ -423,10 +423,9 @@ def campaign(
             by_scene[name].add(harm)
             total.add(harm)
             done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
-            say(
-                f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {harm.wrong} of "
-                f"{harm.points} wrong, {harm.left_over} left over, {harm.at_once} at once, {harm.unfinished} unfinished"
-            )
+            lost = f"{harm.wrong} of {harm.points} wrong, {harm.left_over} left over"
+            more = f"{harm.at_once} at once, {harm.unfinished} unfinished"
+            say(f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {lost}, {more}")
             number += 1
     finally:
         server.close()
