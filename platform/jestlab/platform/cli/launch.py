@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.launching import bring_to_end, how_options, listener_for, outcome_data, show_outcome
+from jestlab.platform.cli.launching import (
+    bring_to_end,
+    how_options,
+    listener_for,
+    outcome_data,
+    show_outcome,
+    with_budgets,
+)
 from jestlab.platform.cli.spec_options import spec_options
 from jestlab.platform.lab import Lab
 
@@ -28,6 +35,12 @@ Example:
 @click.command(epilog=_EPILOG)
 @spec_options
 @how_options
+@click.option(
+    "--max-chip-hours",
+    type=click.FloatRange(min=0),
+    metavar="H",
+    help="Launch nothing if the runs to do take more, or nobody knows; of a run on this machine, hours.",
+)
 @click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object at the end; progress on standard error."
@@ -35,7 +48,14 @@ Example:
 @lab_options
 @click.pass_context
 def command(
-    context: click.Context, *, study: Study, how: dict[str, Any], no_reports: bool, as_json: bool, lab: Lab
+    context: click.Context,
+    *,
+    study: Study,
+    how: dict[str, Any],
+    max_chip_hours: float | None,
+    no_reports: bool,
+    as_json: bool,
+    lab: Lab,
 ) -> None:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
@@ -48,9 +68,17 @@ def command(
     plan = make_plan(study)  # raises all there is to raise before anything is written
 
     from jestlab.platform import reports
+    from jestlab.platform.budgets import refuse_above
     from jestlab.platform.store.store import Store
 
     listener = listener_for(as_json)
+    before = Store.open_readonly(lab.store_url)
+    plan = with_budgets(plan, before, how)
+    if max_chip_hours is not None:
+        states = before.states(plan.fingerprints) if before is not None else {}
+        refuse_above(plan.with_states(states), max_chip_hours)
+    if before is not None:
+        before.close()
     store = Store.open(lab.store_url)
     gone = set(store.members(study.name)) - set(plan.fingerprints)
     store.record(plan)

@@ -17,7 +17,7 @@ from jestlab.platform.store.states import RunState
 if TYPE_CHECKING:
     from jestlab.platform.launch.controller import Outcome
     from jestlab.platform.launch.listener import Listener
-    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.plan import Plan, PlannedRun
     from jestlab.platform.spec.resources import Place
     from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
@@ -75,6 +75,25 @@ def listener_for(as_json: bool) -> Listener:
     from jestlab.platform.launch.display import display
 
     return display(sys.stderr if as_json else sys.stdout)
+
+
+def with_budgets(plan: Plan, store: Store | None, how: dict[str, Any]) -> Plan:
+    """A plan with what its runs will occupy where they are launched.
+
+    Args:
+        plan: Priced.
+        store: With earlier runs; None where there is none.
+        how: As `how_options` gives it.
+
+    Raises:
+        UserError: Nothing says where the runs go, or the settings are wrong.
+    """
+    from jestlab.platform.budgets import budgeted
+    from jestlab.platform.launch import executors
+    from jestlab.platform.settings import Settings
+
+    place = executors.choose(how["on"], plan.study.resources, Settings.find())
+    return budgeted(plan, store, local=place == "local")
 
 
 def bring_to_end(
