@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jestlab.analysis import costs
+from jestlab.analysis import costs, units
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import Action, Budget, Plan, PlannedRun
 
@@ -172,10 +172,10 @@ def refuse_above(plan: Plan, most: float) -> None:
     amount = total(runs).chip_hours
     if amount > most:
         dearest = sorted(runs, key=_chip_hours, reverse=True)[:3]
-        named = ", ".join(f"{_shown(run)} {_chip_hours(run):,.4g}" for run in dearest)
+        named = ", ".join(f"{_shown(run)} {units.hours(_chip_hours(run))}" for run in dearest)
         raise UserError(
-            f"{len(runs)} runs to do take {amount:,.4g} chip-hours, more than --max-chip-hours {most:,.4g} "
-            f"(the most: {named}); nothing was launched"
+            f"the {len(runs)} run{'s' if len(runs) != 1 else ''} to do would take {units.hours(amount)} "
+            f"chip-hours, more than --max-chip-hours {most:g} (the most: {named}); nothing was launched"
         )
 
 
@@ -184,8 +184,8 @@ def _unknown(run: PlannedRun) -> str:
     if run.price is None:
         return f"the cost of {_shown(run)} is not known, its program {run.program} names no price"
     return (
-        f"how long {_shown(run)} takes on this machine cannot be known before a run of {run.program} has "
-        "completed here"
+        f"how long {_shown(run)} takes cannot be known here, no run of {run.program} has completed on this "
+        "machine and the study names no TPU slice"
     )
 
 

@@ -219,7 +219,7 @@ def _amount(runs: Sequence[PlannedRun]) -> str:
     from jestlab.platform import budgets
 
     amount = budgets.total(runs)
-    unknown = f" and {amount.unknown} runs of unknown cost" if amount.unknown else ""
+    unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
     paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
 
@@ -235,7 +235,7 @@ def _on_this_machine(plan: Plan) -> Iterator[str]:
         return
     parallel = plan.study.resources.parallel or LOCAL_PARALLEL
     unknown = budgets.total(runs).unknown
-    rest = f" and {unknown} runs of unknown length" if unknown else ""
+    rest = f", and {unknown} of unknown length," if unknown else ""
     earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
     by = f"{earlier} earlier run{'s' if earlier != 1 else ''}"
     hours = budgets.wall_hours(runs, parallel)
