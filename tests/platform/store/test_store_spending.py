@@ -135,9 +135,7 @@ def test_the_training_of_references_counts_through_what_stands_between(store):
     cache = plans.run(
         "cache", needs={"reference": reference.fingerprint}, price=replace(plans.PRICE, learner=0)
     )
-    learner = plans.run(
-        "learner", needs={"selection.reference": cache.fingerprint, "initial": reference.fingerprint}
-    )
+    learner = plans.run("learner", needs={"selection.reference": cache.fingerprint})
     store.record(plans.plan(reference, cache, learner))
     found = {run: row["reference_training_flops"] for run, row in costs(store).items()}
     assert found == {"reference": 0, "cache": 4e6, "learner": 4e6 + 1e6}

@@ -14,6 +14,7 @@ from jestlab.platform.cli.launching import (
     how_options,
     listener_for,
     outcome_data,
+    render_jobs,
     show_outcome,
     with_budgets,
 )
@@ -41,6 +42,12 @@ Example:
     metavar="H",
     help="Launch nothing if the runs to do take more, or nobody knows; of a run on this machine, hours.",
 )
+@click.option(
+    "--render",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the manifests that would be sent to DIR, without credentials, and launch nothing.",
+)
 @click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object at the end; progress on standard error."
@@ -53,6 +60,7 @@ def command(
     study: Study,
     how: dict[str, Any],
     max_chip_hours: float | None,
+    render: Path | None,
     no_reports: bool,
     as_json: bool,
     lab: Lab,
@@ -67,18 +75,18 @@ def command(
 
     plan = make_plan(study)  # raises all there is to raise before anything is written
 
+    if render is not None:
+        written = render_jobs(lab, study, plan.runs, how, render)
+        click.echo(
+            json.dumps(list(map(str, written))) if as_json else f"{len(written)} manifests in {render}"
+        )
+        return
+
     from jestlab.platform import reports
-    from jestlab.platform.budgets import refuse_above
     from jestlab.platform.store.store import Store
 
     listener = listener_for(as_json)
-    before = Store.open_readonly(lab.store_url)
-    plan = with_budgets(plan, before, how)
-    if max_chip_hours is not None:
-        states = before.states(plan.fingerprints) if before is not None else {}
-        refuse_above(plan.with_states(states), max_chip_hours)
-    if before is not None:
-        before.close()
+    plan = with_budgets(lab, plan, how, max_chip_hours)
     store = Store.open(lab.store_url)
     gone = set(store.members(study.name)) - set(plan.fingerprints)
     store.record(plan)
@@ -90,7 +98,7 @@ def command(
     outcome = bring_to_end(lab, store, study, plan.runs, listener, how)
     if not outcome.launched:
         listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
-    written: list[Path] = []
+    written = []
     if not no_reports and not outcome.interrupted:
         written = reports.write(lab, study, listener.note)
     if as_json:

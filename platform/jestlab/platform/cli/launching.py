@@ -16,6 +16,7 @@ from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.controller import Outcome
+    from jestlab.platform.launch.executor import Executor
     from jestlab.platform.launch.listener import Listener
     from jestlab.platform.plan import Plan, PlannedRun
     from jestlab.platform.spec.resources import Place
@@ -77,23 +78,34 @@ def listener_for(as_json: bool) -> Listener:
     return display(sys.stderr if as_json else sys.stdout)
 
 
-def with_budgets(plan: Plan, store: Store | None, how: dict[str, Any]) -> Plan:
-    """A plan with what its runs will occupy where they are launched.
+def with_budgets(lab: Lab, plan: Plan, how: dict[str, Any], max_chip_hours: float | None) -> Plan:
+    """A plan with what its runs will occupy where they are to be launched. Writes nothing.
 
     Args:
+        lab: Whose store, if there is one, knows earlier runs.
         plan: Priced.
-        store: With earlier runs; None where there is none.
         how: As `how_options` gives it.
+        max_chip_hours: What the runs that are still to do may take; None for anything.
 
     Raises:
-        UserError: Nothing says where the runs go, or the settings are wrong.
+        UserError: They take more, or nobody knows; nothing says where the runs go; the settings are wrong.
     """
-    from jestlab.platform.budgets import budgeted
+    from jestlab.platform.budgets import budgeted, refuse_above
     from jestlab.platform.launch import executors
     from jestlab.platform.settings import Settings
+    from jestlab.platform.store.store import Store
 
     place = executors.choose(how["on"], plan.study.resources, Settings.find())
-    return budgeted(plan, store, local=place == "local")
+    store = Store.open_readonly(lab.store_url)
+    try:
+        plan = budgeted(plan, store, local=place == "local")
+        if max_chip_hours is not None:
+            states = store.states(plan.fingerprints) if store is not None else {}
+            refuse_above(plan.with_states(states), max_chip_hours)
+    finally:
+        if store is not None:
+            store.close()
+    return plan
 
 
 def bring_to_end(
@@ -129,10 +141,45 @@ def bring_to_end(
         policy=Policy(retries, resources.lease_seconds),
         fail_fast=how["fail_fast"],
     )
-    get = functools.cache(lambda name: executors.get(name, resources, settings, lab, bell.ring))
-    if any(run.state != RunState.COMPLETED for run in runs):
-        get(place)  # says what is missing before anything begins
-    return launch(lab, store, study.name, runs, get, options=options, listener=listener, bell=bell)
+    if all(run.state == RunState.COMPLETED for run in runs):
+        place = "local"  # nothing will be launched
+    chosen = executors.get(place, resources, settings, lab, bell.ring)
+
+    @functools.cache
+    def by_name(name: Place) -> Executor:
+        return chosen if name == place else executors.find(name, settings, lab)
+
+    return launch(lab, store, study.name, runs, by_name, options=options, listener=listener, bell=bell)
+
+
+def render_jobs(
+    lab: Lab, study: Study, runs: Sequence[PlannedRun], how: dict[str, Any], folder: Path
+) -> list[Path]:
+    """Write what would be sent for the first attempt at each run; nothing is sent.
+
+    Raises:
+        UserError: Runs would go to processes of this machine, which have no manifests.
+    """
+    from jestlab.models.data.files import write_whole
+    from jestlab.platform.errors import UserError
+    from jestlab.platform.launch import executors, logs
+    from jestlab.platform.launch.controller import job_of
+    from jestlab.platform.settings import Settings
+    from jestlab.platform.spec import yaml_io
+
+    resources, settings = study.resources, Settings.find()
+    place = executors.choose(how["on"], resources, settings)
+    if place == "local":
+        raise UserError("processes of this machine have no manifests: --on kubernetes or --on vertex has")
+    executor = executors.get(place, resources, settings, lab)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for run in runs:
+        job = job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place)
+        path = folder / f"{job.name}.yaml"
+        write_whole(path, yaml_io.dump(executor.render(job) or {}).encode())
+        written.append(path)
+    return written
 
 
 def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]) -> None:
