@@ -43,6 +43,11 @@ class Price:
         """Learner and scoring, the reference's scores cached: the cost that tables show by default."""
         return self.learner + self.scoring
 
+    @property
+    def executed(self) -> float:
+        """All that the run itself computes: the reference's scoring too, which is 0 where it is cached."""
+        return self.learner + self.scoring + self.reference_scoring
+
 
 @dataclass(frozen=True)
 class Program:
