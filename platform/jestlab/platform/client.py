@@ -18,7 +18,7 @@ in JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Se
 once: lines up to 4,096 bytes stay whole. A line that is none of these fails the run:
 
     {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
-    {"type": "evaluation", "step": 10, "examples_seen": 640, "flops_total": 1e9, "scores": {"digits/top1": 0.9}}
+    {"type": "evaluation", "step": 10, "examples_seen": 640, "flops_total": 1e9, "scores": {"toy/top1": 0.9}}
     {"type": "artifact", "name": "model", "path": "model.npz"}    from the run's folder; inside the lab
     {"type": "progress", "step": 10, "total_steps": 100}
     {"type": "flush", "id": 7}                                    when all is durable, answers "flushed"

@@ -58,8 +58,8 @@ def _is_main(module: str) -> bool:
 
 def _define_flags() -> None:
     """Make the options of `jestlab launch` flags of absl, which reads the command line before `main` does."""
-    from absl import flags
     import xmanager.xm.utils  # noqa: F401 — defines --xm_launch_script, which the command line adds
+    from absl import flags
 
     for option in _launch_options():
         name = _name(option)
@@ -84,8 +84,8 @@ def _options() -> Iterator[str]:
         if option.is_flag:
             yield from [f"--{flag.name}"] if flag.value else []
         else:
-            for value in flag.value if option.multiple else [flag.value]:
-                yield f"--{flag.name}={value}"
+            values: list[str] = flag.value if option.multiple else [flag.value]
+            yield from (f"--{flag.name}={value}" for value in values)
 
 
 def _launch_options() -> list[click.Option]:
