@@ -52,9 +52,7 @@ def fill(lab):
             "sha256": "0" * 64,
             "size": 2**40,
         }
-        connection.execute(
-            insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints")
-        )
+        connection.execute(insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints"))
     add_note(store, Subject(experiment="toy"), "it’s\n“done”", "Ada")
     add_note(store, Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
     add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["keep"])
@@ -140,6 +138,27 @@ def test_one_experiment_with_what_it_needs_and_without_checkpoints(lab, tmp_path
     with pytest.raises(UserError, match="did you mean 'toy'"):
         export(lab, tmp_path / "x.tar.gz", "toi")
     assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_a_needed_run_goes_along_wherever_it_stands(lab, tmp_path):
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(REFERENCE, JOINT, name="only"))
+    with store.writing() as connection:
+        connection.execute(text("DELETE FROM member WHERE name = 'reference'"))
+    assert export(lab, tmp_path / "only.tar.gz", "only").runs == 2
+    copy = Lab.find(tmp_path / "copy")
+    assert take(copy, tmp_path / "only.tar.gz").new == 2
+    assert set(Store.open(copy.store_url).run(JOINT.fingerprint).needs) == {"selection.reference"}
+
+
+def test_rows_are_json_for_every_reader(victim):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    for member, content in members(victim[1]):
+        if member.name.startswith("tables/"):
+            for line in content.splitlines():
+                json.loads(line, parse_constant=refuse)
 
 
 def score(lab, run):
@@ -346,6 +365,14 @@ def test_an_archive_that_is_cut_short(victim, share):
     content = gzip.decompress(victim[1].read_bytes())
     victim[1].write_bytes(gzip.compress(content[: int(len(content) * share)]))
     refused(victim, "cut short|damaged")
+
+
+def test_an_archive_that_ends_between_two_files(victim):
+    found = members(victim[1])
+    with tarfile.open(victim[1], "w:gz") as tar:
+        for member, content in found[:-1]:
+            tar.addfile(member, io.BytesIO(content))
+    refused(victim, "is cut short: copy it again")
 
 
 def test_what_is_no_archive(victim, tmp_path):

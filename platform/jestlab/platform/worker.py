@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
@@ -41,6 +42,9 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt, AttemptLost
 
 Result = TypeVar("Result")
+
+LOG_VARIABLE = "JESTLAB_COPY_LOG"
+"""Set where the worker's output is not the run's log already."""
 
 STORE_SECONDS = 120.0
 """How long a worker that begins waits for a store that cannot be reached."""
@@ -92,7 +96,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     if assists:
         return _assist(lab, run, stop)
+    if os.environ.get(LOG_VARIABLE):
+        _copy_output(directory / logs.NAME)
     return _attempt(lab, store, run, options.attempt, stop)
+
+
+def _copy_output(log: Path) -> None:
+    """Print to the run's log besides: where a job's own output goes away with its machines."""
+    copier = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
+    assert copier.stdin is not None
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(copier.stdin.fileno(), stream.fileno())
 
 
 def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:

@@ -10,6 +10,7 @@ import subprocess
 import time
 from datetime import timedelta
 
+import labs_support as labs
 import plans_support as plans
 import pytest
 import stores_support as stores
@@ -306,3 +307,23 @@ def test_without_a_store_nothing_is_garbage(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1 and done.stderr.startswith("jestlab: no store at")
     assert (tmp_path / "lab" / "runs" / "joint-00000000").exists()
+
+
+def test_after_real_launches_what_is_left_is_whole(root, tmp_path):
+    """A study is changed and launched again: the old run goes, and nothing of the new one runs again."""
+    for steps in (12, 13):
+        runs = {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": steps}}
+        study = labs.write_study(tmp_path, runs=runs)
+        assert labs.jestlab("launch", study, "--no-reports", root=root).returncode == 0
+    done = json.loads(labs.jestlab("gc", "--older-than", "0s", "--delete", "--json", root=root).stdout)
+    assert [(item["kind"], item["path"].partition("-")[0]) for item in done["garbage"]] == [
+        ("run", "runs/uniform")
+    ]
+    left = sorted(path.name.partition("-")[0] for path in (root / "runs").iterdir())
+    assert left == ["joint", "reference", "uniform"]
+    assert "nothing to run: all 3 runs" in labs.jestlab("launch", study, "--no-reports", root=root).stdout
+    archive = tmp_path / "lab.tar.zst"
+    assert labs.jestlab("export", archive, "--with-checkpoints", root=root).returncode == 0
+    assert labs.jestlab("import", archive, root=tmp_path / "copy").returncode == 0
+    again = labs.jestlab("launch", study, "--no-reports", root=tmp_path / "copy")
+    assert "nothing to run: all 3 runs" in again.stdout

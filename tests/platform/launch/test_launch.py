@@ -129,7 +129,10 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     runs = {
         "gone": {"program": "toy_programs:vanish", "code": 7},
         "silent": {"program": "toy_programs:vanish", "code": 0},
-        "busy": {"program": "toy_programs:vanish", "code": exits.BUSY},  # what a worker without a store says
+        "busy": {
+            "program": "toy_programs:vanish",
+            "code": exits.BUSY,
+        },  # what a worker says that comes second
         "broken": {"program": "toy_programs:no_such_function"},
     }
     _, states = launched(root, labs.write_study(tmp_path, runs=runs))
@@ -138,7 +141,7 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     assert reasons["gone"] == "exit code 7: about to vanish"
     assert reasons["silent"] == "ended without completing: about to vanish"
     assert "no_such_function" in reasons["broken"]
-    assert reasons["busy"] == "its worker could not reach the store: about to vanish"
+    assert reasons["busy"] == "its worker was started twice: about to vanish"
     assert set(rows(root, "SELECT attempts FROM v_runs")) == {(1,)}
 
 

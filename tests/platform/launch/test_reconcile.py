@@ -1,4 +1,4 @@
-"""What a controller does about a run, from what it sees: every case by itself, and what holds in all of them."""
+"""What a controller does about a run, from what it sees: each case, and what holds in all of them."""
 
 from __future__ import annotations
 
@@ -114,6 +114,21 @@ RUNNING = run(RunState.RUNNING, lease())
             seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9), stopping="stop"),
             End(lease(), RunState.CANCELLED, "stop", -9),
         ),
+        (
+            RUNNING,
+            seen(JobStatus(JobState.FAILED, "", exits.BUSY)),
+            End(lease(), RunState.FAILED, "its worker was started twice", exits.BUSY),
+        ),
+        (
+            run(RunState.PENDING, lease(RunState.PENDING)),
+            seen(JobStatus(JobState.FAILED, "", exits.BUSY)),
+            End(lease(RunState.PENDING), RunState.FAILED, "its worker could not reach the store", exits.BUSY),
+        ),
+        (
+            RUNNING,
+            seen(JobState.QUEUED),  # evicted, and admitted again later under the same name
+            End(lease(), RunState.PREEMPTED, "its job was put back into the queue", kill=True),
+        ),
         (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its own launcher sees it, too
         # it is silent
         (
@@ -176,7 +191,8 @@ def test_what_holds_always(case):
         assert not standing.is_live
         assert standing.state != action.state
     if isinstance(action, End) and sees.job is not None and not sees.job.state.is_over:
-        assert sees.silent_seconds > POLICY.lease_seconds
+        assert sees.silent_seconds > POLICY.lease_seconds or sees.job.state == JobState.QUEUED
+        assert action.kill
     if standing.state == RunState.COMPLETED:
         assert action == Done(RunState.COMPLETED)
 

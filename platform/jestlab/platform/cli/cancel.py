@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import click
 
+from jestlab.platform.cli import naming
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.launching import listener_for, stored_study
+from jestlab.platform.cli.launching import listener_for
 from jestlab.platform.lab import Lab
 from jestlab.platform.store.states import RunState
 
@@ -57,9 +58,7 @@ def command(
     They stop at a checkpoint and stay CANCELLED, also for the launch that started them, until they are
     launched again. Exit code 1 if something is still running in the end.
     """
-    from jestlab.platform.cli.logs import find
     from jestlab.platform.launch import executors
-    from jestlab.platform.launch.bell import Bell
     from jestlab.platform.launch.controller import Options, launch
     from jestlab.platform.settings import Settings
     from jestlab.platform.store import leases
@@ -68,13 +67,13 @@ def command(
     store = Store.open(lab.store_url, create=False)
     rows = store.runs(experiment)
     if run is not None:
-        rows = [find(rows, run, seed)]
+        rows = [naming.find(rows, run, seed)]
     elif seed is not None:
         raise click.UsageError("--seed says which replicate of a RUN: name one")
     wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
     leases.request_stop(store, list(wanted), f"cancelled by {getpass.getuser()} on {socket.gethostname()}")
-    resources, settings, bell = stored_study(store, experiment).resources, Settings.find(), Bell()
-    get = functools.cache(lambda name: executors.get(name, resources, settings, lab, bell.ring))
+    settings = Settings.find()
+    get = functools.cache(lambda name: executors.find(name, settings, lab))
     targets = [_Target(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()]
     outcome = launch(
         lab,
@@ -84,7 +83,6 @@ def command(
         get,
         options=Options(at_once=now),
         listener=listener_for(as_json),
-        bell=bell,
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
     if as_json:

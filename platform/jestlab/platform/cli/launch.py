@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.launching import bring_to_end, how_options, listener_for, outcome_data, show_outcome
+from jestlab.platform.cli.launching import (
+    bring_to_end,
+    how_options,
+    listener_for,
+    outcome_data,
+    render_jobs,
+    show_outcome,
+)
 from jestlab.platform.cli.spec_options import spec_options
 from jestlab.platform.lab import Lab
 
@@ -28,6 +35,12 @@ Example:
 @click.command(epilog=_EPILOG)
 @spec_options
 @how_options
+@click.option(
+    "--render",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write the manifests that would be sent to DIR, without credentials, and launch nothing.",
+)
 @click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object at the end; progress on standard error."
@@ -35,7 +48,14 @@ Example:
 @lab_options
 @click.pass_context
 def command(
-    context: click.Context, *, study: Study, how: dict[str, Any], no_reports: bool, as_json: bool, lab: Lab
+    context: click.Context,
+    *,
+    study: Study,
+    how: dict[str, Any],
+    render: Path | None,
+    no_reports: bool,
+    as_json: bool,
+    lab: Lab,
 ) -> None:
     """Run SPEC (a name from `jestlab list`, or a .py or .yaml file) and write its tables and plots.
 
@@ -46,6 +66,13 @@ def command(
     from jestlab.platform.plan import plan as make_plan
 
     plan = make_plan(study)  # raises all there is to raise before anything is written
+
+    if render is not None:
+        written = render_jobs(lab, study, plan.runs, how, render)
+        click.echo(
+            json.dumps(list(map(str, written))) if as_json else f"{len(written)} manifests in {render}"
+        )
+        return
 
     from jestlab.platform import reports
     from jestlab.platform.store.store import Store
@@ -62,7 +89,7 @@ def command(
     outcome = bring_to_end(lab, store, study, plan.runs, listener, how)
     if not outcome.launched:
         listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
-    written: list[Path] = []
+    written = []
     if not no_reports and not outcome.interrupted:
         written = reports.write(lab, study, listener.note)
     if as_json:

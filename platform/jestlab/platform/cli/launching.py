@@ -16,6 +16,7 @@ from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.controller import Outcome
+    from jestlab.platform.launch.executor import Executor
     from jestlab.platform.launch.listener import Listener
     from jestlab.platform.plan import PlannedRun
     from jestlab.platform.spec.resources import Place
@@ -110,10 +111,45 @@ def bring_to_end(
         policy=Policy(retries, resources.lease_seconds),
         fail_fast=how["fail_fast"],
     )
-    get = functools.cache(lambda name: executors.get(name, resources, settings, lab, bell.ring))
-    if any(run.state != RunState.COMPLETED for run in runs):
-        get(place)  # says what is missing before anything begins
-    return launch(lab, store, study.name, runs, get, options=options, listener=listener, bell=bell)
+    if all(run.state == RunState.COMPLETED for run in runs):
+        place = "local"  # nothing will be launched
+    chosen = executors.get(place, resources, settings, lab, bell.ring)
+
+    @functools.cache
+    def by_name(name: Place) -> Executor:
+        return chosen if name == place else executors.find(name, settings, lab)
+
+    return launch(lab, store, study.name, runs, by_name, options=options, listener=listener, bell=bell)
+
+
+def render_jobs(
+    lab: Lab, study: Study, runs: Sequence[PlannedRun], how: dict[str, Any], folder: Path
+) -> list[Path]:
+    """Write what would be sent for the first attempt at each run; nothing is sent.
+
+    Raises:
+        UserError: Runs would go to processes of this machine, which have no manifests.
+    """
+    from jestlab.models.data.files import write_whole
+    from jestlab.platform.errors import UserError
+    from jestlab.platform.launch import executors, logs
+    from jestlab.platform.launch.controller import job_of
+    from jestlab.platform.settings import Settings
+    from jestlab.platform.spec import yaml_io
+
+    resources, settings = study.resources, Settings.find()
+    place = executors.choose(how["on"], resources, settings)
+    if place == "local":
+        raise UserError("processes of this machine have no manifests: --on kubernetes or --on vertex has")
+    executor = executors.get(place, resources, settings, lab)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for run in runs:
+        job = job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place)
+        path = folder / f"{job.name}.yaml"
+        write_whole(path, yaml_io.dump(executor.render(job) or {}).encode())
+        written.append(path)
+    return written
 
 
 def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from jestlab.platform.cli import naming
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs
 
 if TYPE_CHECKING:
-    from jestlab.platform.store.records import RunRow
+    from jestlab.platform.store.records import Lease
+    from jestlab.platform.store.store import Store
 
 _EPILOG = """\b
 Example:
@@ -34,65 +36,70 @@ _BLOCK = 1 << 20
 @click.argument("run")
 @click.option("--seed", type=int, help="Replicate, where there are several.")
 @click.option("-n", "lines", type=click.IntRange(min=0), help="The last N lines only.")
-@click.option("-f", "follow", is_flag=True, help="Go on until the run ends.")
+@click.option("-f", "follow", is_flag=True, help="Go on until the run ends, or its worker is gone.")
 @click.option("--json", "as_json", is_flag=True, help="Print path, state and text as JSON.")
 @lab_options
 def command(
     experiment: str, run: str, *, seed: int | None, lines: int | None, follow: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Print the log of a run, named as in the study, by its label, or by its fingerprint's beginning."""
+    """Print the log of a run, named as in the study, by its label, or by its fingerprint's beginning.
+
+    It is read from the lab's folder, or else asked of wherever the run's last attempt ran.
+    """
+    from jestlab.platform.store import leases
     from jestlab.platform.store.store import Store
 
     if follow and as_json:
         raise click.UsageError("-f and --json do not go together")
     store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
-    chosen = find(store.runs(experiment), run, seed)
+    chosen = naming.find(store.runs(experiment), run, seed)
     path = lab.root / chosen.directory / logs.NAME
+    lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
     if not path.exists() and not follow:
-        raise UserError(f"{chosen.label} (seed {chosen.seed}) has no log yet: it is {chosen.state}")
-    if as_json:
-        text = _tail(path, lines).decode(errors="replace")
-        click.echo(json.dumps({"path": str(path), "state": chosen.state, "text": text}, ensure_ascii=False))
+        text = _of_executor(lease, lab)
+        if text is None:
+            raise UserError(f"{chosen.label} (seed {chosen.seed}) has no log yet: it is {chosen.state}")
+        if lines is not None:
+            text = b"".join(text.splitlines(keepends=True)[-lines:] if lines else [])
+    elif as_json:
+        text = path.read_bytes() if lines is None else logs.last_lines(path, lines)
+    else:
+        _stream(path, lines)
+        if follow:
+            _follow(path, lambda: _is_over(store, chosen.fingerprint))
         return
-    _stream(path, lines)
-    if follow:
-        _follow(path, lambda: store.states([chosen.fingerprint])[chosen.fingerprint].is_terminal)
+    if as_json:
+        about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
+        click.echo(json.dumps(about, ensure_ascii=False))
+    else:
+        sys.stdout.buffer.write(text)
+        sys.stdout.buffer.flush()
 
 
-def find(runs: Sequence[RunRow], wanted: str, seed: int | None) -> RunRow:
-    """The one run that is meant.
+def _of_executor(lease: Lease | None, lab: Lab) -> bytes | None:
+    """The log of a run's last attempt from where it ran; None where nothing was launched yet."""
+    if lease is None or lease.handle is None:
+        return None
+    from jestlab.platform.launch import executors
+    from jestlab.platform.settings import Settings
 
-    Args:
-        runs: Of the experiment.
-        wanted: Name, label, or the first characters of the fingerprint.
-        seed: Replicate; None where there is one only.
-
-    Raises:
-        UserError: None or several; the message says how to choose.
-    """
-    found = [run for run in runs if wanted in (run.name, run.label)]
-    if not found and len(wanted) >= 4:
-        found = [run for run in runs if run.fingerprint.startswith(wanted)]
-    if not found:
-        raise UserError(
-            f"no run {wanted!r}: {nearest(wanted, {run.label for run in runs} | {run.name for run in runs})}"
-        )
-    labels = sorted({run.label for run in found})
-    if len(labels) > 1 and wanted not in labels:
-        shown = ", ".join(map(repr, labels[:6])) + (", …" if len(labels) > 6 else "")
-        raise UserError(f"several runs are named {wanted!r}: say which by its label: {shown}")
-    if wanted in labels:
-        found = [run for run in found if run.label == wanted]
-    seeds = sorted(run.seed for run in found)
-    if seed is not None:
-        found = [run for run in found if run.seed == seed]
-    if len(found) != 1:
-        raise UserError(f"{wanted!r} was run with seeds {', '.join(map(str, seeds))}: choose one by --seed")
-    return found[0]
+    return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(lease.handle))
 
 
-def _tail(path: Path, lines: int | None) -> bytes:
-    return path.read_bytes() if lines is None else logs.last_lines(path, lines)
+def _is_over(store: Store, fingerprint: str) -> bool:
+    """Whether nothing more will be written: the run has ended, or its worker has without a word."""
+    from jestlab.platform.launch import truth
+    from jestlab.platform.store import leases
+    from jestlab.platform.store.sql import now
+
+    try:
+        standing = leases.standings(store, [fingerprint])[fingerprint]
+    except StoreUnreachable:
+        return False
+    doubts = truth.doubts(standing.lease, now())
+    if doubts is not None:
+        click.echo(f"jestlab: {doubts}", err=True)
+    return standing.state.is_terminal or doubts is not None
 
 
 def _stream(path: Path, lines: int | None) -> None:

@@ -34,6 +34,7 @@ from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
     from jestlab.platform.launch.xmanager import Experiment
+    from jestlab.platform.spec.resources import Place
 
 POLL_SECONDS = 1.0
 """How often everything is looked at when nothing says that it should be sooner."""
@@ -43,7 +44,7 @@ BEAT_SECONDS = 10.0
 
 STOPPED = "the launch was stopped"
 
-Executors = Callable[[str], Executor]
+Executors = Callable[["Place"], Executor]
 """An executor by its name."""
 
 
@@ -83,7 +84,7 @@ class Options:
         at_once: Whether runs that stop are given no time to save.
     """
 
-    executor: str = "local"
+    executor: Place = "local"
     parallel: int | None = None
     policy: Policy = field(default_factory=Policy)
     fail_fast: bool = False
@@ -273,7 +274,7 @@ class _Controller:
 
     def _statuses(self, standings: Mapping[str, Standing]) -> dict[int, JobStatus]:
         """How the jobs of live attempts stand, by attempt; one question an executor."""
-        handles: dict[str, dict[str, int]] = {}
+        handles: dict[Place, dict[str, int]] = {}
         found = {}
         for run in standings.values():
             if run.lease is None or not run.is_live:
@@ -344,7 +345,9 @@ class _Controller:
                 from jestlab.platform.launch.xmanager import Experiment
 
                 self._experiment = await Experiment(self._lab.xmanager, self._title).__aenter__()
-            handle = await self._experiment.add(one.executor, self._job(one))
+            number, place = one.claim.number, one.executor.name
+            job = job_of(self._lab, self._title, one.target, number, one.log, place)
+            handle = await self._experiment.add(one.executor, job)
         except ExecutorError as error:
             ended = RunState.FAILED if self._stopping is None else RunState.CANCELLED
             await self._surely(
@@ -362,18 +365,6 @@ class _Controller:
                 return
             except StoreUnreachable:
                 await asyncio.sleep(POLL_SECONDS)
-
-    def _job(self, one: _Claimed) -> Job:
-        target, number = one.target, one.claim.number
-        root = str(self._lab.root)
-        return Job(
-            name=f"jestlab-{target.fingerprint[:8]}-{number}",
-            title=target.name,
-            arguments=["--root", root, "--run", target.fingerprint, "--attempt", str(number)],
-            environment={"JESTLAB_STORE": self._lab.store_url},
-            log=self._lab.root / one.log,
-            labels={"experiment": self._title, "run": target.name, "seed": str(target.seed)},
-        )
 
     # ---- its user, and itself
 
@@ -430,6 +421,28 @@ class _Controller:
         if self._shown.get(run.fingerprint) != shown:
             self._shown[run.fingerprint] = shown
             self._listener.state(target, *shown)
+
+
+def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str) -> Job:
+    """The job of an attempt.
+
+    Args:
+        lab: Where.
+        title: Name of the study.
+        run: The run.
+        number: Of the attempt.
+        log: Its log, relative to the lab's root.
+        executor: Name of the one that launches it.
+    """
+    elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
+    return Job(
+        name=f"jestlab-{run.fingerprint[:8]}-{number}",
+        title=run.name,
+        arguments=["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(number)],
+        environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
+        log=lab.root / log,
+        labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
+    )
 
 
 def _name(run: Target) -> str:

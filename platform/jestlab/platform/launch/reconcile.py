@@ -150,6 +150,8 @@ def _held(run: Standing, lease: Lease, seen: Seen, policy: Policy) -> Action:
         return _ended(lease, job, stopping)
     if stopping is not None:
         return Stop(lease)
+    if lease.state == RunState.RUNNING and job.state == JobState.QUEUED:
+        return End(lease, RunState.PREEMPTED, "its job was put back into the queue", kill=True)
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which nobody stopped
     if seen.silent_seconds > policy.lease_seconds and (seen.ours or job.state == JobState.UNKNOWN):
@@ -169,7 +171,8 @@ def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
     if job.state == JobState.GONE:
         return End(lease, RunState.PREEMPTED, job.reason or "its process vanished", job.exit_code)
     if job.exit_code == exits.BUSY:
-        reason = "its worker could not reach the store"
+        begun = lease.state == RunState.RUNNING
+        reason = "its worker was started twice" if begun else "its worker could not reach the store"
     elif job.state == JobState.SUCCEEDED:
         reason = "ended without completing"
     else:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.executor import Executor
+from jestlab.platform.spec.resources import Place
 from jestlab.platform.store.records import Lease
 
 
 class Stops:
     """Which jobs have been asked to stop, and when."""
 
-    def __init__(self, executors: Callable[[str], Executor], complain: Callable[[str], None]) -> None:
+    def __init__(self, executors: Callable[[Place], Executor], complain: Callable[[str], None]) -> None:
         """Nothing is stopped yet.
 
         Args:

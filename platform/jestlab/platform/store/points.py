@@ -6,13 +6,14 @@ attempt's counts more than an earlier one's, whenever it arrives: so batches may
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import Connection, select, update
 
 from jestlab.platform.store.spool import Batch
-from jestlab.platform.store.sql import insert
+from jestlab.platform.store.sql import insert, upsert
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
+
+_OF_POINT = ("run_id", "name_id", "step")
+_OF_SCORE = ("run_id", "dataset", "metric", "step")
 
 
 class Points:
@@ -34,24 +35,11 @@ class Points:
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
-            # PostgreSQL does not change a row twice in one statement.
-            last = {(names[name], step): value for step, name, value in batch.points}
-            _put(
-                connection,
-                Metric,
-                ("run_id", "name_id", "step"),
-                ("value",),
-                [whose | {"name_id": name, "step": step, "value": v} for (name, step), v in last.items()],
-            )
-        if batch.scores:
-            scores = {(s["dataset"], s["metric"], s["step"]): whose | s for s in batch.scores}
-            _put(
-                connection,
-                Evaluation,
-                ("run_id", "dataset", "metric", "step"),
-                ("value", "examples_seen", "flops_total"),
-                list(scores.values()),
-            )
+            points = [whose | {"name_id": names[n], "step": step, "value": v} for step, n, v in batch.points]
+            upsert(connection, Metric, points, _OF_POINT, ("value", "attempt_id"), newest="attempt_id")
+        scores = [whose | score for score in batch.scores]
+        changed = ("value", "examples_seen", "flops_total", "attempt_id")
+        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
         for artifact in batch.artifacts:
             values = {name: value for name, value in artifact.items() if name != "name"}
             connection.execute(
@@ -83,20 +71,3 @@ class Points:
 def _found(connection: Connection, names: set[str]) -> dict[str, int]:
     rows = connection.execute(select(MetricName.name, MetricName.id).where(MetricName.name.in_(names)))
     return dict(rows.tuples().all())
-
-
-def _put(
-    connection: Connection,
-    table: Any,
-    keys: tuple[str, ...],
-    values: tuple[str, ...],
-    rows: list[dict[str, Any]],
-) -> None:
-    statement = insert(connection, table)
-    changed = {name: statement.excluded[name] for name in (*values, "attempt_id")}
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=list(keys), set_=changed, where=table.attempt_id <= statement.excluded.attempt_id
-        ),
-        rows,
-    )

@@ -111,4 +111,4 @@ def _git(folder: Path, *arguments: str) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return result.stdout.decode(errors="replace") if result.returncode == 0 else None
+    return result.stdout.decode(errors="replace").replace("\0", "") if result.returncode == 0 else None

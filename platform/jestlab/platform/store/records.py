@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.store.states import LIVE, RunState
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.resources import Place
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ class Lease:
     state: RunState
     reason: str | None
     launcher: str | None
-    executor: str
+    executor: Place
     handle: str | None
     heartbeat_at: datetime
     ended_at: datetime | None

@@ -59,7 +59,7 @@ def upsert(
     statement = insert(connection, table)
     values: Any = last
     if connection.dialect.name == "postgresql":
-        # One array a column: a row a statement would cost three times as much.
+        # One array a column: one statement for all rows, where `executemany` sends one a row.
         names = list(last[0])
         columns = {name: table.__table__.columns[name] for name in names}
         arrays = [bindparam(name, type_=ARRAY(column.type)) for name, column in columns.items()]

@@ -128,6 +128,8 @@ class Local:
         child = self._children.get(handle)
         if child is not None:
             code = child.poll()
+            if code is None and state_of(handle) is JobState.GONE:
+                code = child.wait()  # the thread that waits for it is just being told
             if code is None:
                 return JobStatus(JobState.RUNNING)
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
