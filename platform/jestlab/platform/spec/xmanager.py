@@ -14,7 +14,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import click
@@ -84,7 +84,7 @@ def _options() -> Iterator[str]:
         if option.is_flag:
             yield from [f"--{flag.name}"] if flag.value else []
         else:
-            values: list[str] = flag.value if option.multiple else [flag.value]
+            values: Any = flag.value if option.multiple else [flag.value]
             yield from (f"--{flag.name}={value}" for value in values)
 
 
