@@ -306,6 +306,17 @@ def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab, code):
     assert store.runs("toy")[0].state == RunState.PREEMPTED
 
 
+def test_a_command_that_is_deaf_to_signals_reads_that_it_shall_stop(lab):
+    run = command(*SH, 'trap "" TERM; touch "$JESTLAB_RUN_DIR/begun"; head -n 1 "$JESTLAB_REPLIES"')
+    recorded(lab, run)
+    process = worker(lab, run)
+    labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
+    process.send_signal(signal.SIGTERM)
+    said = process.communicate(timeout=30)[1]
+    assert process.returncode == exits.STOPPED
+    assert '{"type": "stop"}' in said
+
+
 def test_a_child_of_the_command_has_time_to_save(lab):
     """A shell ends at once; what it started is what saves."""
     child = (
