@@ -206,7 +206,7 @@ def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> st
     for path in run_names(program.schema) if program.schema is not None else ():
         if depth_of(identity, path) == len(path):
             identity = without(identity, path)
-    return fingerprint(program.name, program.version, identity, needs)
+    return fingerprint(program.identifier or program.name, program.version, identity, needs)
 
 
 def _planned(
