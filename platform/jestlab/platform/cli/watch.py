@@ -17,6 +17,7 @@ from jestlab.platform.cli import drift
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.cli.status import honest_runs
 from jestlab.platform.cli.text import table
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
@@ -32,6 +33,7 @@ Example:
   jestlab watch quickstart
   jestlab watch quickstart --once --json
 """
+_QUIET_LOOKS = 4
 _METRICS = ("loss", "examples_seen")
 _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
 
@@ -123,15 +125,36 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
     from rich.text import Text
 
     with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
-        while not all(line.run.state.is_terminal for line in lines):
+        quiet = 0
+        while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
             time.sleep(every)
-            lines = watch.look()
-            live.update(Text(text(lines), no_wrap=True))
+            try:
+                lines = watch.look()
+            except StoreUnreachable as error:
+                live.update(Text(f"{_shown(lines, live.console.height)}\n{error}", no_wrap=True))
+                continue
+            # What failed, or was stopped from outside, may be tried again in a moment.
+            quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0
+            live.update(Text(_shown(lines, live.console.height), no_wrap=True))
     return lines
 
 
-def text(lines: Sequence[Line]) -> str:
-    """A table, and a line on all of it."""
+def _shown(lines: Sequence[Line], height: int) -> str:
+    """The table, or of a long one what is going on; the line below counts all."""
+    if len(lines) + 4 <= height:
+        return text(lines)
+    quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
+    busy = [line for line in lines if line.run.state not in quiet]
+    return text(lines, busy[: max(height - 4, 1)])
+
+
+def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
+    """A table, and a line on all of it.
+
+    Args:
+        lines: All runs.
+        shown: Those that get a row of the table; all by default.
+    """
     from jestlab.analysis import units
 
     rows = [
@@ -147,7 +170,7 @@ def text(lines: Sequence[Line]) -> str:
             units.flops(line.cost.total_flops) if line.cost.total_flops else "",
             one_line(line.run.reason or "", 80),
         )
-        for line in lines
+        for line in (lines if shown is None else shown)
     ]
     counts = Counter(line.run.state for line in lines)
     summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
