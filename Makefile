@@ -6,7 +6,7 @@ UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 
-.PHONY: demo test check bench oracles format lock install clean
+.PHONY: demo test check bench faults oracles format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -27,6 +27,9 @@ bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench_jest.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
 	$(BIN)/python tests/benchmarks/bench_training.py
+
+faults: install  ## faults injected into real launches, and what was lost by them
+	$(BIN)/python tests/faults/campaign.py --faults 200
 
 oracles: $(ORACLES)  ## PyTorch and transformers, which tests and speeds are compared with
 

@@ -269,7 +269,10 @@ class Trial:
         newest = [path for path in files if path.stat().st_size > 1_000]
         if not newest or not self._signal_worker(signal.SIGKILL):
             return False
-        path = max(newest, key=lambda one: one.stat().st_mtime)
+        try:
+            path = max(newest, key=lambda one: one.stat().st_mtime)
+        except FileNotFoundError:  # an old checkpoint has just been deleted
+            return False
         content = bytearray(path.read_bytes())
         if self._chance.random() < 0.5:
             content = content[: len(content) // 2]
@@ -383,7 +386,7 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("freezes", TOY, False, ["worker_frozen", "worker_killed"], 3, 0),
     ("eight launchers", TOY, True, ["eight_launchers", "eight_launchers", *KILLS], 6, 0),
     ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
-    ("training, damage", TRAINED, False, ["checkpoint_damaged", "checkpoint_damaged", "worker_killed"], 3, 0),
+    ("training, damage", TRAINED, False, ["checkpoint_damaged"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
     ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
 ]
