@@ -10,7 +10,11 @@ class UserError(Exception):
     """Bad input: one line that names the place and the remedy. The command line prints it and exits 1."""
 
 
-class StoreUnreachable(UserError):
+class StoreError(UserError):
+    """The results store cannot be used: now, or before somebody has mended something."""
+
+
+class StoreUnreachable(StoreError):
     """The results store cannot be used now: no connection, locked, disk full. Trying again may help.
 
     What somebody has to mend first (a password, a permission, a damaged file) is a plain UserError.

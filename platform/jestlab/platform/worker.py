@@ -227,7 +227,7 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple
         if isinstance(error, SystemExit) and not error.code:
             return exits.COMPLETED, ""
         traceback.print_exc()
-        mends_itself = isinstance(error, StoreUnreachable) or not isinstance(error, UserError)
+        mends_itself = isinstance(error, StoreError) or not isinstance(error, UserError)
         code = exits.FAILED if mends_itself else exits.REFUSED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return exits.COMPLETED, ""

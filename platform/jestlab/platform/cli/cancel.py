@@ -81,7 +81,7 @@ def command(
         experiment,
         targets,
         get,
-        options=Options(at_once=now),
+        options=Options(at_once=now, launches=False),
         listener=listener_for(as_json),
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]

@@ -8,18 +8,20 @@ handles of their jobs.
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs, reconcile
 from jestlab.platform.launch.bell import Bell
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.listener import Listener
 from jestlab.platform.launch.reconcile import Policy
@@ -29,7 +31,7 @@ from jestlab.platform.launch.target import Target
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import IllegalMove, RunState
+from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
 if TYPE_CHECKING:
@@ -41,6 +43,9 @@ POLL_SECONDS = 1.0
 
 BEAT_SECONDS = 10.0
 """How often a controller says that it lives."""
+
+LAST_SECONDS = 15.0
+"""How long after a second Ctrl-C the end of runs is waited for."""
 
 STOPPED = "the launch was stopped"
 
@@ -82,6 +87,7 @@ class Options:
         policy: How patient to be.
         fail_fast: Whether the first run that fails for good stops all others.
         at_once: Whether runs that stop are given no time to save.
+        launches: Whether runs are started at all, and not only brought to their end.
     """
 
     executor: Place = "local"
@@ -89,6 +95,7 @@ class Options:
     policy: Policy = field(default_factory=Policy)
     fail_fast: bool = False
     at_once: bool = False
+    launches: bool = True
 
 
 def launch(
@@ -179,9 +186,14 @@ class _Controller:
         self._stops.at_once = options.at_once
         self._ours: list[Lease] = []  # live attempts that this controller looks after
         self._final: dict[str, RunState] = {}
+        self._outside = {need for run in runs for need in run.needs.values()} - self._runs.keys()
+        self._needed: Mapping[str, RunState] = {}  # of runs that others bring to their end
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._stopping: str | None = None
         self._interrupted = False
+        self._interrupted_at = math.inf  # when for the second time
+        self._opened = False  # whether XManager's experiment has been asked for
+        self._wants_to_open = False
         self._away = False
         self._experiment: Experiment | None = None
 
@@ -204,7 +216,7 @@ class _Controller:
         """Look at every run once and do what there is to do; whether all stay as they are."""
         try:
             claimed = await asyncio.to_thread(self._reconcile)
-        except StoreUnreachable as error:
+        except StoreError as error:
             if not self._away:
                 self._listener.note(f"{error}: waiting for the store; what runs goes on")
             self._away = True
@@ -213,8 +225,15 @@ class _Controller:
         if self._away:
             self._listener.note("the store is back")
             self._away = False
+        if self._wants_to_open and not self._opened:
+            await self._open()
         for one in claimed:
+            await asyncio.to_thread(self._beat)
             await self._start(one)
+        if self._stops.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
+            for lease in self._ours:
+                self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
+            return True
         return len(self._final) == len(self._runs)
 
     # ---- one pass
@@ -223,6 +242,7 @@ class _Controller:
         """Read, decide, act; what has been claimed is still to be launched."""
         self._beat()
         standings = leases.standings(self._store, self._runs)
+        self._needed = self._store.states(self._outside) if self._outside else {}
         statuses = self._statuses(standings)
         launchers = leases.heartbeats(self._store)
         held = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
@@ -231,6 +251,8 @@ class _Controller:
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
             action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.policy)
+            if isinstance(action, reconcile.Claim) and not self._options.launches:
+                action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
                 ready.append((run, target))
             else:
@@ -257,14 +279,21 @@ class _Controller:
             ours=lease is not None and lease.launcher == self._name,
             orphaned=lease is not None and self._has_gone(lease.launcher, launchers),
             silent_seconds=self._silence.of(("attempt", lease.id), sign) if lease is not None else 0.0,
-            needs={
-                _name(self._runs[needed]): self._final.get(needed)
-                for needed in target.needs.values()
-                if needed in self._runs
-            },
+            needs={self._title_of(needed): self._stays_in(needed) for needed in target.needs.values()},
             stopping=self._stopping,
             now=now(),
         )
+
+    def _title_of(self, fingerprint: str) -> str:
+        return _name(self._runs[fingerprint]) if fingerprint in self._runs else f"run {fingerprint[:8]}"
+
+    def _stays_in(self, fingerprint: str) -> RunState | None:
+        """The state in which a needed run stays; of one that this launch does not bring to its end, for now."""
+        if fingerprint in self._runs:
+            return self._final.get(fingerprint)
+        state = self._needed.get(fingerprint)
+        waits = state is None or not state.is_terminal or state == RunState.PREEMPTED
+        return None if waits else state
 
     def _has_gone(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
         if launcher is None or launcher not in launchers or local.is_gone(launcher):
@@ -280,7 +309,11 @@ class _Controller:
             if run.lease is None or not run.is_live:
                 continue
             if run.lease.handle is None:
-                found[run.lease.id] = JobStatus(JobState.GONE, "it was never launched")
+                begun = (
+                    run.lease.state == RunState.RUNNING
+                )  # and its handle was not kept
+                nothing = JobStatus(JobState.UNKNOWN if begun else JobState.GONE, "it was never launched")
+                found[run.lease.id] = nothing
             else:
                 handles.setdefault(run.lease.executor, {})[run.lease.handle] = run.lease.id
         for name, attempts in handles.items():
@@ -298,10 +331,7 @@ class _Controller:
                 if state == RunState.FAILED and self._options.fail_fast and self._stopping is None:
                     self._stopping = f"{_name(target)} failed"
             case reconcile.Enter(state, reason):
-                try:
-                    self._store.move(run.fingerprint, state, reason)
-                except IllegalMove:
-                    return  # another launch was quicker: what it entered counts
+                leases.enter(self._store, run, state, reason)
                 self._bell.ring()
             case reconcile.Adopt(lease):
                 leases.adopt(self._store, lease, self._enter())
@@ -309,16 +339,20 @@ class _Controller:
             case reconcile.Stop(lease):
                 self._stops.stop(lease)
             case reconcile.End(lease, state, reason, exit_code, kill):
-                if kill:
-                    self._stops.end(lease)
                 said = logs.summary(self._lab.root / lease.log) if state == RunState.FAILED else ""
                 said = f"{reason}: {said}" if said else reason
-                leases.end(self._store, run.fingerprint, lease.id, state, said, exit_code)
+                heard = lease.heartbeat_at if kill else None
+                ended = leases.end(self._store, run.fingerprint, lease.id, state, said, exit_code, heard)
+                if ended and kill:
+                    self._stops.end(lease)
                 self._bell.ring()
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
         """Claim what there are places for, in the order of the plan."""
         if not ready or self._stopping is not None:
+            return []
+        if not self._opened:
+            self._wants_to_open = True
             return []
         executor = self._executors(self._options.executor)
         places = self._options.parallel or executor.parallel
@@ -330,42 +364,66 @@ class _Controller:
             if run.lease is not None and run.lease.executor != "local":
                 self._stops.end(run.lease)  # a job that was put back into a queue would come again
             log = f"{run.directory}/{logs.NAME}"
-            claim = leases.claim(
-                self._store, run.fingerprint, self._enter(), executor.name, executor.chips, log
-            )
+            try:
+                claim = leases.claim(
+                    self._store, run.fingerprint, self._enter(), executor.name, executor.chips, log
+                )
+            except StoreError:
+                if claimed:
+                    break  # those have to be launched
+                raise
             if claim is not None:
                 claimed.append(_Claimed(target, claim, executor, log))
         return claimed
+
+    async def _open(self) -> None:
+        """Make XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
+        self._opened = True
+        try:
+            from jestlab.platform.launch.xmanager import Experiment
+
+            made = await asyncio.to_thread(Experiment, self._lab.xmanager, self._title)
+            self._experiment = await made.__aenter__()
+        except Exception as error:  # its records are a courtesy: what runs does not depend on them
+            self._listener.note(f"XManager keeps no record of this launch: {type(error).__name__}: {error}")
+        self._bell.ring()
 
     async def _start(self, one: _Claimed) -> None:
         """Launch a claimed attempt as a work unit of XManager."""
         try:
             if self._stopping is not None:
                 raise ExecutorError(self._stopping)
-            if self._experiment is None:
-                # Not before here: it takes a second, and a launch with nothing to run shall not.
-                from jestlab.platform.launch.xmanager import Experiment
-
-                self._experiment = await Experiment(self._lab.xmanager, self._title).__aenter__()
             number, place = one.claim.number, one.executor.name
             job = job_of(self._lab, self._title, one.target, number, one.log, place)
-            handle = await self._experiment.add(one.executor, job)
+            if self._experiment is not None:
+                handle = await self._experiment.add(one.executor, job)
+            else:
+                handle = await asyncio.to_thread(one.executor.launch, job)
         except ExecutorError as error:
-            ended = RunState.FAILED if self._stopping is None else RunState.CANCELLED
+            ended = RunState.PREEMPTED if isinstance(error, ExecutorAway) else RunState.FAILED
+            ended = ended if self._stopping is None else RunState.CANCELLED
             await self._surely(
                 leases.end, one.target.fingerprint, one.claim.attempt_id, ended, str(error), None
             )
             self._bell.ring()
         else:
-            await self._surely(leases.launched, one.claim.attempt_id, handle)
+            stop = functools.partial(one.executor.stop, handle)
+            await self._surely(leases.launched, one.claim.attempt_id, handle, stop=stop)
 
-    async def _surely(self, write: Callable[..., object], *values: object) -> None:
-        """Write what must not be lost because the store is away just now."""
+    async def _surely(
+        self, write: Callable[..., object], *values: object, stop: Callable[..., None] | None = None
+    ) -> None:
+        """Write what must not be lost because the store is away just now; its user may still stop the job."""
         while True:
             try:
                 await asyncio.to_thread(write, self._store, *values)
                 return
-            except StoreUnreachable:
+            except StoreError:
+                if self._stopping is not None and stop is not None:
+                    with suppress(ExecutorError):
+                        await asyncio.to_thread(stop, now=self._stops.at_once)
+                if self._stops.at_once:
+                    return
                 await asyncio.sleep(POLL_SECONDS)
 
     # ---- its user, and itself
@@ -385,6 +443,7 @@ class _Controller:
     def _interrupt(self) -> None:
         if self._interrupted:
             self._stops.at_once = True
+            self._interrupted_at = time.monotonic()
         else:
             self._interrupted, self._stopping = True, STOPPED
             self._listener.note("stopping the runs; once more to end them at once")

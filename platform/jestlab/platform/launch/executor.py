@@ -76,6 +76,10 @@ class ExecutorError(UserError):
     """A job could not be launched or stopped; one line that says why and what to do."""
 
 
+class ExecutorAway(ExecutorError):
+    """It could not be done now, and may be later: nobody answers, or is too busy."""
+
+
 class Executor(Protocol):
     """Launches jobs and finds them again.
 

@@ -6,6 +6,7 @@ not do without: so it may die at any point and be started anywhere.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,10 @@ from jestlab.platform.store.states import RunState
 
 FIRST_BACKOFF_SECONDS = 2.0
 LAST_BACKOFF_SECONDS = 300.0
+MOST_FRUITLESS = 10
+"""Attempts in a row that are taken away before they get any further, until a run is given up."""
+
+_ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, exits.STOPPED)
 
 
 @dataclass(frozen=True)
@@ -148,11 +153,14 @@ def _held(run: Standing, lease: Lease, seen: Seen, policy: Policy) -> Action:
         if not seen.ours and seen.silent_seconds <= policy.lease_seconds:
             return Wait()  # its own launcher sees it, too; or has just claimed it, and not launched it yet
         return _ended(lease, job, stopping)
+    silent = seen.silent_seconds > policy.lease_seconds
     if stopping is not None:
+        if silent and job.state != JobState.RUNNING:  # its machine has gone, or nobody there can be asked
+            return End(lease, RunState.CANCELLED, stopping, kill=True)
         return Stop(lease)
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which nobody stopped
-    if seen.silent_seconds > policy.lease_seconds and (seen.ours or job.state == JobState.UNKNOWN):
+    if silent and (seen.ours or job.state == JobState.UNKNOWN):
         if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
             return Wait()  # a queue may be long
         reason = f"no sign of life for {seen.silent_seconds:.0f} s"
@@ -169,9 +177,12 @@ def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
     if job.state == JobState.GONE:
         return End(lease, RunState.PREEMPTED, job.reason or "its process vanished", job.exit_code)
     if job.exit_code == exits.BUSY:
-        begun = lease.state == RunState.RUNNING
-        reason = "its worker was started twice" if begun else "its worker could not reach the store"
-    elif job.state == JobState.SUCCEEDED:
+        return End(
+            lease, RunState.PREEMPTED, "its worker could not tell the store how it ended", job.exit_code
+        )
+    if job.exit_code in _ASKED_TO_STOP:
+        return End(lease, RunState.PREEMPTED, exits.describe(job.exit_code), job.exit_code)
+    if job.state == JobState.SUCCEEDED:
         reason = "ended without completing"
     else:
         reason = job.reason or (exits.describe(job.exit_code) if job.exit_code is not None else "failed")
@@ -181,7 +192,11 @@ def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
 def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
     """Nobody holds the run."""
     if run.stop_reason is not None:
+        if run.state in (RunState.FAILED, RunState.SKIPPED):
+            return Done(run.state, run.reason)
         return _settle(run, RunState.CANCELLED, run.stop_reason)
+    if run.state == RunState.PREEMPTED and run.fruitless >= MOST_FRUITLESS:
+        return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
     if run.state == RunState.FAILED:
         if run.failures > policy.retries or _is_final(run.lease):
             return Done(run.state, run.reason)
@@ -199,7 +214,7 @@ def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
     if any(state != RunState.COMPLETED for state in seen.needs.values()):
         return Wait()
-    if _waited(run, seen.now) < backoff_seconds(run.failures):
+    if _waited(run, seen.now) < backoff_seconds(max(run.failures, run.fruitless - 1)):
         return Wait()
     return Claim()
 
@@ -209,13 +224,13 @@ def _settle(run: Standing, state: RunState, reason: str) -> Action:
 
 
 def _is_final(lease: Lease | None) -> bool:
-    """Whether trying again cannot help."""
-    return lease is not None and lease.exit_code == exits.REFUSED
+    """Whether trying again cannot help: its input is wrong, or it was given up."""
+    return lease is not None and (lease.exit_code == exits.REFUSED or lease.state == RunState.PREEMPTED)
 
 
 def _waited(run: Standing, now: datetime) -> float:
     """Seconds since the last attempt ended; in any case enough where clocks differ too much to say."""
-    if run.failures == 0 or run.lease is None or run.lease.ended_at is None:
+    if run.lease is None or run.lease.ended_at is None:
         return LAST_BACKOFF_SECONDS
     seconds = (now - run.lease.ended_at).total_seconds()
     return seconds if seconds >= 0 else LAST_BACKOFF_SECONDS
@@ -223,6 +238,6 @@ def _waited(run: Standing, now: datetime) -> float:
 
 def backoff_seconds(failures: int) -> float:
     """How long to wait after this many failures: 2 s, 8 s, 32 s, …, 5 min; 0 after none."""
-    if failures == 0:
+    if failures <= 0:
         return 0.0
     return float(min(FIRST_BACKOFF_SECONDS * 4 ** (failures - 1), LAST_BACKOFF_SECONDS))

@@ -9,6 +9,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
@@ -67,7 +68,7 @@ class Resources(BaseModel):
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
-    lease_seconds: PositiveFloat = 90.0
+    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker speaks every 5
     tpu: Annotated[str, AfterValidator(_slice_name)] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store import address
 
 _SQLITE_PASSES = frozenset(
@@ -57,7 +57,7 @@ _REFUSED = re.compile(
 _NO_DATABASE = re.compile(r'database ".*" does not exist')
 
 
-def meaning(error: DBAPIError, store: URL) -> UserError | None:
+def meaning(error: DBAPIError, store: URL) -> StoreError | None:
     """What to tell a user of an error of the database.
 
     Args:
@@ -65,7 +65,7 @@ def meaning(error: DBAPIError, store: URL) -> UserError | None:
         store: Where it came from; its password stays out of the message.
 
     Returns:
-        StoreUnreachable if trying again later may help, a plain UserError if something has to be mended
+        StoreUnreachable if trying again later may help, a plain StoreError if something has to be mended
         first, None if it is a bug of ours.
     """
     place = f"store {address.shown(store)}"
@@ -82,16 +82,16 @@ def said(error: DBAPIError) -> str:
     return " ".join(words.split())
 
 
-def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> UserError | None:
+def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
     message = f"{place}: {error}"
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more exactly what
     if primary == sqlite3.SQLITE_CANTOPEN and file is not None and _forbidden(file):
-        return UserError(f"{message}: no permission")
+        return StoreError(f"{message}: no permission")
     if primary in _SQLITE_PASSES:
         return StoreUnreachable(message)
     # Integrity and programming errors are ours, and have classes of their own.
     mend = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
-    return UserError(message) if mend else None
+    return StoreError(message) if mend else None
 
 
 def _forbidden(file: Path) -> bool:
@@ -100,19 +100,19 @@ def _forbidden(file: Path) -> bool:
     return place.exists() and not os.access(place, os.R_OK | os.W_OK)
 
 
-def _of_postgresql(error: DBAPIError, place: str, store: URL) -> UserError | None:
+def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
     state = getattr(error.orig, "sqlstate", None)
     words = said(error)
     message = f"{place}: {words}"
     if state == "3D000" or (state is None and _NO_DATABASE.search(words)):
-        return UserError(f"{place}: there is no such database: make it with createdb {store.database}")
+        return StoreError(f"{place}: there is no such database: make it with createdb {store.database}")
     if state is None and _REFUSED.search(words):
-        return UserError(message)
+        return StoreError(message)
     if error.connection_invalidated or (state is None and _is_silence(error)):
         return StoreUnreachable(message)
     if state is not None and state.startswith(_POSTGRESQL_PASSES):
         return StoreUnreachable(message)
-    return UserError(message) if state is not None and state.startswith(_POSTGRESQL_MEND) else None
+    return StoreError(message) if state is not None and state.startswith(_POSTGRESQL_MEND) else None
 
 
 def _is_silence(error: DBAPIError) -> bool:

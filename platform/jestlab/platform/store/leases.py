@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import Lease, Standing
@@ -19,6 +20,8 @@ from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store, move
 from jestlab.platform.store.tables import Attempt, Launcher, Run
 from jestlab.platform.store.writer import finish
+
+_LONG_GONE = timedelta(days=7)
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class Claim:
 def enter_launcher(store: Store, name: str) -> int:
     """Enter a launcher, or find it; its id."""
     with store.writing() as connection:
+        watched = select(Attempt.launcher_id).where(Attempt.launcher_id.is_not(None), Attempt.state.in_(LIVE))
+        long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
+        connection.execute(delete(Launcher).where(long_gone, Launcher.id.not_in(watched)))
         statement = insert(connection, Launcher).values(name=name, heartbeat_at=now())
         connection.execute(
             statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now()})
@@ -61,12 +67,18 @@ def leave(store: Store, launcher_id: int) -> None:
     """Take a launcher out; what it still looked after is free to be adopted."""
     with store.writing() as connection:
         connection.execute(update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None))
-        connection.execute(Launcher.__table__.delete().where(Launcher.id == launcher_id))  # type: ignore[attr-defined]
+        connection.execute(delete(Launcher).where(Launcher.id == launcher_id))
 
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     """How runs stand, at one moment."""
     last = aliased(Attempt)
+    fruitless = (
+        select(func.count())
+        .where(last.run_id == Run.id, last.state == RunState.PREEMPTED, last.first_step == Run.step)
+        .correlate(Run)
+        .scalar_subquery()
+    )
     newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
     query = (
         select(
@@ -75,6 +87,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
             Run.reason.label("run_reason"),
             Run.failures,
             Run.stop_reason,
+            fruitless.label("fruitless"),
             Run.step,
             Run.total_steps,
             Run.directory,
@@ -104,6 +117,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
                     reason=row.run_reason,
                     failures=row.failures,
                     stop_reason=row.stop_reason,
+                    fruitless=row.fruitless,
                     step=row.step,
                     total_steps=row.total_steps,
                     directory=row.directory,
@@ -135,7 +149,9 @@ def claim(
     """
     with store.writing() as connection:
         run = connection.execute(
-            select(Run.id, Run.state, Run.stop_reason).where(Run.fingerprint == fingerprint).with_for_update()
+            select(Run.id, Run.state, Run.stop_reason, Run.step)
+            .where(Run.fingerprint == fingerprint)
+            .with_for_update(key_share=True)
         ).one()
         if run.state == RunState.COMPLETED or run.stop_reason is not None:
             return None
@@ -157,6 +173,7 @@ def claim(
             "chips": chips,
             "claimed_at": now(),
             "heartbeat_at": now(),
+            "first_step": run.step,
             "log": log,
         }
         attempt_id = connection.execute(
@@ -186,29 +203,83 @@ def adopt(store: Store, lease: Lease, launcher_id: int) -> bool:
 
 
 def end(
-    store: Store, fingerprint: str, attempt_id: int, state: RunState, reason: str, exit_code: int | None
+    store: Store,
+    fingerprint: str,
+    attempt_id: int,
+    state: RunState,
+    reason: str,
+    exit_code: int | None,
+    heartbeat_at: datetime | None = None,
 ) -> bool:
-    """End an attempt whose worker can no longer do so; False if it is over already.
+    """End an attempt whose worker can no longer do so.
 
     From here on whatever its worker still tries to write is refused.
+
+    Args:
+        store: Where.
+        fingerprint: The run.
+        attempt_id: Its attempt.
+        state: What both become.
+        reason: Why.
+        exit_code: Of the process, where it is known.
+        heartbeat_at: Its last sign of life, where that it gave none since is the reason.
+
+    Returns:
+        Whether it was ended now: not if it is over already, or has given a sign of life after all.
     """
     with store.writing() as connection:
+        if heartbeat_at is not None:
+            seen = connection.scalar(
+                select(Attempt.heartbeat_at).where(Attempt.id == attempt_id).with_for_update()
+            )
+            if seen != heartbeat_at:
+                return False
         return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
+
+
+def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> bool:
+    """Give a run that nobody holds another state.
+
+    Args:
+        store: Where.
+        seen: How the run stood when this was decided.
+        state: What it becomes.
+        reason: Why.
+
+    Returns:
+        Whether it has the state now: not if it stands otherwise by now.
+    """
+    with store.writing() as connection:
+        [run_id] = _free(connection, [seen.fingerprint]) or [None]
+        now_seen = connection.execute(
+            select(Run.state, func.max(Attempt.number))
+            .outerjoin(Attempt, Attempt.run_id == Run.id)
+            .where(Run.fingerprint == seen.fingerprint)
+            .group_by(Run.state)
+        ).one()
+        number = seen.lease.number if seen.lease is not None else None
+        if run_id is None or tuple(now_seen) != (seen.state, number):
+            return False
+        move(connection, seen.fingerprint, state, reason)
+        return True
 
 
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
     """Have runs stop and stay so until they are launched again; those that nobody holds are CANCELLED now.
 
-    A worker hears of it with its next heartbeat.
+    A worker hears of it with its next heartbeat. What failed, or was skipped, stays so.
     """
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
-            ours = (Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
-            connection.execute(update(Run).where(*ours).values(stop_reason=reason))
-            held = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+            free = _free(connection, chunk)
             connection.execute(
                 update(Run)
-                .where(*ours, Run.id.not_in(held))
+                .where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
+                .values(stop_reason=reason)
+            )
+            connection.execute(
+                update(Run)
+                .where(Run.id.in_(free), Run.state.not_in((RunState.FAILED, RunState.SKIPPED)))
                 .values(state=RunState.CANCELLED, reason=reason, updated_at=now())
             )
 
@@ -217,13 +288,24 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
     """Let runs that ended early run again, with all their retries."""
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
-            _reopen(connection, chunk)
+            connection.execute(
+                update(Run)
+                .where(Run.id.in_(_free(connection, chunk)))
+                .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None, updated_at=now())
+            )
 
 
-def _reopen(connection: Connection, fingerprints: Sequence[str]) -> None:
-    held = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
-    connection.execute(
-        update(Run)
-        .where(Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED, Run.id.not_in(held))
-        .values(state=RunState.PENDING, reason=None, failures=0, stop_reason=None, updated_at=now())
+def _free(connection: Connection, fingerprints: Sequence[str]) -> list[int]:
+    """Ids of those runs that are not COMPLETED and that nobody holds, nor can claim before this commits."""
+    runs = list(
+        connection.scalars(
+            select(Run.id)
+            .where(Run.fingerprint.in_(fingerprints), Run.state != RunState.COMPLETED)
+            .order_by(Run.id)
+            .with_for_update(key_share=True)
+        )
     )
+    held = set(
+        connection.scalars(select(Attempt.run_id).where(Attempt.run_id.in_(runs), Attempt.state.in_(LIVE)))
+    )
+    return [run_id for run_id in runs if run_id not in held]

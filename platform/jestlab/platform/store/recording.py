@@ -9,8 +9,8 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json, upsert
-from jestlab.platform.store.states import RunState
-from jestlab.platform.store.tables import Budget, Cost, Experiment, Member, Need, Run
+from jestlab.platform.store.states import LIVE, RunState
+from jestlab.platform.store.tables import Attempt, Budget, Cost, Experiment, Member, Need, Run
 
 if TYPE_CHECKING:
     from jestlab.platform.plan import Alias, Plan, PlannedRun
@@ -73,13 +73,17 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         row.fingerprint: row
         for chunk in chunks(fingerprints)
         for row in connection.execute(
-            select(Run.fingerprint, Run.id, Run.state, Run.config).where(Run.fingerprint.in_(chunk))
+            select(Run.fingerprint, Run.id, Run.state, Run.config)
+            .where(Run.fingerprint.in_(chunk))
+            .order_by(Run.id)
+            .with_for_update(key_share=True)  # so that none begins or completes meanwhile
         )
     }
+    held = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
     time, fresh, reopened, kept = now(), [], [], []
     for run in runs:
         before = known.get(run.fingerprint)
-        if before is not None and before.state in (RunState.COMPLETED, RunState.RUNNING):
+        if before is not None and (before.state == RunState.COMPLETED or before.id in held):
             kept.append({"its_id": before.id, "config": to_json(run.config)})  # the data may have moved
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())

@@ -132,6 +132,7 @@ class Standing:
         reason: Why.
         failures: Attempts that failed since its user launched it last.
         stop_reason: Why its user wants it to stop; None if it may run.
+        fruitless: Attempts that were taken away before they got beyond the step at which the run is.
         step: Steps done.
         total_steps: Steps in all, where known.
         directory: Its folder, relative to the lab's root.
@@ -143,6 +144,7 @@ class Standing:
     reason: str | None
     failures: int
     stop_reason: str | None
+    fruitless: int
     step: int
     total_steps: int | None
     directory: str

@@ -32,10 +32,9 @@ _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTE
 MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.PENDING: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
     RunState.BLOCKED: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    # RUNNING → RUNNING: a new attempt after one whose process vanished without a word.
-    RunState.RUNNING: frozenset(RunState) - _WAITING - {RunState.SKIPPED},
+    # RUNNING → PENDING: nobody holds it, though nobody said so: an attempt from before there were leases.
+    RunState.RUNNING: frozenset(RunState) - {RunState.BLOCKED},
     RunState.COMPLETED: frozenset(),
-    # A worker that waited for a run's lock takes the run over in whatever state its last holder left it.
     **{state: _WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
 }
 """Legal moves. Nothing leaves COMPLETED, and only a running attempt reaches it."""

@@ -138,6 +138,7 @@ class Attempt(Base):
     launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
     executor: Mapped[str]  # local, vertex, kubernetes
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
+    first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # where the run was when this was claimed
     chips: Mapped[int] = mapped_column(default=0)  # accelerator chips that it occupies
     claimed_at: Mapped[datetime]
     started_at: Mapped[datetime | None]  # when its worker began

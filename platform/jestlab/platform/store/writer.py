@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.spool import Batch, Spool
@@ -61,6 +62,9 @@ class Attempt:
         self._store = store
         self._fingerprint = fingerprint
         self._id = attempt_id
+        self._run_id = run_id
+        self._directory = directory
+        self._broken: Exception | None = None
         self._points = Points(run_id)
         self._spool = Spool(directory, attempt_id)
         self._spooled = False
@@ -86,8 +90,9 @@ class Attempt:
         directory: Path,
         provenance: Provenance,
         handle: str,
+        again: bool = False,
     ) -> Attempt:
-        """Take up an attempt that a launcher has claimed, and write what earlier ones left in their spools.
+        """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
 
         Args:
             store: Where to write.
@@ -96,6 +101,7 @@ class Attempt:
             directory: The run's folder, on this machine.
             provenance: What runs where.
             handle: Of this process, should it be a local job whose launcher died before it could keep it.
+            again: Whether this process has tried before, and cannot know whether it succeeded.
 
         Raises:
             AttemptLost: The attempt cannot be taken up: it has been given up, or was taken up before.
@@ -103,13 +109,20 @@ class Attempt:
         with store.writing() as connection:
             row = connection.execute(
                 select(
-                    AttemptRow.id, AttemptRow.run_id, AttemptRow.state, AttemptRow.executor, AttemptRow.handle
+                    AttemptRow.id,
+                    AttemptRow.run_id,
+                    AttemptRow.state,
+                    AttemptRow.executor,
+                    AttemptRow.handle,
+                    AttemptRow.host,
+                    AttemptRow.pid,
                 )
                 .join(Run, Run.id == AttemptRow.run_id)
                 .where(Run.fingerprint == fingerprint, AttemptRow.number == number)
                 .with_for_update()
             ).one_or_none()
-            if row is None or row.state != RunState.PENDING:
+            own = again and row is not None and (row.host, row.pid) == (provenance.host, os.getpid())
+            if row is None or not (row.state == RunState.PENDING or (own and row.state == RunState.RUNNING)):
                 stands = "unknown" if row is None else row.state
                 raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {stands}: not taken up")
             move(connection, fingerprint, RunState.RUNNING, None)
@@ -131,10 +144,22 @@ class Attempt:
                 )
             )
         attempt = cls(store, fingerprint, row.run_id, row.id, number, directory)
-        for left in Spool.left_in(directory, before=row.id):
-            attempt.ended_before |= attempt._replay(left)
         attempt._ticker.start()
         return attempt
+
+    def catch_up(self) -> None:
+        """Write what earlier attempts left in their spools. To be repeated where the store is away.
+
+        Raises:
+            AttemptLost: This attempt is over for the store.
+            StoreUnreachable: The store is away.
+        """
+        with self._store.reading() as connection:
+            known = set(connection.scalars(select(AttemptRow.id).where(AttemptRow.run_id == self._run_id)))
+        for left in Spool.left_in(self._directory, before=self._id):
+            if left.attempt_id in known:  # else it is another store's
+                with self._writing:
+                    self.ended_before |= self._replay(left)
 
     # ---- while it runs
 
@@ -144,7 +169,8 @@ class Attempt:
         Raises:
             AttemptLost: This attempt is over for the store.
         """
-        self._add(Batch(points=[(int(step), name, _number(value)) for name, value in metrics.items()]))
+        points = [(_step(step), _name(name), _number(value)) for name, value in metrics.items()]
+        self._add(Batch(points=points))
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
@@ -157,16 +183,16 @@ class Attempt:
         """
         rows = []
         for name, value in scores.items():
-            dataset, slash, metric = name.rpartition("/")
+            dataset, slash, metric = _name(name).rpartition("/")
             if not slash:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
             rows.append(
                 {
                     "dataset": dataset,
                     "metric": metric,
-                    "step": int(step),
+                    "step": _step(step),
                     "value": _number(value),
-                    "examples_seen": int(examples_seen),
+                    "examples_seen": _step(examples_seen),
                     "flops_total": float(flops_total),
                 }
             )
@@ -174,7 +200,7 @@ class Attempt:
 
     def progress(self, step: int, total_steps: int) -> None:
         """Say how far the run is."""
-        self._add(Batch(progress=(int(step), int(total_steps))))
+        self._add(Batch(progress=(_step(step), _step(total_steps))))
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
         """Record a file or folder with its size and digest, a folder's over its files' names and bytes.
@@ -254,7 +280,9 @@ class Attempt:
         """Write, or keep what is to be written; whether the store has it now."""
         try:
             return self._write(keep=True)
-        except StoreUnreachable:  # nor does the disk take anything
+        except AttemptLost:
+            raise
+        except Exception:  # nor does the disk take anything; or a value was refused, and the end waits alone
             return False
 
     # ---- within
@@ -262,6 +290,8 @@ class Attempt:
     def _add(self, batch: Batch) -> None:
         if self._lost:
             raise self._lost
+        if self._broken and batch.end is None:
+            raise self._broken
         with self._buffering:
             self._buffer = self._buffer.followed_by(batch)
             if len(self._buffer) >= FLUSH_POINTS:
@@ -277,7 +307,8 @@ class Attempt:
         with self._writing:
             if self._lost:
                 raise self._lost
-            if not keep and time.monotonic() < self._retry_at:
+            began = time.monotonic()
+            if not keep and began < self._retry_at:
                 return False
             with self._buffering:
                 batch, self._buffer = self._buffer, Batch()
@@ -290,17 +321,27 @@ class Attempt:
             except AttemptLost as lost:
                 self._lost = lost
                 raise
-            except BaseException as error:
-                unreachable = isinstance(error, StoreUnreachable)
-                spooled = unreachable and keep and self._keep(batch)
+            except StoreError:
+                spooled = keep and self._keep(batch)
                 if not spooled:
                     with self._buffering:
                         self._buffer = batch.followed_by(self._buffer)
                 self._retry_at = time.monotonic() + TICK_SECONDS
-                if not unreachable or (keep and not spooled and batch):
+                if keep and not spooled and batch:
                     raise
                 return False
-            self._heard_at, self._retry_at = time.monotonic(), 0.0
+            except Exception as error:  # the database refuses a value: the program hears of it, and fails
+                self._broken = error
+                if batch.end is not None:
+                    failed = (
+                        RunState.FAILED,
+                        f"{type(error).__name__}: results were refused by the store",
+                        1,
+                    )
+                    with self._buffering:
+                        self._buffer = Batch(end=failed).followed_by(self._buffer)
+                raise
+            self._heard_at, self._retry_at = began, 0.0
             return True
 
     def _keep(self, batch: Batch) -> bool:
@@ -317,9 +358,13 @@ class Attempt:
 
     def _replay(self, spool: Spool) -> bool:
         """Write a spool's batches; whether the run had been completed in it."""
-        completed = False
-        for batch in spool.batches():
-            own = spool.attempt_id == self._id
+        completed, own = False, spool.attempt_id == self._id
+        batches = list(spool.batches())
+        if own and batches and batches[-1].end is not None:
+            with self._store.reading() as connection:
+                self._told = self._is_told(connection, batches[-1].end[0])
+            batches = [] if self._told else batches
+        for batch in batches:
             if not own and batch.end is not None:
                 completed = batch.end[0] == RunState.COMPLETED
                 batch.end = None  # this attempt says how the run ends
@@ -378,8 +423,13 @@ class Attempt:
             except AttemptLost as lost:
                 _say(str(lost))
                 return  # raised again in the program, at its next call
-            except UserError as error:
+            except StoreError as error:
                 reached, problem = False, str(error)
+            except (
+                Exception
+            ) as error:  # raised again in the program; this thread goes on giving signs of life
+                _say(f"{type(error).__name__}: {error}")
+                continue
             if not reached and time.monotonic() - complained_at > 30:
                 complained_at = time.monotonic()
                 _say(f"{problem}: what is recorded is kept, and written later")
@@ -412,12 +462,29 @@ def finish(
     ).rowcount
     if not ended:
         return False
-    move(connection, fingerprint, state, reason)
-    if state == RunState.FAILED:
-        connection.execute(
-            update(Run).where(Run.fingerprint == fingerprint).values(failures=Run.failures + 1)
-        )
+    # Whoever holds the run says what becomes of it, whatever others have entered meanwhile.
+    failed = 1 if state == RunState.FAILED else 0
+    connection.execute(
+        update(Run)
+        .where(Run.fingerprint == fingerprint, Run.state != RunState.COMPLETED)
+        .values(state=state, reason=reason, failures=Run.failures + failed, updated_at=now())
+    )
     return True
+
+
+def _step(value: int) -> int:
+    """A whole number that every database takes."""
+    number = int(value)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"{value} is no step: it has to be from 0 to {2**63 - 1}")
+    return number
+
+
+def _name(name: str) -> str:
+    """A name that every database takes."""
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(f"{name!r} is no name: it holds a character that no text may have")
+    return name
 
 
 def _number(value: float) -> float | None:
@@ -426,8 +493,9 @@ def _number(value: float) -> float | None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"jestlab: {line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a full disk may be what there is to say
+        sys.stderr.write(f"jestlab: {line}\n")
+        sys.stderr.flush()
 
 
 def _digest(path: Path) -> tuple[int, str]:

@@ -18,6 +18,7 @@ _LEASE: dict[str, type[TypeEngine[Any]]] = {
     "executor": sa.Text,
     "handle": sa.Text,
     "chips": sa.Integer,
+    "first_step": sa.BigInteger,
     "claimed_at": sa.DateTime,
     "environment": sa.Text,
 }
@@ -76,9 +77,9 @@ def upgrade() -> None:
         run.alter_column("failures", existing_type=sa.Integer(), nullable=False)
     for name, kind in _LEASE.items():
         op.add_column("attempt", sa.Column(name, kind))
-    op.execute("UPDATE attempt SET executor = 'local', chips = 0, claimed_at = started_at")
+    op.execute("UPDATE attempt SET executor = 'local', chips = 0, first_step = 0, claimed_at = started_at")
     with op.batch_alter_table("attempt") as attempt:
-        for name in ("executor", "chips", "claimed_at"):
+        for name in ("executor", "chips", "first_step", "claimed_at"):
             attempt.alter_column(name, existing_type=_LEASE[name](), nullable=False)
         for name, kind in _UNKNOWN_UNTIL_IT_BEGINS.items():
             attempt.alter_column(name, existing_type=kind(), nullable=True)
