@@ -438,7 +438,7 @@ def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: s
     return Job(
         name=f"jestlab-{run.fingerprint[:8]}-{number}",
         title=run.name,
-        arguments=["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(number)],
+        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
         environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
         log=lab.root / log,
         labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
