@@ -181,9 +181,12 @@ def test_what_is_damaged_in_the_bucket_is_left_out(bucket, machine, tmp_path, ca
 def test_only_what_changed_is_sent_and_what_is_not_needed_is_deleted(bucket, machine, tmp_path, monkeypatch):
     sent: list[str] = []
     write = Bucket.write
-    monkeypatch.setattr(
-        Bucket, "write", lambda self, name, data: (sent.append(name), write(self, name, data))[1]
-    )
+
+    def counted(self, name, data):
+        sent.append(name)
+        write(self, name, data)
+
+    monkeypatch.setattr(Bucket, "write", counted)
     mirror = begun(machine("a"), 1)
     rows = bytearray(os.urandom(5_000))
     fill(tmp_path / "a", {"embeddings/images.npy": bytes(rows)})

@@ -25,6 +25,7 @@ from jestlab.platform.lab import SCRATCH, Lab
 from jestlab.platform.launch import exits
 from jestlab.platform.mirror import Mirror
 from jestlab.platform.store import leases
+from jestlab.platform.store.address import parse
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
@@ -83,6 +84,7 @@ def lose(lab, run, process, machine: Path):
     shutil.rmtree(machine)
     store = Store.open(lab.store_url)
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
     assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
 
 
@@ -97,13 +99,15 @@ def parameters(folder: Path, steps):
 
     assert (folder / "checkpoints" / str(steps)).is_dir()
     loaded = load_parameters(folder / "checkpoints", TwoTowers.model_validate(TINY["model"]))
-    return {name: np.asarray(value) for name, value in flatten(loaded).items()}
+    return {name: np.asarray(value) for name, value in flatten(loaded)}
 
 
 def points(lab):
-    with create_engine(lab.store_url).connect() as connection:
-        metrics = connection.execute(text("SELECT run, step, name, value FROM v_metrics"))
-        scores = connection.execute(text("SELECT run, step, dataset, metric, value FROM v_scores"))
+    """All metrics and scores of all runs."""
+    with create_engine(parse(lab.store_url)).connect() as connection:
+        named = "metric JOIN metric_name ON metric_name.id = name_id"
+        metrics = connection.execute(text(f"SELECT run_id, step, name, value FROM {named}"))
+        scores = connection.execute(text("SELECT run_id, step, dataset, metric, value FROM evaluation"))
         return {tuple(row) for row in [*metrics, *scores]}
 
 
@@ -161,7 +165,7 @@ def test_hosts_without_a_common_disk_stop_and_go_on(lab, tmp_path):
 
     first = hosts("first")
     labs.wait_until(lambda: kept(run), seconds=120)
-    first[1].terminate()
+    first[0].terminate()
     assert [p.wait(120) for p in first] == [exits.STOPPED, exits.STOPPED], first[0].communicate()[1][-3_000:]
     for i, process in enumerate(first):
         process.communicate()
@@ -222,3 +226,18 @@ def test_the_address_is_the_same_everywhere_and_scratch_is_each_machines(monkeyp
     assert found.address == URL
     assert found.root.parent == tmp_path
     assert found.root != Lab.find("gs://other/lab", "postgresql://host/db").root
+
+
+@pytest.mark.parametrize("written", [["--root", URL], [f"--root={URL}"]])
+def test_pods_need_no_folder_for_a_lab_in_a_bucket(written):
+    from jestlab.platform.launch import executors
+    from jestlab.platform.launch.executors import mount
+    from jestlab.platform.settings import Settings
+    from jestlab.platform.spec.resources import Resources
+
+    settings = Settings(image=f"jestlab@sha256:{64 * 'a'}", kubernetes={"store_secret": "store/url"})
+    resources = Resources(tpu="v5e-16x16")
+    executors.get("kubernetes", resources, settings, Lab(Path("scratch"), "postgresql://host/db", URL))
+    with pytest.raises(UserError, match="kubernetes.root"):
+        executors.get("kubernetes", resources, settings, Lab(Path("lab"), "postgresql://host/db"))
+    assert mount.at("/lab", written) == written
