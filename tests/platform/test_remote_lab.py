@@ -238,6 +238,6 @@ def test_pods_need_no_folder_for_a_lab_in_a_bucket(written):
     settings = Settings(image=f"jestlab@sha256:{64 * 'a'}", kubernetes={"store_secret": "store/url"})
     resources = Resources(tpu="v5e-16x16")
     executors.get("kubernetes", resources, settings, Lab(Path("scratch"), "postgresql://host/db", URL))
-    with pytest.raises(UserError, match="kubernetes.root"):
+    with pytest.raises(UserError, match=r"kubernetes\.root"):
         executors.get("kubernetes", resources, settings, Lab(Path("lab"), "postgresql://host/db"))
     assert mount.at("/lab", written) == written
