@@ -38,18 +38,24 @@ def commands():
 
 @pytest.fixture(scope="module")
 def jestlab(tmp_path_factory):
-    """Run a command line of the README in a folder that holds its specs."""
+    """Run a command line of the README in a folder that holds its specs and scripts."""
     folder = tmp_path_factory.mktemp("reader")
     for spec in blocks("yaml"):
         name = re.match(r"name: (\S+)", spec)
         assert name is not None
         (folder / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
+    for script in blocks("python"):
+        name = re.match(r"# (\w+\.py)\b", script)
+        if name is not None:
+            (folder / name[1]).write_text(script, encoding="utf-8")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JESTLAB_")}
+    # As for a reader who has activated the virtual environment: `python` is the one that jestlab runs in.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
 
     def run(line):
         words = shlex.split(line)
         assert words[0] == "jestlab", f"no way to run: {line}"
-        if words[1] == "launch":
+        if words[1:3] == ["launch", "quickstart"]:
             words += [word for change in SHRINK for word in ("--set", change)]
         arguments = [sys.executable, "-c", "from jestlab.platform.cli import main; main()", *words[1:]]
         return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)

@@ -116,7 +116,33 @@ def test_no_scoring_no_cost():
     assert by_reference_alone == costs.Cost(3000, 0, 5000)
 
 
+def test_chip_hours_of_the_paper_s_uniform_baseline():
+    """B/16 with 64 tokens: 46.82 + 11.02 GFLOP forward, three times that to train, 3B examples, 256 v5e."""
+    F = costs.vision_forward(
+        image_size=256, patch_size=16, pooling="map", embedding_dim=None, **BASE
+    ) + costs.text_forward(length=64, embedding_dim=768, **BASE)
+    flops = costs.training_cost(F=F, examples=3e9).total("reference_scoring")
+    chip_hours = costs.chip_hours(flops, peak_flops=197e12, utilisation=0.4)
+    seconds_on_256 = 3 * (46.82e9 + 11.02e9) * 3e9 / (256 * 197e12 * 0.4)
+    assert chip_hours / 256 == pytest.approx(seconds_on_256 / 3600, rel=1e-4)
+    assert chip_hours == pytest.approx(1835, abs=1)
+    assert costs.dollars(chip_hours, 1.2) == pytest.approx(2202, abs=1)
+
+
+def test_chip_hours_by_hand():
+    assert costs.chip_hours(7.2e15, peak_flops=1e12, utilisation=0.5) == 4
+    assert costs.chip_hours(3.6e15, peak_flops=1e12) == 1 / costs.ASSUMED_UTILISATION
+    assert costs.chip_hours(0, peak_flops=1e12) == 0
+    assert costs.dollars(4, 2.5) == 10
+
+
 def test_bad_arguments_are_named():
+    with pytest.raises(ValueError, match=r"utilisation is 40: it is a share"):
+        costs.chip_hours(1, peak_flops=1e12, utilisation=40)
+    with pytest.raises(ValueError, match=r"utilisation is 0:"):
+        costs.chip_hours(1, peak_flops=1e12, utilisation=0)
+    with pytest.raises(ValueError, match=r"peak FLOP/s are 0"):
+        costs.chip_hours(1, peak_flops=0)
     with pytest.raises(
         ValueError, match="'total' is unknown: choose one of learner, scoring, reference_scoring"
     ):

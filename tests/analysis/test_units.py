@@ -46,3 +46,27 @@ def test_one_unit_for_a_column_of_flops():
 @pytest.mark.parametrize(("x", "text"), [(99.96, "100"), (2.3, "2.30"), (0.04567, "0.0457"), (-1.5, "-1.50")])
 def test_significant(x, text):
     assert units.significant(x) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(0, "0.00"), (0.004, "<0.01"), (0.005, "0.01"), (9.99, "9.99"), (9.996, "10.0"), (4567, "4,570")],
+)
+def test_hours(n, text):
+    assert units.hours(n) == text
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "$0.00"), (0.004, "<$0.01"), (1.2, "$1.20"), (99.996, "$100"), (14_814, "$14,800")]
+)
+def test_dollars(n, text):
+    assert units.dollars(n) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.1, "no time"), (20, "20 s"), (89, "89 s"), (240, "4.0 min"), (3600, "60 min"), (11_520, "3.2 h")],
+)
+def test_duration(seconds, text):
+    assert units.duration(seconds / 3600) == text
+    assert units.duration(12 * 24) == "12 days"

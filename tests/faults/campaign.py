@@ -3,15 +3,16 @@
     python tests/faults/campaign.py --faults 200 --seed 0 --json faults.json
 
 Each trial launches a small study, on SQLite or on a real PostgreSQL, and does it harm until it is through:
-workers and launchers are killed, frozen and stopped, databases locked and restarted, disks filled, checkpoints
-damaged. Then the study is launched until it is complete, and every metric and score compared with those of an
-undisturbed lab. Metric points that differ, are missing or are too many count as lost; so do processes that are
-left over, and runs that two workers had at once.
+workers and launchers are killed, frozen and stopped, databases locked and restarted, disks filled,
+checkpoints damaged. Then the study is launched until it is complete, and every metric and score compared with
+those of an undisturbed lab. Metric points that differ, are missing or are too many count as lost; so do
+processes that are left over, and runs that two workers had at once.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import random
@@ -337,7 +338,7 @@ class Trial:
                 text("SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number")
             ).all()
         engine.dispose()
-        pairs = zip(rows, rows[1:], strict=False)
+        pairs = itertools.pairwise(rows)
         return sum(a[0] == b[0] and (a[3] is None or b[2] < a[3]) for a, b in pairs)
 
 
@@ -382,7 +383,7 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("freezes", TOY, False, ["worker_frozen", "worker_killed"], 3, 0),
     ("eight launchers", TOY, True, ["eight_launchers", "eight_launchers", *KILLS], 6, 0),
     ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
-    ("training, damage", TRAINED, False, ["checkpoint_damaged", "worker_killed"], 3, 0),
+    ("training, damage", TRAINED, False, ["checkpoint_damaged", "checkpoint_damaged", "worker_killed"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
     ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
 ]
@@ -422,10 +423,9 @@ def campaign(
             by_scene[name].add(harm)
             total.add(harm)
             done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
-            say(
-                f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {harm.wrong} of {harm.points} "
-                f"wrong, {harm.left_over} left over, {harm.at_once} at once, {harm.unfinished} unfinished"
-            )
+            lost = f"{harm.wrong} of {harm.points} wrong, {harm.left_over} left over"
+            more = f"{harm.at_once} at once, {harm.unfinished} unfinished"
+            say(f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {lost}, {more}")
             number += 1
     finally:
         server.close()

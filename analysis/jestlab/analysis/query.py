@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 _TEXTS = frozenset((
     "experiment", "run", "label", "fingerprint", "program", "state", "name", "dataset", "metric", "kind",
+    "chip",
 ))  # fmt: skip
 """Columns of text, of any view, that everybody filters by."""
 
 _NUMBERS = frozenset((
     "seed", "position", "step", "total_steps", "attempts", "needed", "value", "examples_seen", "flops_total",
     "final", "number", "chips", "pid", "exit_code", "size", "learner_flops", "scoring_flops", "total_flops",
-    "reference_scoring_flops", "reference_training_flops",
+    "reference_scoring_flops", "reference_training_flops", "planned_chip_hours", "planned_dollars",
+    "actual_flops", "actual_hours", "actual_chip_hours",
 ))  # fmt: skip
 """Columns of numbers."""
 

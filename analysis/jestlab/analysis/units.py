@@ -1,4 +1,4 @@
-"""Numbers as people read them: counts of examples, amounts of FLOPs."""
+"""Numbers as people read them: counts of examples, amounts of FLOPs, hours, money."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ def flops(n: float) -> str:
     """An amount of FLOPs with its unit: "81.3 TFLOP"."""
     scale, letter = _step(n)
     return f"{significant(n / scale)} {letter}FLOP"
+
+
+def hours(n: float) -> str:
+    """Hours, or chip-hours: "12.3", "4,570"; what is too little to matter is "<0.01"."""
+    return "<0.01" if 0 < n < 0.005 else f"{n:.2f}" if n < 9.995 else significant(n)
+
+
+def dollars(amount: float) -> str:
+    """An amount of money: "$0.37", "$14,800"; what is too little to pay is "<$0.01"."""
+    if 0 < amount < 0.005:
+        return "<$0.01"
+    return f"${amount:.2f}" if amount < 99.995 else f"${significant(amount)}"
+
+
+def duration(n: float) -> str:
+    """A time of n hours in the largest unit that fits: "20 s", "4.5 min", "3.2 h", "12 days"."""
+    for scale, unit in ((24.0, "days"), (1.0, "h"), (1 / 60, "min")):
+        if n >= 1.5 * scale:
+            return f"{significant(n / scale, 2)} {unit}"
+    return f"{3600 * n:.0f} s" if 3600 * n >= 0.5 else "no time"
 
 
 def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:

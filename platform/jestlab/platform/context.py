@@ -12,6 +12,10 @@ class Interrupted(Exception):
     """Raised by a program that was asked to stop, after it saved what it needs to go on."""
 
 
+class Failed(Exception):
+    """Raised by a program that failed and says why: its message is the run's reason, without a traceback."""
+
+
 @dataclass(frozen=True)
 class Need:
     """A finished run that this one reads.

@@ -42,6 +42,31 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What a run is expected to occupy, from its start to its end.
+
+    Attributes:
+        chip: A TPU type such as `v5e`; `local` for a process of this machine, which counts as one chip.
+        chips: How many at a time.
+        chip_hours: Chips × hours. Of what the run itself computes: learner, scoring, and reference scoring
+            where that is not cached; compiling, loading and evaluating are not in it.
+        dollars: At the user's price; None where there is none.
+        by_runs: How many earlier runs it is measured by; 0 where a share of the chip's peak is assumed.
+    """
+
+    chip: str
+    chips: int
+    chip_hours: float
+    dollars: float | None = None
+    by_runs: int = 0
+
+    @property
+    def hours(self) -> float:
+        """Of wall clock."""
+        return self.chip_hours / self.chips
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedRun:
     """One run of a plan.
 
@@ -57,6 +82,7 @@ class PlannedRun:
         price: Cost of the whole run; None where the program does not say.
         state: In the store; None where the store does not know it.
         aliases: Where else in the study it stands: configs with equal fingerprints are one run.
+        budget: What it is expected to occupy; None where nobody knows.
     """
 
     fingerprint: str
@@ -70,6 +96,7 @@ class PlannedRun:
     price: Price | None
     state: RunState | None = None
     aliases: tuple[Alias, ...] = ()
+    budget: Budget | None = None
 
     @property
     def directory(self) -> str:
@@ -179,7 +206,7 @@ def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> st
     for path in run_names(program.schema) if program.schema is not None else ():
         if depth_of(identity, path) == len(path):
             identity = without(identity, path)
-    return fingerprint(program.name, program.version, identity, needs)
+    return fingerprint(program.identifier or program.name, program.version, identity, needs)
 
 
 def _planned(

@@ -16,7 +16,8 @@ A YAML file, read afresh by every command:
       region: us-west4
       store_secret: projects/lab/secrets/jestlab-store/versions/latest
       root: /gcs/our-bucket/lab
-    prices: {v5e: 1.20}
+    prices: {v5e: 1.20}  # dollars of a chip-hour
+    utilisation: {v5e: 0.45}  # share of the peak that training is assumed to reach
 
 It holds no credentials: a store's URL lies in a Secret of the cluster or in Secret Manager, and this file
 says in which.
@@ -161,8 +162,9 @@ class Settings(_Section):
         image: Container that holds jestlab, pinned by digest.
         kubernetes: The cluster.
         vertex: The project.
-        prices: Dollars of a chip-hour, by TPU type.
-        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type.
+        prices: Dollars of a chip-hour, by TPU type; none are known but those that stand here.
+        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; where it is
+            missing, `costs.ASSUMED_UTILISATION`: .4, a guess until one of your own runs has been measured.
     """
 
     on: Place | None = None

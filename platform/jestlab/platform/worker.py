@@ -32,7 +32,7 @@ from jestlab.models.processes import launched_first
 from jestlab.platform import programs
 from jestlab.platform.assist import Unrecorded
 from jestlab.platform.bucket import Bucket
-from jestlab.platform.context import Interrupted, Need, Recorder, RunContext
+from jestlab.platform.context import Failed, Interrupted, Need, Recorder, RunContext
 from jestlab.platform.errors import BucketUnreachable, StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, logs
@@ -284,6 +284,9 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple
         return exits.FAILED, "stopped itself"
     except AttemptLost:
         raise
+    except Failed as error:
+        _say(f"jestlab: {error}")
+        return exits.FAILED, logs.one_line(str(error))
     except BaseException as error:  # whatever ends a program is this run's end, and no one else's
         if isinstance(error, SystemExit) and not error.code:
             return exits.COMPLETED, ""

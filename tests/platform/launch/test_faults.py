@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sqlite3
@@ -51,6 +52,10 @@ def step_of(root: Path, run: str) -> int:
     return step or 0
 
 
+def _has_started(root: Path, run: str, times: int) -> bool:
+    return len(labs.starts(root, run)) == times
+
+
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, list[tuple[Any, ...]]]:
     """The results of the study in a lab where nothing went wrong."""
@@ -97,7 +102,7 @@ def test_a_worker_stopped_from_outside_goes_on_without_using_up_retries(root, tm
     spec = labs.write_study(tmp_path, runs=RUNS)
     with labs.started("launch", spec, root=root) as launcher:
         for attempt in (1, 2):
-            labs.wait_until(lambda n=attempt: len(labs.starts(root, "uniform")) == n)
+            labs.wait_until(functools.partial(_has_started, root, "uniform", attempt))
             os.kill(labs.starts(root, "uniform")[-1][0], signal.SIGTERM)
         assert launcher.wait(60) == 0
     assert results(root) == undisturbed

@@ -21,7 +21,10 @@ from jestlab.platform.launch.xmanager import Experiment, Handover
 class Jobs:
     """An executor whose jobs do as the test says."""
 
-    name, chips, parallel, grace_seconds = "local", 0, 2, 1.0
+    name = "local"
+    chips = 0
+    parallel: int | None = 2
+    grace_seconds = 1.0
 
     def __init__(self) -> None:
         self.states: dict[str, JobStatus] = {}

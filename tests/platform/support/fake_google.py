@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import re
 from typing import Any
 
@@ -26,6 +27,7 @@ class FakeGoogle(FakeApi):
         self.entries: dict[str, list[dict[str, Any]]] = {}
         self.secrets: dict[str, str] = {}
         self.page_size = 2
+        self.numbers = itertools.count(1)  # never one twice, though jobs be deleted
         super().__init__()
 
     # What Vertex AI does.
@@ -87,7 +89,7 @@ class FakeGoogle(FakeApi):
             made = MessageToDict(ParseDict(body, CustomJob.pb(CustomJob())))  # as strict as the real one
         except ParseError as error:
             raise Refused(400, str(error)) from None
-        number = len(self.jobs) + 1
+        number = next(self.numbers)
         name = f"projects/{PROJECT_NUMBER}/locations/{region}/customJobs/{number:04}"
         self.jobs[name] = made | {
             "name": name,

@@ -16,6 +16,7 @@ from jestlab.platform.cli.launching import (
     outcome_data,
     render_jobs,
     show_outcome,
+    with_budgets,
 )
 from jestlab.platform.cli.spec_options import spec_options
 from jestlab.platform.lab import Lab
@@ -36,6 +37,12 @@ Example:
 @spec_options
 @how_options
 @click.option(
+    "--max-chip-hours",
+    type=click.FloatRange(min=0),
+    metavar="H",
+    help="Launch nothing if the runs to do take more, or nobody knows; of a run on this machine, hours.",
+)
+@click.option(
     "--render",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -52,6 +59,7 @@ def command(
     *,
     study: Study,
     how: dict[str, Any],
+    max_chip_hours: float | None,
     render: Path | None,
     no_reports: bool,
     as_json: bool,
@@ -78,6 +86,7 @@ def command(
     from jestlab.platform.store.store import Store
 
     listener = listener_for(as_json)
+    plan = with_budgets(lab, plan, how, max_chip_hours)
     store = Store.open(lab.store_url)
     gone = set(store.members(study.name)) - set(plan.fingerprints)
     store.record(plan)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jestlab.platform.launch.controller import Outcome
     from jestlab.platform.launch.executor import Executor
     from jestlab.platform.launch.listener import Listener
-    from jestlab.platform.plan import PlannedRun
+    from jestlab.platform.plan import Plan, PlannedRun
     from jestlab.platform.spec.resources import Place
     from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
@@ -76,6 +76,36 @@ def listener_for(as_json: bool) -> Listener:
     from jestlab.platform.launch.display import display
 
     return display(sys.stderr if as_json else sys.stdout)
+
+
+def with_budgets(lab: Lab, plan: Plan, how: dict[str, Any], max_chip_hours: float | None) -> Plan:
+    """A plan with what its runs will occupy where they are to be launched. Writes nothing.
+
+    Args:
+        lab: Whose store, if there is one, knows earlier runs.
+        plan: Priced.
+        how: As `how_options` gives it.
+        max_chip_hours: What the runs that are still to do may take; None for anything.
+
+    Raises:
+        UserError: They take more, or nobody knows; nothing says where the runs go; the settings are wrong.
+    """
+    from jestlab.platform.budgets import budgeted, refuse_above
+    from jestlab.platform.launch import executors
+    from jestlab.platform.settings import Settings
+    from jestlab.platform.store.store import Store
+
+    place = executors.choose(how["on"], plan.study.resources, Settings.find())
+    store = Store.open_readonly(lab.store_url)
+    try:
+        plan = budgeted(plan, store, local=place == "local")
+        if max_chip_hours is not None:
+            states = store.states(plan.fingerprints) if store is not None else {}
+            refuse_above(plan.with_states(states), max_chip_hours)
+    finally:
+        if store is not None:
+            store.close()
+    return plan
 
 
 def bring_to_end(

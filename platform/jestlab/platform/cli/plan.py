@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,7 +37,12 @@ _MOST_ROWS = 40  # labels; beyond it, one row for all points of a run
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @lab_options
 def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
-    """Show what launching SPEC would run, what it costs in FLOPs, and what is done. Writes nothing."""
+    """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
+
+    Costs are in FLOPs; for a study on TPUs in chip-hours too, and in dollars by the prices in your settings;
+    on this machine in hours, once runs of the same program have completed here.
+    """
+    from jestlab.platform.budgets import budgeted
     from jestlab.platform.plan import plan
 
     planned = plan(study)
@@ -44,6 +50,7 @@ def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> No
     store = _store(lab)
     if store is not None:
         planned = planned.with_states(store.states(planned.fingerprints))
+    planned = budgeted(planned, store, local=study.resources.tpu is None)
     if why:
         from jestlab.platform.why import explain
 
@@ -74,9 +81,12 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
         else f"{study.name}: {study.question}"
     )
     yield ""
-    yield _every_run(plan) if every else _groups(plan)
+    headers = _budget_headers(plan)
+    yield _every_run(plan, headers) if every else _groups(plan, headers)
     yield ""
     yield _summary(plan)
+    if headers:
+        yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
     if reasons:
         yield ""
         by_fingerprint = {run.fingerprint: run for run in plan.runs}
@@ -90,7 +100,17 @@ def _full(run: PlannedRun) -> str:
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "REF. SCORING", "TOTAL")
 
 
-def _groups(plan: Plan) -> str:
+def _budget_headers(plan: Plan) -> tuple[str, ...]:
+    """Columns of budgets, as far as there is anything to say."""
+    budgets = [run.budget for run in plan.runs if run.budget is not None]
+    if not any(budget.chip_hours for budget in budgets):
+        return ()
+    if plan.study.resources.tpu is None:
+        return ("HOURS",)
+    return ("CHIP-HOURS", "$") if any(budget.dollars is not None for budget in budgets) else ("CHIP-HOURS",)
+
+
+def _groups(plan: Plan, headers: Sequence[str]) -> str:
     """A row for each label, or for each name where there are very many labels."""
     by_label: dict[str, list[PlannedRun]] = {}
     by_name: dict[str, list[PlannedRun]] = {}
@@ -112,19 +132,32 @@ def _groups(plan: Plan) -> str:
                 _states(runs),
                 ", ".join(needs) or "–",
                 *_costs(runs),
+                *_budgets(runs, headers),
             )
         )
-    rows.append(("all", str(len(plan.runs)), "", "", *_costs(plan.runs)))
-    return table(("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS), rows, right=(1, 4, 5, 6, 7, 8))
+    rows.append(("all", str(len(plan.runs)), "", "", *_costs(plan.runs), *_budgets(plan.runs, headers)))
+    columns = ("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS, *headers)
+    return table(columns, rows, right=(1, *range(4, len(columns))))
 
 
 def _few(labels: Sequence[str]) -> str:
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 
-def _every_run(plan: Plan) -> str:
-    rows = [(run.label, str(run.seed), run.fingerprint[:8], _state(run), *_costs([run])) for run in plan.runs]
-    return table(("RUN", "SEED", "ID", "TO DO", *_COSTS), rows, right=(1, 4, 5, 6, 7, 8))
+def _every_run(plan: Plan, headers: Sequence[str]) -> str:
+    rows = [
+        (
+            run.label,
+            str(run.seed),
+            run.fingerprint[:8],
+            _state(run),
+            *_costs([run]),
+            *_budgets([run], headers),
+        )
+        for run in plan.runs
+    ]
+    columns = ("RUN", "SEED", "ID", "TO DO", *_COSTS, *headers)
+    return table(columns, rows, right=(1, *range(4, len(columns))))
 
 
 def _state(run: PlannedRun) -> str:
@@ -148,6 +181,67 @@ def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
 
 
+def _budgets(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
+    """Cells of a row under the headers of budgets; as `_costs`."""
+    from jestlab.analysis import units
+    from jestlab.platform import budgets
+
+    amount = budgets.total(runs)
+    if amount.unknown == len(runs):
+        return ("?",) * len(headers)
+    hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
+    return (hours, units.dollars(amount.dollars or 0.0))[: len(headers)]
+
+
+def _on_tpu(plan: Plan) -> Iterator[str]:
+    """What is to do and what is done, and what was assumed."""
+    from jestlab.analysis import units
+    from jestlab.platform import budgets, tpu
+    from jestlab.platform.settings import Settings
+
+    slice_, settings = tpu.parse(str(plan.study.resources.tpu)), Settings.find()
+    chip = slice_.type
+    runs = budgets.to_do(plan)
+    longest = max((run.budget.hours for run in runs if run.budget is not None), default=0.0)
+    to_do = f"{_amount(runs)} on {slice_}, the longest run {units.duration(longest)}" if runs else "nothing"
+    completed = budgets.done(plan)
+    yield f"To do: {to_do}." + (f" Done: {_amount(completed)}." if completed else "")
+    price = settings.prices.get(chip.name)
+    paid = f", and {units.dollars(price)} a chip-hour" if price is not None else ""
+    yield (
+        f"CHIP-HOURS are learner, scoring and ref. scoring at {budgets.utilisation(settings, chip.name):.0%} "
+        f"of a {chip.name}'s {chip.peak_flops / 1e12:g} TFLOP/s, which is an assumption{paid}."
+    )
+
+
+def _amount(runs: Sequence[PlannedRun]) -> str:
+    from jestlab.analysis import units
+    from jestlab.platform import budgets
+
+    amount = budgets.total(runs)
+    unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
+    paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
+    return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
+
+
+def _on_this_machine(plan: Plan) -> Iterator[str]:
+    """How long the rest takes, and how anyone can know."""
+    from jestlab.analysis import units
+    from jestlab.platform import budgets
+    from jestlab.platform.spec.resources import LOCAL_PARALLEL
+
+    runs = budgets.to_do(plan)
+    if not runs:
+        return
+    parallel = plan.study.resources.parallel or LOCAL_PARALLEL
+    unknown = budgets.total(runs).unknown
+    rest = f", and {unknown} of unknown length," if unknown else ""
+    earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
+    by = f"{earlier} earlier run{'s' if earlier != 1 else ''}"
+    hours = budgets.wall_hours(runs, parallel)
+    yield f"To do: about {units.duration(hours)}{rest} on this machine with {parallel} at a time, by {by}."
+
+
 def _summary(plan: Plan) -> str:
     from jestlab.platform.plan import Action
 
@@ -162,13 +256,19 @@ def _summary(plan: Plan) -> str:
 
 
 def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
+    from jestlab.platform import budgets
     from jestlab.platform.plan import Action, totals
 
     counts = Counter(run.action for run in plan.runs)
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
-        "totals": {action.value: counts[action] for action in Action} | _price(totals(plan.runs)),
+        "totals": {
+            **{action.value: counts[action] for action in Action},
+            **_price(totals(plan.runs)),
+            "budget_to_do": asdict(budgets.total(budgets.to_do(plan))),
+            "budget_done": asdict(budgets.total(budgets.done(plan))),
+        },
         "runs": [
             {
                 "run": run.name,
@@ -179,6 +279,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
                 "program": run.program,
                 "needs": run.needs,
                 "price": _price(run.price) if run.price is not None else None,
+                "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
                 "action": run.action,
                 "also": [alias.label for alias in run.aliases],

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli import drift
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.cli.text import table
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.records import Spending
 from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
@@ -32,7 +34,13 @@ Example:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @lab_options
 def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show the runs of an experiment with their states; without a name, all experiments."""
+    """Show the runs of an experiment with their states and costs; without a name, all experiments.
+
+    Costs are shown beside what was planned. Drift is the actual cost over the planned one, of a run that is
+    completed or over its plan. FLOPs are of what is useful; chip-hours are of all attempts, so that what was
+    done again after a failure or a preemption shows as drift.
+    """
+    from jestlab.platform.store.spending import spending
     from jestlab.platform.store.store import Store
 
     store = Store.open_readonly(lab.store_url)
@@ -43,7 +51,8 @@ def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
     if store is None:
         store = Store.open(lab.store_url, create=False)  # says what to do
     runs, standings = honest_runs(store, experiment)
-    click.echo(_runs_json(runs, standings) if as_json else _runs_table(runs))
+    costs = spending(store, experiment)
+    click.echo(_runs_json(runs, standings, costs) if as_json else _runs_table(runs, costs))
 
 
 def honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
@@ -79,7 +88,9 @@ def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
     return table(headers, rows, right=range(2, 3 + len(states)))
 
 
-def _runs_table(runs: Sequence[RunRow]) -> str:
+def _runs_table(runs: Sequence[RunRow], costs: Mapping[str, Spending]) -> str:
+    columns = drift.columns(list(costs.values()))
+    headers = ["run", "seed", "state", "step", "attempts", *drift.headers(columns), "reason"]
     rows = [
         [
             one_line(run.label),
@@ -87,11 +98,15 @@ def _runs_table(runs: Sequence[RunRow]) -> str:
             run.state,
             f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
             str(run.attempts),
+            *drift.cells(columns, costs.get(run.fingerprint, Spending()), run.state),
             one_line(run.reason or ""),
         ]
         for run in runs
     ]
-    return table(["run", "seed", "state", "step", "attempts", "reason"], rows, right=(1, 3, 4))
+    shown = table(headers, rows, right=(1, *range(3, len(headers) - 1)))
+    completed = {run.fingerprint for run in runs if run.state == RunState.COMPLETED}
+    line = drift.summary([cost for fingerprint, cost in costs.items() if fingerprint in completed])
+    return f"{shown}\n\n{line}" if line else shown
 
 
 def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
@@ -108,7 +123,9 @@ def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
-def _runs_json(runs: Sequence[RunRow], standings: Mapping[str, Standing]) -> str:
+def _runs_json(
+    runs: Sequence[RunRow], standings: Mapping[str, Standing], costs: Mapping[str, Spending]
+) -> str:
     rows: list[dict[str, Any]] = []
     for run in runs:
         lease = standings[run.fingerprint].lease
@@ -128,6 +145,7 @@ def _runs_json(runs: Sequence[RunRow], standings: Mapping[str, Standing]) -> str
                 "directory": run.directory,
                 "started_at": run.started_at.isoformat() if run.started_at else None,
                 "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+                "cost": drift.as_data(costs.get(run.fingerprint, Spending())),
             }
         )
     return json.dumps(rows, ensure_ascii=False)

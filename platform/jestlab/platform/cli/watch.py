@@ -6,19 +6,22 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli import drift
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.cli.status import honest_runs
 from jestlab.platform.cli.text import table
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.records import Spending
 from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
@@ -30,7 +33,8 @@ Example:
   jestlab watch quickstart
   jestlab watch quickstart --once --json
 """
-_METRICS = ("loss", "examples_seen", "flops_total")
+_QUIET_LOOKS = 4
+_METRICS = ("loss", "examples_seen")
 _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
 
 
@@ -43,16 +47,14 @@ class Line:
         loss: The last one.
         rate: Examples a second, over the last seconds.
         eta_seconds: Until its end, at this rate.
-        flops: Spent so far.
-        planned_flops: Of the whole run.
+        cost: So far, and planned for the whole run.
     """
 
     run: RunRow
     loss: float | None
     rate: float | None
     eta_seconds: float | None
-    flops: float | None
-    planned_flops: float | None
+    cost: Spending
 
 
 class Watch:
@@ -64,16 +66,18 @@ class Watch:
         self._experiment = experiment
         self._examples: dict[str, Rate] = {}
         self._steps: dict[str, Rate] = {}
-        self._planned: Mapping[str, float] = store.planned_flops(experiment)
 
     def look(self) -> list[Line]:
         """How all runs stand now."""
+        from jestlab.platform.store.spending import spending
+
         runs, _ = honest_runs(self._store, self._experiment)
         shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
         progress = self._store.progress(shown, _METRICS)
-        return [self._line(run, progress.get(run.fingerprint)) for run in runs]
+        costs = spending(self._store, self._experiment)
+        return [self._line(run, progress.get(run.fingerprint), costs.get(run.fingerprint)) for run in runs]
 
-    def _line(self, run: RunRow, progress: Progress | None) -> Line:
+    def _line(self, run: RunRow, progress: Progress | None, cost: Spending | None) -> Line:
         latest = progress.latest if progress is not None else {}
         rate = eta = None
         if run.state == RunState.RUNNING:
@@ -81,8 +85,7 @@ class Watch:
             steps = self._steps.setdefault(run.fingerprint, Rate()).add(float(run.step))
             if steps and run.total_steps is not None:
                 eta = (run.total_steps - run.step) / steps
-        planned = self._planned.get(run.fingerprint)
-        return Line(run, latest.get("loss"), rate, eta, latest.get("flops_total"), planned)
+        return Line(run, latest.get("loss"), rate, eta, cost or Spending())
 
 
 @click.command(epilog=_EPILOG)
@@ -95,7 +98,8 @@ class Watch:
 def command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the runs of EXPERIMENT as they run: step, loss, speed, time left, FLOPs spent of those planned.
+    """Show the runs of EXPERIMENT as they run: step, loss, speed, time left, FLOPs spent of those planned;
+    below, what all of it has cost of what was planned, in chip-hours and dollars too where they are known.
 
     Ends when nothing runs or waits any more; Ctrl-C leaves the runs alone. Exit code: 0 all runs are
     completed, or are not over yet, 1 not all are.
@@ -121,15 +125,36 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
     from rich.text import Text
 
     with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
-        while not all(line.run.state.is_terminal for line in lines):
+        quiet = 0
+        while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
             time.sleep(every)
-            lines = watch.look()
-            live.update(Text(text(lines), no_wrap=True))
+            try:
+                lines = watch.look()
+            except StoreUnreachable as error:
+                live.update(Text(f"{_shown(lines, live.console.height)}\n{error}", no_wrap=True))
+                continue
+            # What failed, or was stopped from outside, may be tried again in a moment.
+            quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0
+            live.update(Text(_shown(lines, live.console.height), no_wrap=True))
     return lines
 
 
-def text(lines: Sequence[Line]) -> str:
-    """A table, and a line on all of it."""
+def _shown(lines: Sequence[Line], height: int) -> str:
+    """The table, or of a long one what is going on; the line below counts all."""
+    if len(lines) + 4 <= height:
+        return text(lines)
+    quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
+    busy = [line for line in lines if line.run.state not in quiet]
+    return text(lines, busy[: max(height - 4, 1)])
+
+
+def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
+    """A table, and a line on all of it.
+
+    Args:
+        lines: All runs.
+        shown: Those that get a row of the table; all by default.
+    """
     from jestlab.analysis import units
 
     rows = [
@@ -141,18 +166,16 @@ def text(lines: Sequence[Line]) -> str:
             f"{line.loss:.4g}" if line.loss is not None else "",
             f"{line.rate:,.0f}" if line.rate is not None else "",
             _duration(line.eta_seconds),
-            units.flops(line.flops) if line.flops else "",
-            units.flops(line.planned_flops) if line.planned_flops else "",
+            units.flops(line.cost.actual_flops) if line.cost.actual_flops else "",
+            units.flops(line.cost.total_flops) if line.cost.total_flops else "",
             one_line(line.run.reason or "", 80),
         )
-        for line in lines
+        for line in (lines if shown is None else shown)
     ]
     counts = Counter(line.run.state for line in lines)
-    spent = sum(line.flops or 0.0 for line in lines)
-    planned = sum(line.planned_flops or 0.0 for line in lines)
     summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
-    cost = f"; {units.flops(spent)} of {units.flops(planned)}, {spent / planned:.0%}" if planned else ""
-    return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost}"
+    cost = drift.so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
+    return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost and f'; {cost}'}"
 
 
 def as_data(line: Line) -> dict[str, Any]:
@@ -170,8 +193,9 @@ def as_data(line: Line) -> dict[str, Any]:
         "loss": line.loss,
         "examples_per_second": line.rate,
         "eta_seconds": line.eta_seconds,
-        "flops": line.flops,
-        "planned_flops": line.planned_flops,
+        "flops": line.cost.actual_flops,
+        "planned_flops": line.cost.total_flops,
+        "cost": drift.as_data(line.cost),
     }
 
 

@@ -327,6 +327,8 @@ class _Controller:
             busy = len(self._ours) + len(claimed)
             if (places is not None and busy >= places) or (busy and not executor.has_room()):
                 break
+            if run.lease is not None and run.lease.executor != "local":
+                self._stops.end(run.lease)  # a job that was put back into a queue would come again
             log = f"{run.directory}/{logs.NAME}"
             claim = leases.claim(
                 self._store, run.fingerprint, self._enter(), executor.name, executor.chips, log

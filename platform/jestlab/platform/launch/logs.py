@@ -39,7 +39,11 @@ def summary(path: Path, count: int = 3) -> str:
         path: The log.
         count: How many lines.
     """
-    text = last_lines(path, 4 * count, limit=4_096).decode(errors="replace")
+    return tail(last_lines(path, 4 * count, limit=4_096).decode(errors="replace"), count)
+
+
+def tail(text: str, count: int = 3) -> str:
+    """The last lines of a text that say something, as one line fit for a table."""
     lines = [
         line for line in (one_line(line) for line in text.splitlines()) if line and not line.startswith("---")
     ]

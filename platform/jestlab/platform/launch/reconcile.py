@@ -150,8 +150,6 @@ def _held(run: Standing, lease: Lease, seen: Seen, policy: Policy) -> Action:
         return _ended(lease, job, stopping)
     if stopping is not None:
         return Stop(lease)
-    if lease.state == RunState.RUNNING and job.state == JobState.QUEUED:
-        return End(lease, RunState.PREEMPTED, "its job was put back into the queue", kill=True)
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which nobody stopped
     if seen.silent_seconds > policy.lease_seconds and (seen.ours or job.state == JobState.UNKNOWN):

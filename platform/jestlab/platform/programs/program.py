@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from jestlab.platform.programs import callables
+
 if TYPE_CHECKING:
     from jestlab.platform.context import RunContext
 
 Config = BaseModel | dict[str, Any]
 """A config: validated by the program's schema, or a plain mapping where it has none."""
+
+Problem = tuple[tuple[str, ...], str]
+"""A place in a config, and what is wrong there."""
 
 Digest = Callable[[Path], str]
 """The content digest of a data folder."""
@@ -43,6 +46,11 @@ class Price:
         """Learner and scoring, the reference's scores cached: the cost that tables show by default."""
         return self.learner + self.scoring
 
+    @property
+    def executed(self) -> float:
+        """All that the run itself computes: the reference's scoring too, which is 0 where it is cached."""
+        return self.learner + self.scoring + self.reference_scoring
+
 
 @dataclass(frozen=True)
 class Program:
@@ -50,9 +58,13 @@ class Program:
 
     Attributes:
         name: As specs say it.
-        entry_point: `module:callable`, imported only where the run runs.
+        entry_point: `module:callable` or `/path/file.py:callable`, imported only where the run runs.
+        identifier: What of the name is part of a run's identity; all of it where this is empty.
         version: Raised when the same config comes to mean something else.
         schema: Model of its config; None for a free-form mapping.
+        problems_of: What is wrong with a free-form config, given the roles of the runs that it needs; None
+            where anything goes.
+        local_paths: Places in a free-form config of paths of files and folders.
         identity_of: What in a config decides the result; None for all of it.
         price_of: Cost of a config, given the configs of the runs it needs by role; None where nobody knows.
         complete: Fills in what only the data can say, such as their digests; None where there is nothing.
@@ -64,8 +76,11 @@ class Program:
 
     name: str
     entry_point: str
+    identifier: str = ""
     version: int = 1
     schema: type[BaseModel] | None = None
+    problems_of: Callable[[Mapping[str, Any], Collection[str]], Iterable[Problem]] | None = None
+    local_paths: tuple[tuple[str, ...], ...] = ()
     identity_of: Callable[[Any], dict[str, Any]] | None = None
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     complete: Callable[[Any, Digest], Config] | None = None
@@ -94,6 +109,10 @@ class Program:
         own, theirs = (schema.model_fields.get(section) for schema in (self.schema, other.schema))
         return own is not None and theirs is not None and own.annotation is theirs.annotation
 
+    def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
+        """What is wrong with a free-form config, given the roles of the runs that the run needs."""
+        return () if self.problems_of is None else self.problems_of(config, roles)
+
     def identity(self, config: Config) -> dict[str, Any]:
         """What in a config decides the result, as plain data that the caller may change."""
         return dict(config) if self.identity_of is None else self.identity_of(config)
@@ -112,17 +131,5 @@ class Program:
         Raises:
             Exception: Whatever ends the program.
         """
-        module, _, attribute = self.entry_point.partition(":")
-        working_directory_importable()
-        function = importlib.import_module(module)
-        for part in attribute.split("."):
-            function = getattr(function, part)
-        call: Any = function
+        call = callables.load(self.entry_point)
         call(dict(config) if self.schema is None else self.schema.model_validate(config), context)
-
-
-def working_directory_importable() -> None:
-    """Let programs of the user's own be imported from where they work, as `python -m` does."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)

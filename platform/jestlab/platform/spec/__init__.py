@@ -14,6 +14,7 @@ from jestlab.platform.spec.authoring import (
 from jestlab.platform.spec.errors import SpecError
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.xmanager import xmanager_main
 
 __all__ = [
     "SpecError",
@@ -27,5 +28,6 @@ __all__ = [
     "pareto",
     "study",
     "table",
+    "xmanager_main",
     "zip_",
 ]

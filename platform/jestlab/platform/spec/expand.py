@@ -212,6 +212,8 @@ class _Run:
 
     def _validated(self, tree: Tree, steps: Sequence[Step]) -> Config:
         if self.program.schema is None or self.fields is None:
+            for path, message in self.program.problems(tree, self.spec.needs):
+                raise SpecError(self._place(path, steps), message)
             return tree
         try:
             return self.program.schema.model_validate(tree)

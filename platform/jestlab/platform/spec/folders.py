@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from jestlab.platform.programs import callables
 from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.fields import local_paths
 from jestlab.platform.spec.schema import Study
@@ -19,6 +20,10 @@ def anchor(study: Study, folder: Path) -> Study:
         folder: What its relative paths count from.
     """
     written = study.to_dict()
+    for section in (written, *written["runs"].values()):  # first: what else is a path, the programs say
+        if "program" in section:
+            section["program"] = callables.anchored(section["program"], folder)
+    study = Study.parse(written)
     for path in _local_paths(study):
         _anchor_in(written, ("base",), path, folder)
     for name in study.runs:
@@ -32,8 +37,8 @@ def anchor(study: Study, folder: Path) -> Study:
 
 def _local_paths(study: Study, run: str | None = None) -> tuple[tuple[str, ...], ...]:
     """Places of files and folders in a run's config, or without a run in the base."""
-    schema = program_of(study, run).schema
-    return local_paths(schema) if schema is not None else ()
+    program = program_of(study, run)
+    return program.local_paths if program.schema is None else local_paths(program.schema)
 
 
 def _anchor_in(tree: Tree, prefix: tuple[str, ...], path: tuple[str, ...], folder: Path) -> None:

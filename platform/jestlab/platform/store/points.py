@@ -12,6 +12,9 @@ from jestlab.platform.store.spool import Batch
 from jestlab.platform.store.sql import insert, upsert
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run
 
+_OF_POINT = ("run_id", "name_id", "step")
+_OF_SCORE = ("run_id", "dataset", "metric", "step")
+
 
 class Points:
     """Where the points of one run go; remembers the ids of metrics' names."""
@@ -33,12 +36,10 @@ class Points:
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
             points = [whose | {"name_id": names[n], "step": step, "value": v} for step, n, v in batch.points]
-            keys = ("run_id", "name_id", "step")
-            upsert(connection, Metric, points, keys, ("value", "attempt_id"), newest="attempt_id")
+            upsert(connection, Metric, points, _OF_POINT, ("value", "attempt_id"), newest="attempt_id")
         scores = [whose | score for score in batch.scores]
-        keys = ("run_id", "dataset", "metric", "step")
         changed = ("value", "examples_seen", "flops_total", "attempt_id")
-        upsert(connection, Evaluation, scores, keys, changed, newest="attempt_id")
+        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
         for artifact in batch.artifacts:
             values = {name: value for name, value in artifact.items() if name != "name"}
             connection.execute(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json
+from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json, upsert
 from jestlab.platform.store.states import RunState
-from jestlab.platform.store.tables import Cost, Experiment, Member, Need, Run
+from jestlab.platform.store.tables import Budget, Cost, Experiment, Member, Need, Run
 
 if TYPE_CHECKING:
     from jestlab.platform.plan import Alias, Plan, PlannedRun
@@ -43,6 +43,7 @@ def record(connection: Connection, plan: Plan) -> int:
     execute_many(connection, insert(connection, Member), members)
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs, ids)
+    _record_budgets(connection, plan.runs, ids)
     return experiment_id
 
 
@@ -133,3 +134,24 @@ def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mappi
         for component in ("learner", "scoring", "reference_scoring")
     ]
     execute_many(connection, statement, rows)
+
+
+def _record_budgets(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
+    """What runs are expected to occupy from now on; what was expected of a completed run stays."""
+    open_ids: set[int] = set()
+    for chunk in chunks(ids):
+        still_open = select(Run.id).where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
+        open_ids.update(connection.scalars(still_open))
+        connection.execute(delete(Budget).where(Budget.run_id.in_(still_open)))
+    rows = [
+        {
+            "run_id": ids[run.fingerprint],
+            "chip": run.budget.chip,
+            "chips": run.budget.chips,
+            "chip_hours": run.budget.chip_hours,
+            "dollars": run.budget.dollars,
+        }
+        for run in runs
+        if run.budget is not None and ids[run.fingerprint] in open_ids
+    ]
+    upsert(connection, Budget, rows, ["run_id"], ["chip", "chips", "chip_hours", "dollars"])

@@ -167,3 +167,41 @@ class Progress:
     step: int
     total_steps: int | None
     latest: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Spending:
+    """A run's planned and actual cost; None where it is not known. Attributes are columns of `v_costs`."""
+
+    total_flops: float | None = None
+    actual_flops: float | None = None
+    planned_chip_hours: float | None = None
+    planned_dollars: float | None = None
+    actual_chip_hours: float | None = None
+    actual_hours: float | None = None
+    chip: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it was planned for a machine without chips to count: its chip-hours are hours."""
+        return self.chip == "local"
+
+    @property
+    def actual_dollars(self) -> float | None:
+        """At the price that was planned with."""
+        if not self.planned_chip_hours or self.planned_dollars is None or self.actual_chip_hours is None:
+            return None
+        return self.actual_chip_hours * self.planned_dollars / self.planned_chip_hours
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a program has been on this machine.
+
+    Attributes:
+        flops_per_second: Median over runs, of all that they computed, their start and end included.
+        runs: How many.
+    """
+
+    flops_per_second: float
+    runs: int

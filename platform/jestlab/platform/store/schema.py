@@ -87,7 +87,7 @@ def migrate(engine: Engine, target: str) -> None:
 def make_views(connection: Connection) -> None:
     """Make every view as the code defines it."""
     for name, view in VIEWS.items():
-        connection.execute(text(f"CREATE VIEW {name} AS {view.select}"))
+        connection.execute(text(f"CREATE VIEW {name} AS {view.definition(connection.dialect.name)}"))
 
 
 def remake_views(connection: Connection) -> None:
@@ -98,8 +98,9 @@ def remake_views(connection: Connection) -> None:
 
 def changed_views(connection: Connection) -> list[str]:
     """Views that are not there, or not as the code defines them; on PostgreSQL, roll back afterwards."""
-    definition = _sqlite_view if connection.dialect.name == "sqlite" else _postgresql_view
-    return [name for name, view in VIEWS.items() if not definition(connection, name, view.select)]
+    dialect = connection.dialect.name
+    is_same = _sqlite_view if dialect == "sqlite" else _postgresql_view
+    return [name for name, view in VIEWS.items() if not is_same(connection, name, view.definition(dialect))]
 
 
 def _sqlite_view(connection: Connection, name: str, wanted: str) -> bool:

@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-_PREFIX = "spool-"
+PREFIX = "spool-"
+"""Of the names of its files."""
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Spool:
             directory: The run's folder, on a disk of this machine.
             attempt_id: Whose it is.
         """
-        self.path = directory / f"{_PREFIX}{attempt_id}.jsonl"
+        self.path = directory / f"{PREFIX}{attempt_id}.jsonl"
         self.attempt_id = attempt_id
 
     @classmethod
@@ -72,7 +73,7 @@ class Spool:
             directory: The run's folder.
             before: Id of the attempt that asks.
         """
-        numbers = [path.stem.removeprefix(_PREFIX) for path in directory.glob(f"{_PREFIX}*.jsonl")]
+        numbers = [path.stem.removeprefix(PREFIX) for path in directory.glob(f"{PREFIX}*.jsonl")]
         return [
             cls(directory, number)
             for number in sorted(int(n) for n in numbers if n.isdigit())

@@ -17,7 +17,7 @@ from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import RunState, check_move
-from jestlab.platform.store.tables import Attempt, Cost, Experiment, Member, Metric, MetricName, Need, Run
+from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
 
 if TYPE_CHECKING:
     from jestlab.platform.plan import Plan
@@ -89,7 +89,7 @@ class Store:
     # ---- what is planned
 
     def record(self, plan: Plan) -> int:
-        """Enter a plan: experiment, runs, needs, members and planned costs, all or nothing.
+        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing.
 
         A completed run stays as it is. A run that ended early may run again: it becomes PENDING, or BLOCKED
         while a run it needs has not completed. A run that some worker has, or had, stays RUNNING.
@@ -246,24 +246,6 @@ class Store:
                         latest[name] = value
                 found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
         return found
-
-    def planned_flops(self, experiment: str) -> dict[str, float]:
-        """Planned FLOPs, learner and scoring, of those of an experiment's runs that have a price."""
-        query = (
-            select(Run.fingerprint, func.sum(Cost.flops))
-            .join(Cost, Cost.run_id == Run.id)
-            .where(
-                Run.id.in_(
-                    select(Member.run_id)
-                    .join(Experiment, Experiment.id == Member.experiment_id)
-                    .where(Experiment.name == experiment)
-                ),
-                Cost.component.in_(("learner", "scoring")),
-            )
-            .group_by(Run.fingerprint)
-        )
-        with self.reading() as connection:
-            return dict(connection.execute(query).tuples().all())
 
     def members(self, experiment: str) -> list[str]:
         """Fingerprints of an experiment's runs; none if there is no such experiment."""

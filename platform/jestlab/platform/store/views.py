@@ -13,11 +13,17 @@ class View:
         purpose: One line for people.
         columns: Column → meaning, in order.
         select: The SELECT that defines it.
+        on_postgresql: The same where PostgreSQL has other words for it: it alone calculates with times.
     """
 
     purpose: str
     columns: dict[str, str]
     select: str
+    on_postgresql: str | None = None
+
+    def definition(self, dialect: str) -> str:
+        """The SELECT in the words of a database."""
+        return self.on_postgresql or self.select if dialect == "postgresql" else self.select
 
 
 _WHOSE = {
@@ -36,6 +42,68 @@ _IDENTITY = (
     "experiment.name AS experiment, member.name AS run, member.label AS label, run.seed AS seed, "
     "run.fingerprint AS fingerprint"
 )
+
+# How long an attempt took, or takes: an exact integer, so that every database comes to the same hours.
+_LAST = "COALESCE(ended_at, heartbeat_at)"
+_MICROSECONDS_SQLITE = (
+    f"((strftime('%s', {_LAST}) - strftime('%s', started_at)) * 1000000 "
+    f"+ substr({_LAST}, 21) - substr(started_at, 21))"  # times are text: YYYY-MM-DD HH:MM:SS.ffffff
+)
+_MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000)"
+
+
+def _costs(microseconds: str) -> str:
+    """The SELECT of `v_costs`."""
+    return f"""
+    WITH RECURSIVE chain (run_id, needs_id) AS (
+        SELECT need.run_id, need.needs_id FROM need
+        UNION
+        SELECT chain.run_id, need.needs_id FROM chain JOIN need ON need.run_id = chain.needs_id
+    ), planned AS (
+        SELECT run_id,
+            SUM(CASE WHEN component = 'learner' THEN flops END) AS learner,
+            SUM(CASE WHEN component = 'scoring' THEN flops END) AS scoring,
+            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring
+        FROM cost GROUP BY run_id
+    ), needed AS (
+        SELECT chain.run_id AS run_id, SUM(planned.learner + planned.scoring) AS flops
+        FROM chain JOIN planned ON planned.run_id = chain.needs_id
+        GROUP BY chain.run_id
+    ), occupied AS (
+        SELECT run_id,
+            CAST(SUM({microseconds}) AS double precision) / 3.6e9 AS hours,
+            CAST(SUM({microseconds} * CASE WHEN chips > 0 THEN chips ELSE 1 END) AS double precision) / 3.6e9
+                AS chip_hours
+        FROM attempt WHERE started_at IS NOT NULL GROUP BY run_id
+    )
+    SELECT {_IDENTITY},
+        planned.learner AS learner_flops, planned.scoring AS scoring_flops,
+        planned.reference_scoring AS reference_scoring_flops,
+        planned.learner + planned.scoring AS total_flops,
+        COALESCE(needed.flops, 0.0) AS reference_training_flops,
+        budget.chip AS chip, budget.chips AS chips, budget.chip_hours AS planned_chip_hours,
+        budget.dollars AS planned_dollars,
+        (SELECT last.flops FROM (
+            SELECT logged.step, logged.flops FROM (
+                SELECT metric.step AS step, metric.value AS flops FROM metric
+                WHERE metric.run_id = run.id AND metric.value IS NOT NULL
+                    AND metric.name_id = (SELECT id FROM metric_name WHERE name = 'flops_total')
+                ORDER BY metric.step DESC LIMIT 1
+            ) AS logged
+            UNION ALL
+            SELECT evaluated.step, evaluated.flops FROM (
+                SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
+                WHERE evaluation.run_id = run.id
+                ORDER BY evaluation.step DESC LIMIT 1
+            ) AS evaluated
+        ) AS last ORDER BY last.step DESC LIMIT 1) AS actual_flops,
+        occupied.hours AS actual_hours, occupied.chip_hours AS actual_chip_hours
+    FROM run{_JOINS}
+    LEFT JOIN planned ON planned.run_id = run.id
+    LEFT JOIN needed ON needed.run_id = run.id
+    LEFT JOIN budget ON budget.run_id = run.id
+    LEFT JOIN occupied ON occupied.run_id = run.id"""
+
 
 VIEWS: dict[str, View] = {
     "v_runs": View(
@@ -114,33 +182,24 @@ VIEWS: dict[str, View] = {
     JOIN evaluation ON evaluation.run_id = run.id""",
     ),
     "v_costs": View(
-        "planned FLOPs of every run; NULL where the program names no price",
+        "planned and actual cost of every run; NULL where it is not known",
         {
             **_WHOSE,
-            "learner_flops": "training the learner",
-            "scoring_flops": "the learner's scoring of super-batches",
-            "reference_scoring_flops": "the reference's scoring, were it not cached",
-            "total_flops": "learner and scoring",
-            "reference_training_flops": "total_flops of the runs it needs",
+            "learner_flops": "planned: training the learner",
+            "scoring_flops": "planned: the learner's scoring of super-batches",
+            "reference_scoring_flops": "planned: the reference's scoring; 0 where it is cached",
+            "total_flops": "planned: learner and scoring",
+            "reference_training_flops": "total_flops of the runs it needs, themselves or through others",
+            "chip": "what it was planned to occupy: v5e, v6e, …; local: a process of a machine",
+            "chips": "planned: how many at a time",
+            "planned_chip_hours": "planned: chips × hours",
+            "planned_dollars": "planned: by the price of a chip-hour",
+            "actual_flops": "learner and scoring, until now: what was done again counts once",
+            "actual_hours": "of all attempts, until now",
+            "actual_chip_hours": "chips × hours of all attempts, until now; without a chip, hours",
         },
-        f"""
-    SELECT {_IDENTITY},
-        planned.learner AS learner_flops, planned.scoring AS scoring_flops,
-        planned.reference_scoring AS reference_scoring_flops,
-        planned.learner + planned.scoring AS total_flops,
-        COALESCE((
-            SELECT SUM(flops) FROM cost
-            WHERE component IN ('learner', 'scoring')
-                AND cost.run_id IN (SELECT need.needs_id FROM need WHERE need.run_id = run.id)
-        ), 0.0) AS reference_training_flops
-    FROM run{_JOINS}
-    LEFT JOIN (
-        SELECT run_id,
-            SUM(CASE WHEN component = 'learner' THEN flops END) AS learner,
-            SUM(CASE WHEN component = 'scoring' THEN flops END) AS scoring,
-            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring
-        FROM cost GROUP BY run_id
-    ) AS planned ON planned.run_id = run.id""",
+        _costs(_MICROSECONDS_SQLITE),
+        _costs(_MICROSECONDS_POSTGRESQL),
     ),
     "v_attempts": View(
         "every go at every run: when, where, by what code, and how it ended",

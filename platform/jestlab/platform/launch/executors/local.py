@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -24,7 +25,7 @@ _BLOCK = 1 << 20
 
 
 class Local:
-    """Processes of this machine. A job's handle is `host:pid:start:log`, which no later process can share."""
+    """Processes of this machine. A job's handle is `machine:pid:start:log`, which no other process shares."""
 
     name = "local"
     chips = 0
@@ -70,8 +71,8 @@ class Local:
     def stop(self, handle: str, *, now: bool) -> None:
         """See `Executor`."""
         process = _Process.parse(handle)
-        if process.host != socket.gethostname():
-            raise ExecutorError(f"process {process.pid} runs on {process.host}: stop it there")
+        if process.machine != machine():
+            raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
         if not now:
             if process.runs():
                 _signal_group(process.pid, signal.SIGTERM)
@@ -100,7 +101,7 @@ class Local:
 
     def _start(self, job: Job) -> str:
         command = [sys.executable, "-m", "jestlab.platform.worker", *job.arguments]
-        environment = {**os.environ, **self._environment(), **job.environment}
+        environment = {**os.environ, **self.environment(), **job.environment}
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
             with job.log.open("ab") as log:
@@ -114,7 +115,7 @@ class Local:
                 )
         except OSError as error:
             raise ExecutorError(f"cannot start {command[0]}: {error}") from error
-        process = _Process(socket.gethostname(), child.pid, _start_of(child.pid) or "0", job.log)
+        process = _Process(machine(), child.pid, _start_of(child.pid) or "0", job.log)
         self._children[str(process)] = child
         threading.Thread(target=self._wait, args=(child, process), name=job.name, daemon=True).start()
         return str(process)
@@ -128,6 +129,8 @@ class Local:
         child = self._children.get(handle)
         if child is not None:
             code = child.poll()
+            if code is None and state_of(handle) is JobState.GONE:
+                code = child.wait()  # the thread that waits for it is just being told
             if code is None:
                 return JobStatus(JobState.RUNNING)
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
@@ -135,7 +138,7 @@ class Local:
         state = state_of(handle)
         return JobStatus(state, "on another machine" if state is JobState.UNKNOWN else "")
 
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         """What a worker's environment has beyond this process's."""
         count = str(self._threads)
         xla_flags = os.environ.get("XLA_FLAGS", "")
@@ -165,25 +168,24 @@ class _Process:
     """A process, named so that no other one will ever be taken for it.
 
     Attributes:
-        host: Its machine.
+        machine: Where its id means something.
         pid: Its id, and its session's.
-        start: When it began, in the kernel's ticks since boot, with the boot's own id: ids of processes are
-            used again, and so are ticks after a restart.
+        start: When it began, in the kernel's ticks since boot: ids of processes are used again.
         log: Its log.
     """
 
-    host: str
+    machine: str
     pid: int
     start: str
     log: Path
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.pid}:{self.start}:{self.log}"
+        return f"{self.machine}:{self.pid}:{self.start}:{self.log}"
 
     @classmethod
     def parse(cls, handle: str) -> _Process:
-        host, pid, start, log = handle.split(":", 3)
-        return cls(host, int(pid), start, Path(log))
+        machine, pid, start, log = handle.split(":", 3)
+        return cls(machine, int(pid), start, Path(log))
 
     def runs(self) -> bool:
         return _start_of(self.pid) == self.start
@@ -200,20 +202,31 @@ class _Process:
 
 
 def identity() -> str:
-    """This process, as other launchers may look for it: `host:pid:start`."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_start_of(os.getpid())}"
+    """This process, as other launchers may look for it: `machine:pid:start`."""
+    return f"{machine()}:{os.getpid()}:{_start_of(os.getpid())}"
+
+
+@functools.cache
+def machine() -> str:
+    """Where ids of processes mean what they mean to this one: host, boot and namespace.
+
+    Containers often share a name, machines that were cloned too, and a machine that was restarted is another.
+    """
+    boot = (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
+    namespace = "".join(filter(str.isdigit, str((_PROC / "self/ns/pid").readlink())))
+    return f"{socket.gethostname()}.{boot}.{namespace}"
 
 
 def is_gone(name: str) -> bool:
     """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
-    host, pid, start = name.rsplit(":", 2)
-    return host == socket.gethostname() and _start_of(int(pid)) != start
+    where, pid, start = name.rsplit(":", 2)
+    return where == machine() and _start_of(int(pid)) != start
 
 
 def state_of(handle: str) -> JobState:
     """What is known of a job from outside: RUNNING, GONE, or UNKNOWN on another machine."""
     process = _Process.parse(handle)
-    if process.host != socket.gethostname():
+    if process.machine != machine():
         return JobState.UNKNOWN
     return JobState.RUNNING if process.runs() else JobState.GONE
 
@@ -235,11 +248,7 @@ def _stat(pid: str | int) -> list[str] | None:
 def _start_of(pid: int) -> str | None:
     """When a live process began; None for one that has ended, a zombie included."""
     fields = _stat(pid)
-    return None if fields is None or fields[0] in "ZX" else f"{fields[19]}@{_boot()}"
-
-
-def _boot() -> str:
-    return (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
+    return None if fields is None or fields[0] in "ZX" else fields[19]
 
 
 def _signal_group(pid: int, number: int) -> None:

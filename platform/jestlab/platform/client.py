@@ -1,0 +1,189 @@
+"""What a user's own script reports through, when jestlab runs it as a command (`program: command`).
+
+    from jestlab.platform import client
+
+    run = client.run()
+    model = load(run.resume / "model.npz") if run.resume else new(run.seed, run.config["width"])
+    for step in range(steps):
+        run.log(step, loss=loss)
+        if run.stop_requested():
+            break                             # save first; the next attempt finds it in run.resume
+    run.evaluation(step, examples_seen, flops_total, {"digits/accuracy": 0.97})
+
+Run by hand, without jestlab, the same script prints what it reports. This module needs the standard library
+alone: where jestlab is not installed, a copy of this file does.
+
+The protocol, for any other language: one message a line, JSON, in UTF-8, at most 1 MiB, written to the path
+in JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Several processes may write at
+once: lines up to 4,096 bytes stay whole. A line that is none of these fails the run:
+
+    {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
+    {"type": "evaluation", "step": 10, "examples_seen": 640, "flops_total": 1e9, "scores": {"toy/top1": 0.9}}
+    {"type": "artifact", "name": "model", "path": "model.npz"}    from the run's folder; inside the lab
+    {"type": "progress", "step": 10, "total_steps": 100}
+    {"type": "flush", "id": 7}                                    when all is durable, answers "flushed"
+
+Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one process: {"type": "flushed",
+"id": 7}, and {"type": "stop"} when the run is asked to stop, just before SIGTERM. A writer that is faster
+than the store waits; what was written before the command ends is never lost. The same step again replaces
+a value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class Run:
+    """The run that a script is.
+
+    Attributes:
+        seed: Replicate.
+        directory: Where to keep what it makes; it exists.
+        resume: The same folder if an earlier attempt left anything in it, else None. It may have been killed
+            before it saved: look for what you need.
+        config: The whole config, `seed` included.
+        needs: Role → folder of each run that it needs.
+    """
+
+    def __init__(
+        self, seed: int, directory: Path, resume: Path | None, config: dict[str, Any], needs: dict[str, Path]
+    ) -> None:
+        """Made by `run`."""
+        self.seed = seed
+        self.directory = directory
+        self.resume = resume
+        self.config = config
+        self.needs = needs
+
+    def log(self, step: int, metrics: Mapping[str, float] | None = None, /, **named: float) -> None:
+        """Report metrics at a step: `log(10, loss=0.5)`, `log(10, {"grad/norm": 2.0})`."""
+        values = {name: float(value) for name, value in {**(metrics or {}), **named}.items()}
+        self._send({"type": "log", "step": int(step), "metrics": values})
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        """Report scores named `dataset/metric`, with the examples and FLOPs spent until then."""
+        self._send(
+            {
+                "type": "evaluation",
+                "step": int(step),
+                "examples_seen": int(examples_seen),
+                "flops_total": float(flops_total),
+                "scores": {name: float(value) for name, value in scores.items()},
+            }
+        )
+
+    def artifact(self, name: str, path: str | Path) -> None:
+        """Report a file or folder inside the lab, best in `directory`."""
+        self._send({"type": "artifact", "name": name, "path": str(Path(path).absolute())})
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Say how far the run is."""
+        self._send({"type": "progress", "step": int(step), "total_steps": int(total_steps)})
+
+    def flush(self) -> None:
+        """Return when all that was reported is durable. Before a checkpoint, so that none is ahead of it."""
+
+    def stop_requested(self) -> bool:
+        """Whether to save and end. From the first call on, SIGTERM does not end the script by itself."""
+        return False
+
+    def _send(self, message: dict[str, Any]) -> None:
+        values = {key: value for key, value in message.items() if key not in ("type", "metrics", "scores")}
+        values |= message.get("metrics", {}) | message.get("scores", {})
+        said = ", ".join(f"{name} {value}" for name, value in values.items())
+        sys.stdout.write(f"{message['type']}: {said}\n")
+
+
+class _Reporting(Run):
+    """A run below jestlab."""
+
+    def __init__(self, reports: str, replies: str, **about: Any) -> None:
+        super().__init__(**about)
+        self._reports = os.open(reports, os.O_WRONLY | os.O_CLOEXEC)
+        self._replies = os.open(replies, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rest = b""
+        self._flushed = 0  # the last id that was answered
+        self._asked = 0
+        self._stop = False
+        self._listens = False
+        self._writing = threading.Lock()
+        self._reading = threading.RLock()  # a signal's handler may read while its thread does
+
+    def flush(self) -> None:
+        with self._reading:
+            self._asked += 1
+            asked = self._asked
+            self._send({"type": "flush", "id": asked})
+            os.set_blocking(self._replies, True)
+            try:
+                while self._flushed < asked:
+                    if not self._read():
+                        raise ConnectionError("jestlab's worker has ended: what was reported may be lost")
+            finally:
+                os.set_blocking(self._replies, False)
+
+    def stop_requested(self) -> bool:
+        if not self._listens:
+            self._listens = True
+            main = threading.current_thread() is threading.main_thread()
+            if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, self._on_signal)
+        with self._reading, contextlib.suppress(BlockingIOError):
+            self._read()
+        return self._stop
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop = True
+
+    def _read(self) -> bool:
+        """Take in answers; whether there may be more."""
+        block = os.read(self._replies, 1 << 16)
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            message = json.loads(line)
+            self._stop |= message["type"] == "stop"
+            if message["type"] == "flushed":
+                self._flushed = max(self._flushed, message["id"])
+        return bool(block)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        left = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        with self._writing:
+            while left:
+                left = left[os.write(self._reports, left) :]
+
+
+def run() -> Run:
+    """The run that this process works at; without jestlab, one that prints, in the working directory.
+
+    Raises:
+        ConnectionError: The worker that started this has ended.
+    """
+    found = os.environ
+    if "JESTLAB_REPORTS" not in found:
+        return Run(0, Path.cwd(), None, {}, {})
+    needs = json.loads(found["JESTLAB_NEEDS"])
+    try:
+        return _Reporting(
+            found["JESTLAB_REPORTS"],
+            found["JESTLAB_REPLIES"],
+            seed=int(found["JESTLAB_SEED"]),
+            directory=Path(found["JESTLAB_RUN_DIR"]),
+            resume=Path(found["JESTLAB_RESUME"]) if found["JESTLAB_RESUME"] else None,
+            config=json.loads(Path(found["JESTLAB_RUN_CONFIG"]).read_text(encoding="utf-8")),
+            needs={role: Path(folder) for role, folder in needs.items()},
+        )
+    except FileNotFoundError as error:
+        raise ConnectionError(f"jestlab's worker has ended: {error}") from None

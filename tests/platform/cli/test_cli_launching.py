@@ -1,0 +1,176 @@
+"""The verbs that make runs run, show them and stop them, as people meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+
+import labs_support as labs
+import plans_support as plans
+import yaml
+from executor_harnesses import IMAGE
+from fake_kubernetes import FakeKubernetes
+
+from jestlab.platform.cli.watch import Line, _shown, text
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.bell import Bell
+from jestlab.platform.launch.silence import Silence
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import Spending
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
+
+
+def settings(folder, monkeypatch, **changes) -> None:
+    cluster = {"store_secret": "jestlab-store/url", "root": "/lab"}
+    file = folder / "config.yaml"
+    file.write_text(yaml.safe_dump({"image": IMAGE, "kubernetes": cluster} | changes))
+    monkeypatch.setenv("JESTLAB_CONFIG", str(file))
+
+
+def test_manifests_are_rendered_and_nothing_else_happens(root, tmp_path, monkeypatch):
+    settings(tmp_path, monkeypatch)
+    spec = labs.write_study(tmp_path, resources=PODS)
+    store = "postgresql://lab:open-sesame@db.example/results"
+    rendered = labs.jestlab("launch", spec, "--render", tmp_path / "jobs", "--store", store, root=root)
+    assert rendered.returncode == 0, rendered.stderr
+    assert rendered.stdout == f"3 manifests in {tmp_path / 'jobs'}\n"
+    files = sorted((tmp_path / "jobs").iterdir())
+    assert len(files) == 3
+    for file in files:
+        assert "open-sesame" not in file.read_text()
+        manifest = yaml.safe_load(file.read_text())
+        assert (manifest["kind"], f"{manifest['metadata']['name']}.yaml") == ("JobSet", file.name)
+    assert not root.exists()
+
+
+def test_processes_have_no_manifests(root, tmp_path):
+    refused = labs.jestlab("launch", labs.write_study(tmp_path), "--render", tmp_path / "jobs", root=root)
+    assert refused.returncode == 1
+    assert "--on kubernetes" in refused.stderr
+    assert not (tmp_path / "jobs").exists()
+
+
+def test_what_an_executor_lacks_is_said_before_anything_is_written(root, tmp_path, monkeypatch):
+    settings(tmp_path, monkeypatch, image=None)
+    spec = labs.write_study(tmp_path, resources=PODS)
+    refused = labs.jestlab("launch", spec, root=root)
+    assert refused.returncode == 1
+    assert "image" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
+    api = FakeKubernetes()
+    try:
+        config = api.kubeconfig(tmp_path / "kubeconfig")
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        settings(tmp_path, monkeypatch)
+        run = plans.run("joint")
+        store = Store.open(Lab.find(root).store_url)
+        store.record(plans.plan(run))
+        none = labs.jestlab("logs", "toy", "joint", root=root)
+        assert none.returncode == 1
+        assert "has no log yet: it is PENDING" in none.stderr
+        claim = leases.claim(
+            store, run.fingerprint, leases.enter_launcher(store, "a:1:0"), "kubernetes", 256, "runs/x/log.txt"
+        )
+        assert claim is not None
+        leases.launched(store, claim.attempt_id, "vm/default/jestlab-gone-1")
+        asked = labs.jestlab("logs", "toy", "joint", root=root)
+        assert asked.returncode == 1
+        assert len(asked.stderr.splitlines()) == 1
+    finally:
+        api.stop()
+
+
+def test_logs_end_when_the_worker_has_died_without_a_word(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs={"long": {"steps": 5_000, "pause": 0.02}})
+    with labs.started("launch", spec, root=root) as launcher:
+        labs.wait_until(lambda: labs.starts(root, "long"))
+        [(worker, _)] = labs.starts(root, "long")
+        with labs.started("logs", "toy", "long", "-f", root=root) as following:
+            os.kill(launcher.pid, signal.SIGKILL)
+            os.kill(worker, signal.SIGKILL)
+            said = following.communicate(timeout=30)[0]
+    assert "--- attempt 1" in said
+    assert "its process has vanished: launch again to go on" in said
+
+
+def test_watch_on_a_terminal_goes_on_until_all_is_over(root, tmp_path):
+    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 60, "pause": 0.05}})
+    with labs.started("launch", spec, root=root) as launcher:
+        labs.wait_until(lambda: labs.starts(root, "uniform"))
+        ours, theirs = pty.openpty()
+        watching = subprocess.Popen(
+            [*labs.JESTLAB, "watch", "toy", "--every", "0.2", "--root", str(root)],
+            stdout=theirs,
+            stdin=theirs,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"},
+        )
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the terminal has been closed
+                break
+        assert watching.wait(30) == 0
+        launcher.wait(30)
+    screen = shown.decode(errors="replace")
+    assert "RUNNING" in screen
+    assert "examples/s" in screen
+    assert "1 COMPLETED" in screen.splitlines()[-2]
+
+
+def test_of_more_runs_than_lines_those_that_run_are_shown(root):
+    store = Store.open(Lab.find(root).store_url)
+    runs = [plans.run(f"run{i}", config={"steps": i + 1}) for i in range(30)]
+    store.record(plans.plan(*runs))
+    plans.begun(store, runs[17]).flush()
+    lines = [Line(row, None, None, None, Spending()) for row in store.runs("toy")]
+    assert len(text(lines).splitlines()) == 33
+    few = _shown(lines, height=20).splitlines()
+    assert [line.split()[0] for line in few[1:-2]] == ["run17"]
+    assert few[-1] == "29 PENDING, 1 RUNNING"
+
+
+def test_cancel_says_what_it_stopped(root, tmp_path):
+    store = Store.open(Lab.find(root).store_url)
+    store.record(plans.reference_and_two())
+    one = labs.jestlab("cancel", "toy", "uniform", "--json", root=root)
+    assert (one.returncode, json.loads(one.stdout)) == (
+        0,
+        [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}],
+    )
+    states = dict(sqlite3.connect(root / "results.db").execute("SELECT run, state FROM v_runs"))
+    assert states == {"reference": "PENDING", "joint": "BLOCKED", "uniform": "CANCELLED"}
+    wrong = labs.jestlab("cancel", "toy", "unifrom", root=root)
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
+    assert "uniform" in wrong.stderr
+    assert labs.jestlab("cancel", "toy", "--seed", 1, root=root).returncode == 2
+    assert store.reasons([row.fingerprint for row in store.runs("toy")]).keys() == {
+        row.fingerprint for row in store.runs("toy") if row.state == RunState.CANCELLED
+    }
+
+
+def test_silence_is_told_by_ones_own_clock():
+    now = [10.0]
+    silence = Silence(lambda: now[0])
+    assert silence.of("a", "first") == 0
+    now[0] = 40.0
+    assert (silence.of("a", "first"), silence.of("b", "first")) == (30.0, 0.0)
+    assert silence.of("a", "second") == 0
+    now[0] = 50.0
+    silence.forget()
+    assert silence.of("a", "second") == 0
+
+
+def test_a_bell_that_nobody_hears_breaks_nothing():
+    Bell().ring()

@@ -1,0 +1,79 @@
+"""What is this machine's alone: processes, their names, their memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from executor_harnesses import LocalHarness
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState
+from jestlab.platform.launch.executors import local
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.spec.resources import Resources
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = LocalHarness(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def test_a_process_of_another_machine_is_not_judged_from_here(harness):
+    """Not even where it has the same name, as containers often have, or was this one before a restart."""
+    handle = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
+    machine, _, rest = handle.partition(":")
+    host, boot, namespace = machine.rsplit(".", 2)
+    for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
+        assert local.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
+        assert not local.is_gone(f"{elsewhere}:1:2")
+        with pytest.raises(ExecutorError, match="stop it there"):
+            Local(Lab.find()).stop(f"{elsewhere}:{rest}", now=True)
+    assert local.state_of(handle) == JobState.RUNNING
+
+
+def test_a_process_id_that_is_used_again_is_another_process(harness):
+    handle = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
+    machine, pid, start, log = handle.split(":", 3)
+    assert local.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
+    Local(Lab.find()).stop(f"{machine}:{pid}:{int(start) - 1}:{log}", now=True)
+    assert local.state_of(handle) == JobState.RUNNING
+    assert local.is_gone(f"{machine}:{pid}:{int(start) - 1}")
+    assert not local.is_gone(local.identity())
+
+
+def test_a_zombie_has_ended():
+    child = subprocess.Popen(["true"], start_new_session=True)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert local.state_of(f"{local.machine()}:{child.pid}:1:log") == JobState.GONE
+    child.wait()
+
+
+def test_no_more_at_once_than_memory_has_room_for(tmp_path):
+    lab = Lab.find(tmp_path)
+    assert Local(lab).parallel == 2
+    assert Local(lab, Resources(memory_gb=1e6)).parallel == 1
+    assert not Local(lab, Resources(memory_gb=1e6)).has_room()
+    assert Local(lab, Resources(memory_gb=1e-3)).has_room()
+    assert Local(lab).has_room()
+
+
+def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.executable", str(tmp_path / "no_python"))
+    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt")
+    with pytest.raises(ExecutorError, match=r"cannot start .*no_python"):
+        Local(Lab.find(tmp_path)).launch(job)
+
+
+def test_flags_for_threads_are_added_to_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/nowhere")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    lab = Lab.find(tmp_path)
+    one, four = (Local(lab, Resources(threads=n)).environment() for n in (1, 4))
+    assert one["XLA_FLAGS"] == "--xla_dump_to=/nowhere --xla_cpu_multi_thread_eigen=false"
+    assert one["JAX_COMPILATION_CACHE_DIR"] == str(lab.root / "cache" / "jax")
+    assert (four["XLA_FLAGS"], four["OMP_NUM_THREADS"]) == ("--xla_dump_to=/nowhere", "4")

@@ -1,0 +1,146 @@
+"""The controller over executors of pods: real workers, real clients, APIs that say what happened."""
+
+from __future__ import annotations
+
+import functools
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+from cluster_support import Cluster
+from executor_harnesses import Harness, KubernetesHarness, VertexHarness
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.bell import Bell
+from jestlab.platform.launch.controller import Options, Outcome, job_of, launch
+from jestlab.platform.launch.executors import tries
+from jestlab.platform.launch.reconcile import Policy
+from jestlab.platform.plan import Plan, plan
+from jestlab.platform.spec.load import load
+from jestlab.platform.store import leases
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+RUNS = {
+    "reference": {"steps": 20, "pause": 0.02},
+    "joint": {"needs": ["reference"], "steps": 25, "pause": 0.02},
+    "uniform": {"steps": 30, "pause": 0.02},
+}
+
+
+@pytest.fixture(params=[KubernetesHarness, VertexHarness], ids=["kubernetes", "vertex"])
+def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    made = request.param(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Plan:
+    return plan(load(str(labs.write_study(tmp_path, runs=RUNS))))
+
+
+def launched(
+    root: Path, study: Plan, harness: Harness, retries: int = 0, **harms: str
+) -> tuple[Outcome, Cluster]:
+    lab, bell = Lab.find(root), Bell()
+    store = Store.open(lab.store_url)
+    store.record(study)
+    cluster = Cluster(harness, root, bell.ring)
+    cluster.harms = dict(harms)
+    how = Options(executor=cluster.place, policy=Policy(retries, lease_seconds=30.0))
+    outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=how, bell=bell)
+    store.close()
+    return outcome, cluster
+
+
+def rows(root: Path, sql: str) -> list[tuple[Any, ...]]:
+    return sqlite3.connect(root / "results.db").execute(sql).fetchall()
+
+
+ATTEMPTS = "SELECT run, number, state, exit_code FROM v_attempts ORDER BY run, number"
+
+
+def test_pods_that_are_taken_away_or_deleted_cost_no_retries(root, study, harness):
+    outcome, cluster = launched(root, study, harness, reference="preempt", uniform="vanish")
+    assert outcome.exit_code == 0
+    assert rows(root, ATTEMPTS) == [
+        ("joint", 1, "COMPLETED", 0),
+        ("reference", 1, "PREEMPTED", None),
+        ("reference", 2, "COMPLETED", 0),
+        ("uniform", 1, "PREEMPTED", None),
+        ("uniform", 2, "COMPLETED", 0),
+    ]
+    assert rows(root, "SELECT DISTINCT executor, chips FROM v_attempts") == [(cluster.name, 16)]
+    assert [step > 0 for _, step in labs.starts(root, "uniform")] == [False, True]
+    values = rows(root, "SELECT run, step, value FROM v_metrics WHERE name = 'loss' ORDER BY run, step")
+    lab = root.parent / "undisturbed"
+    assert labs.launch_here(lab, study).exit_code == 0
+    assert (
+        rows(lab, "SELECT run, step, value FROM v_metrics WHERE name = 'loss' ORDER BY run, step") == values
+    )
+
+
+def test_a_pod_that_fails_is_tried_again_as_often_as_was_said(root, study, harness):
+    outcome, _ = launched(root, study, harness, retries=1, uniform="kill")
+    assert outcome.exit_code == 0
+    assert rows(root, f"SELECT state, exit_code FROM ({ATTEMPTS}) WHERE run = 'uniform'") == [
+        ("FAILED", -9),
+        ("COMPLETED", 0),
+    ]
+
+
+def test_a_pod_that_fails_for_good_takes_what_needs_it_along(root, study, harness):
+    outcome, cluster = launched(root, study, harness, reference="kill")
+    states = {run.name: outcome.states[run.fingerprint] for run in study.runs}
+    assert states == {
+        "reference": RunState.FAILED,
+        "joint": RunState.SKIPPED,
+        "uniform": RunState.COMPLETED,
+    }
+    assert len(cluster.launched) == 2
+
+
+def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness):
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(study)
+    cluster = Cluster(harness, root)
+    gone = leases.enter_launcher(store, "elsewhere:1:0")
+    [uniform] = [run for run in study.runs if run.name == "uniform"]
+    log = f"{uniform.directory}/log.txt"
+    claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
+    assert claim is not None
+    handle = cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name))
+    leases.launched(store, claim.attempt_id, handle)
+    leases.leave(store, gone)
+    options = Options(executor=cluster.place)
+    outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=options)
+    assert outcome.exit_code == 0
+    assert len(labs.starts(root, "uniform")) == 1
+    assert {attempts for *_, attempts in rows(root, "SELECT run, attempts FROM v_runs")} == {1}
+
+
+def test_a_cancelled_pod_is_stopped(root, study, harness):
+    """By whoever cancels it, with the executor that the store names."""
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(study)
+    cluster = Cluster(harness, root)
+    [uniform] = [run for run in study.runs if run.name == "uniform"]
+    log = f"{uniform.directory}/log.txt"
+    launcher = leases.enter_launcher(store, "elsewhere:1:0")
+    claim = leases.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
+    assert claim is not None
+    leases.launched(
+        store, claim.attempt_id, cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name))
+    )
+    labs.wait_until(functools.partial(labs.starts, root, "uniform"))
+    leases.request_stop(store, [uniform.fingerprint], "cancelled by me")
+    outcome = launch(lab, store, "toy", [uniform], lambda _: cluster)
+    assert outcome.states == {uniform.fingerprint: RunState.CANCELLED}
+    labs.wait_until(lambda: labs.processes_of(root) == [])

@@ -1,0 +1,174 @@
+"""A user's own callables: found where the spec is read, without importing anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+
+from jestlab.platform import programs
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.programs import callables
+from jestlab.platform.spec.load import load
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+EXPLODES = "raise RuntimeError('imported')\n"
+
+
+def spec(folder: Path, program: str) -> Path:
+    path = folder / "study.yaml"
+    path.write_text(f"program: {program}\nbase: {{a: 1}}\nruns: {{r: {{}}}}\n")
+    return path
+
+
+def package(folder: Path, name: str, **modules: str) -> None:
+    for path, source in {"__init__": EXPLODES, **modules}.items():
+        file = folder / name / f"{path}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+
+
+def test_a_module_is_read_and_not_imported(tmp_path, monkeypatch):
+    package(tmp_path, "research_a", training="def fit(config, context): ...\n" + EXPLODES)
+    monkeypatch.chdir(tmp_path)
+    assert programs.get("research_a.training:fit").name == "research_a.training:fit"
+    with pytest.raises(UserError, match=r"no 'fitt' in .*training.py: did you mean 'fit'\?"):
+        programs.get("research_a.training:fitt")
+    with pytest.raises(UserError, match=r"no module 'research_a.trainin' for the program"):
+        programs.get("research_a.trainin:fit")
+    assert not {name for name in sys.modules if name.startswith("research_a")}
+
+
+def test_folders_without_init_files_are_packages_too(tmp_path, monkeypatch):
+    (tmp_path / "outer_b" / "inner" / "deep").mkdir(parents=True)
+    (tmp_path / "outer_b" / "inner" / "deep" / "training.py").write_text(EXPLODES + "def fit(): ...\n")
+    monkeypatch.chdir(tmp_path)
+    programs.get("outer_b.inner.deep.training:fit")
+    with pytest.raises(UserError, match="no 'fat' in"):
+        programs.get("outer_b.inner.deep.training:fat")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async def fit(): ...",
+        "class fit:\n    def __call__(self): ...",
+        "fit = lambda config, context: None",
+        "fit: object = print",
+        "from somewhere import fit",
+        "from somewhere import other as fit",
+        "import fit",
+        "from somewhere import *",
+        "try:\n    import torch\nexcept ImportError:\n    def fit(): ...",
+        "if True:\n    for fit in (): ...",
+        "a, (b, *fit) = 1, (2, 3)",
+        "with open('x') as fit: ...",
+        "if (fit := 3): ...",
+        "def __getattr__(name): ...",
+        "globals()['fit'] = print",
+    ],
+)
+def test_whatever_may_define_the_name_is_accepted(tmp_path, source):
+    file = tmp_path / "own.py"
+    file.write_text(source + "\n")
+    callables.check(f"{file}:fit")
+
+
+@pytest.mark.parametrize(
+    "source", ["", "def other():\n    fit = 1", "class A:\n    def fit(self): ...", "fit"]
+)
+def test_what_does_not_define_the_name_is_refused(tmp_path, source):
+    file = tmp_path / "own.py"
+    file.write_text(source + "\n")
+    with pytest.raises(UserError, match="no 'fit' in"):
+        callables.check(f"{file}:fit")
+
+
+def test_a_file_counts_from_the_specs_folder(tmp_path, monkeypatch):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "own.py").write_text("def fit(config, context): ...\n")
+    path = spec(tmp_path, "code/own.py:fit")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    [run] = plan(load(str(path))).runs
+    assert run.program == f"{tmp_path}/code/own.py:fit"
+    again = tmp_path / "elsewhere" / "resolved.yaml"
+    again.write_text(load(str(path)).to_yaml())
+    assert plan(load(str(again))).fingerprints == [run.fingerprint]
+
+
+def test_where_a_file_lies_and_what_it_holds_is_no_identity_but_its_name_is(tmp_path):
+    found = {}
+    for folder, file, source in [
+        ("a", "own.py", "def fit(): ..."),
+        ("b", "own.py", "def fit(): return 2"),
+        ("a", "other.py", "def fit(): ..."),
+    ]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / file).write_text(source + "\n")
+        [found[folder, file]] = plan(load(str(spec(tmp_path, f"{folder}/{file}:fit")))).fingerprints
+    assert found["a", "own.py"] == found["b", "own.py"] != found["a", "other.py"]
+
+
+@pytest.mark.parametrize(
+    ("program", "source", "message"),
+    [
+        ("gone.py:fit", None, r"study.yaml:1: program: .*/gone.py: no such file"),
+        (
+            "own.py:fti",
+            "def fit(): ...",
+            r"study.yaml:1: program: no 'fti' in .*own.py: did you mean 'fit'\?",
+        ),
+        ("own.py:fit", "def fit(:", r"study.yaml:1: program: .*own.py:1: invalid syntax"),
+        ("own.py", "", r"no program '.*own.py': .*path/to/file.py:callable"),
+    ],
+)
+def test_what_is_wrong_is_said_where_the_spec_is_read(tmp_path, program, source, message):
+    if source is not None:
+        (tmp_path / "own.py").write_text(source)
+    with pytest.raises(UserError, match=message):
+        _ = load(str(spec(tmp_path, program))).members
+
+
+def test_a_file_runs_with_its_neighbours_importable(root, tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "neighbour_c.py").write_text("FACTOR = 3.0\n")
+    (tmp_path / "code" / "own.py").write_text(
+        textwrap.dedent(
+            """
+            from __future__ import annotations
+            from dataclasses import dataclass
+            from neighbour_c import FACTOR
+
+            @dataclass
+            class Result:
+                value: float
+
+            class Programs:
+                @staticmethod
+                def fit(config, context):
+                    result = Result(FACTOR * config["a"])
+                    context.evaluation(1, 1, 1.0, {"toy/score": result.value})
+            """
+        )
+    )
+    done = labs.jestlab("launch", spec(tmp_path, "code/own.py:Programs.fit"), root=root, cwd="/")
+    assert done.returncode == 0, done.stdout
+    store = Store.open(f"sqlite:///{root / 'results.db'}")
+    assert store.runs("study")[0].state == RunState.COMPLETED
+
+
+def test_reading_a_spec_imports_no_jax(tmp_path):
+    (tmp_path / "own.py").write_text("import jax\ndef fit(config, context): ...\n")
+    code = (
+        "import sys; from jestlab.platform.spec.load import load; from jestlab.platform.plan import plan;"
+        f"plan(load({str(spec(tmp_path, 'own.py:fit'))!r})); print('jax' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"

@@ -1,0 +1,205 @@
+"""Messages of a command: whatever it writes is taken as it was meant, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.platform.client import _Reporting
+from jestlab.platform.context import RunContext
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs import messages
+from jestlab.platform.programs.channel import Channel
+
+STEPS = st.integers(0, 2**63 - 1)
+NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
+VALUES = st.floats()
+
+
+class Kept:
+    """A recorder that keeps all in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self.calls.append(("log", step, dict(metrics)))
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        self.calls.append(("evaluation", step, examples_seen, flops_total, dict(scores)))
+
+    def artifact(self, name: str, path: Path, root: Path) -> None:
+        self.calls.append(("artifact", name, path))
+
+    def progress(self, step: int, total_steps: int) -> None:
+        self.calls.append(("progress", step, total_steps))
+
+    def flush(self) -> None:
+        self.calls.append(("flush",))
+
+
+def context(recorder: Kept) -> RunContext:
+    return RunContext(
+        directory=Path("/lab/run"),
+        root=Path("/lab"),
+        cache=Path("/lab/data"),
+        seed=0,
+        needs={},
+        recorder=recorder,
+        stop_requested=lambda: False,
+    )
+
+
+CALLS = st.one_of(
+    st.tuples(st.just("log"), STEPS, st.dictionaries(NAMES, VALUES, max_size=3)),
+    st.tuples(
+        st.just("evaluation"),
+        STEPS,
+        STEPS,
+        st.floats(0, 1e300),
+        st.dictionaries(NAMES.map(lambda name: "d/" + name.replace("/", "_")), VALUES, max_size=3),
+    ),
+    st.tuples(st.just("progress"), STEPS, STEPS),
+)
+
+
+@given(st.lists(CALLS, max_size=8))
+def test_what_the_client_reports_is_what_the_run_records(calls):
+    """Through a real pipe, whatever the numbers and names."""
+    kept = Kept()
+    with Channel(context(kept)) as channel:
+        found = channel.environment
+        run = _Reporting(
+            found["JESTLAB_REPORTS"],
+            found["JESTLAB_REPLIES"],
+            seed=0,
+            directory=Path("/lab/run"),
+            resume=None,
+            config={},
+            needs={},
+        )
+        for name, *arguments in calls:
+            getattr(run, name)(*arguments)
+        channel.drain(whole=True)
+        os.close(run._reports)
+        os.close(run._replies)
+    assert repr(kept.calls) == repr([tuple(call) for call in calls])  # repr: NaN is NaN
+
+
+@given(st.lists(CALLS, min_size=1, max_size=5), st.data())
+def test_how_the_bytes_arrive_does_not_matter(calls, data):
+    lines = []
+    for name, *arguments in calls:
+        keys = {
+            "log": ("step", "metrics"),
+            "evaluation": ("step", "examples_seen", "flops_total", "scores"),
+            "progress": ("step", "total_steps"),
+        }[name]
+        lines.append(json.dumps({"type": name, **dict(zip(keys, arguments, strict=True))}))
+    whole = "\n".join(lines).encode()  # no line break at the end
+    kept = Kept()
+    with Channel(context(kept)) as channel:
+        with open(channel.environment["JESTLAB_REPORTS"], "wb", buffering=0) as stream:  # noqa: PTH123
+            while whole:
+                size = data.draw(st.integers(1, len(whole)))
+                stream.write(whole[:size])
+                whole = whole[size:]
+                channel.read()
+        channel.drain(whole=True)
+    assert repr(kept.calls) == repr([tuple(call) for call in calls])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = ("step", "metrics", "scores", "examples_seen", "flops_total", "total_steps", "name", "path", "id")
+NEARLY = st.fixed_dictionaries(
+    {"type": st.sampled_from(["log", "evaluation", "artifact", "progress", "flush"])},
+    optional=dict.fromkeys(KEYS, JSON),
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.binary() | JSON.map(lambda value: json.dumps(value).encode()) | NEARLY.map(json.dumps).map(str.encode)
+)
+def test_what_is_no_message_is_refused_in_one_line(line):
+    try:
+        message = messages.parse(line)
+    except ValueError as error:
+        assert len(str(error).splitlines()) == 1
+        assert " is no message: " in str(error)
+    else:  # what is taken, the store can hold
+        for value in message.model_dump().values():
+            assert not isinstance(value, bool)
+            assert not isinstance(value, int) or 0 <= value < 2**63
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"loss 0.5", "'loss 0.5' is no message: no JSON: expected value at line 1 column 1"),
+        (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
+        (b'{"step": 3}', "it has no type: log, evaluation, artifact, progress, flush"),
+        (b'{"type": "log", "step": 1.5, "metrics": {}}', "step: Input should be a valid integer"),
+        (b'{"type": "log", "step": -1, "metrics": {}}', "step: Input should be greater than or equal to 0"),
+        (b'{"type": "log", "step": 1, "metrics": {"a": "b"}}', "metrics.a: Input should be a valid number"),
+        (b'{"type": "log", "step": 1, "metrics": {"a": true}}', "metrics.a: Input should be a valid number"),
+        (b'{"type": "log", "step": 1, "loss": 1}', "metrics: Field required"),
+        (
+            b'{"type": "evaluation", "step": 1, "examples_seen": 1, "flops_total": 1, "scores": {"a": 1}}',
+            "scores.a",
+        ),
+        (b'{"type": "log", "step": 1, "metrics": {"a\\u0000": 1}}', "String should match pattern"),
+        (b"[" * 100_000, "is no message: no JSON: "),
+        (b'{"type": "log", "step": 1, "metrics": {"a": 1}} x', "no JSON: trailing characters"),
+    ],
+)
+def test_the_error_names_what_is_wrong(line, message):
+    with pytest.raises(ValueError, match=r"is no message") as caught:
+        messages.parse(line)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_numbers_without_a_value():
+    parsed = messages.parse(
+        b'{"type": "log", "step": 1, "metrics": {"a": null, "b": NaN, "c": Infinity, "d": 3}}'
+    )
+    assert isinstance(parsed, messages.Log)
+    values = messages.numbers(parsed.metrics)
+    assert math.isnan(values["a"]) and math.isnan(values["b"])
+    assert (values["c"], values["d"]) == (math.inf, 3.0)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory():
+    with Channel(context(Kept())) as channel:
+        stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
+        with pytest.raises(UserError, match=r"message 1: .* goes on for more than 1,048,576 bytes"):
+            for _ in range(1_000):
+                os.write(stream, b"x" * 60_000)
+                channel.read()
+        os.close(stream)
+
+
+def test_answers_that_nobody_reads_do_not_block_the_worker():
+    with Channel(context(Kept())) as channel:
+        stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
+        with pytest.raises(UserError, match="no answer is read"):
+            for _ in range(10_000):
+                os.write(stream, b'{"type": "flush"}\n')
+                channel.read()
+        channel.tell_stop()  # nor does this
+        os.close(stream)

@@ -1,0 +1,110 @@
+"""Placeholders in the words of a command, and what is said of wrong ones when the spec is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.programs import placeholders
+from jestlab.platform.spec.load import load
+
+
+@given(st.text())
+def test_any_text_can_be_said(text):
+    word = text.replace("{", "{{").replace("}", "}}")
+    assert list(placeholders.names(word)) == []
+    assert placeholders.fill(word, {}) == text
+
+
+@given(st.lists(st.tuples(st.text(alphabet="ab {}"), st.sampled_from(["lr", "model.width"]))))
+def test_it_is_what_python_formats(parts):
+    values = {"lr": 0.1, "model.width": "64"}
+    word = "".join(text.replace("{", "{{").replace("}", "}}") + "{" + name + "}" for text, name in parts)
+    plain = word.replace("model.width", "width")
+    assert placeholders.fill(word, values) == plain.format(lr=0.1, width="64")
+    assert list(placeholders.names(word)) == [name for _, name in parts]
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [("a b", "a b"), (1e-3, "0.001"), (True, "true"), (None, "null"), ([1, "é"], '[1,"é"]')],
+)
+def test_values_as_words(value, word):
+    assert placeholders.text(value) == word
+
+
+def study(folder: Path, base: str, runs: str = "{r: {}}", more: str = "") -> str:
+    path = folder / "study.yaml"
+    path.write_text(f"program: command\nbase: {base}\nruns: {runs}\n{more}")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("base", "runs", "message"),
+    [
+        (
+            "{command: [train, '{learning_rat}'], learning_rate: 1}",
+            "{r: {}}",
+            r":2: base.command: no value for \{learning_rat\}: did you mean 'learning_rate'\?",
+        ),
+        (
+            "{model.width: 3}",
+            "{r: {command: '{model.widht}'}}",
+            r":3: runs.r.command: no value .*'model.width'",
+        ),
+        ("{a: 1}", "{r: {}}", r":3: runs.r.command: is missing: the words of the command, as in \[python"),
+        ("{command: []}", "{r: {}}", ":2: base.command: is empty"),
+        ("{command: {a: 1}}", "{r: {}}", "base.command: must be a list of words"),
+        ("{command: [a, [b]]}", "{r: {}}", "base.command: must be a list of words"),
+        (
+            '{command: "a \'b"}',
+            "{r: {}}",
+            "base.command: .* cannot be split into words: No closing quotation",
+        ),
+        ("{command: ['{']}", "{r: {}}", r"base.command: '\{' has a brace by itself: write \{\{ for \{"),
+        ("{command: [a], directory: b}", "{r: {}}", "base.directory: 'directory' is what jestlab gives"),
+        ("{command: [a], cwd: 3}", "{r: {}}", "base.cwd: must be the path of a folder"),
+        (
+            "{command: ['{needs.reference}']}",
+            "{reference: {command: a}, r: {}}",
+            "no value for .needs.reference",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_where_it_is_written(tmp_path, base, runs, message):
+    with pytest.raises(UserError, match=message):
+        _ = load(study(tmp_path, base, runs)).members
+
+
+def test_a_placeholder_must_be_known_at_every_point(tmp_path):
+    base = "{command: [train, '{a}']}"
+    axes = "axes: [{runs: [r], cases: [{a: 1}, {b: 2}]}]\n"
+    with pytest.raises(UserError, match=r"no value for \{a\}"):
+        _ = load(study(tmp_path, base, more=axes)).members
+
+
+def test_needs_seed_and_sections_are_known(tmp_path):
+    command = "['{seed}', '{directory}', '{resume}', '{model}', '{model.width}']"
+    runs = "{first: {}, r: {needs: {old.run: first}, command: ['{needs.old.run}']}}"
+    assert len(load(study(tmp_path, f"{{command: {command}, model.width: 3}}", runs)).members) == 2
+
+
+def test_the_command_is_identity_and_where_it_works_is_not(tmp_path):
+    def fingerprint(base: str) -> str:
+        [found] = plan(load(study(tmp_path, base))).fingerprints
+        return found
+
+    plain = fingerprint("{command: [train], a: 1}")
+    assert fingerprint("{command: [train], a: 1, cwd: code}") == plain
+    assert fingerprint("{command: [train, -v], a: 1}") != plain
+    assert fingerprint("{command: [train], a: 2}") != plain
+
+
+def test_cwd_counts_from_the_specs_folder(tmp_path):
+    [run] = plan(load(study(tmp_path, "{command: [train], cwd: code}"))).runs
+    assert run.config["cwd"] == str(tmp_path / "code")

@@ -1,0 +1,175 @@
+"""What was planned and what was spent, on both databases."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+from sqlalchemy import text
+
+from jestlab.platform.plan import Budget, PlannedRun
+from jestlab.platform.store import provenance
+from jestlab.platform.store.spending import speeds, spending
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+PODS = Budget("v5e", 16, 8.0, 9.6)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
+    yield store
+    store.close()
+
+
+def with_budget(run: PlannedRun, budget: Budget | None) -> PlannedRun:
+    return replace(run, budget=budget)
+
+
+def costs(store: Store) -> dict[str, dict[str, Any]]:
+    with store.reading() as connection:
+        rows = connection.execute(text("SELECT * FROM v_costs")).mappings()
+        return {row["run"]: dict(row) for row in rows}
+
+
+def planned(store: Store, run: str = "a") -> tuple[Any, ...]:
+    row = costs(store)[run]
+    return tuple(row[name] for name in ("chip", "chips", "planned_chip_hours", "planned_dollars"))
+
+
+def test_a_later_launch_replaces_the_budget_until_the_run_is_completed(store):
+    run = plans.run("a")
+    store.record(plans.plan(with_budget(run, PODS)))
+    assert planned(store) == ("v5e", 16, 8.0, 9.6)
+    store.record(plans.plan(with_budget(run, Budget("v6e", 4, 1.5))))
+    assert planned(store) == ("v6e", 4, 1.5, None)
+    store.record(plans.plan(run))
+    assert planned(store) == (None, None, None, None)
+    store.record(plans.plan(with_budget(run, PODS)))
+    plans.begun(store, run).complete()
+    store.record(plans.plan(with_budget(run, Budget("v6e", 4, 1.5))))
+    assert planned(store) == ("v5e", 16, 8.0, 9.6)
+
+
+def test_no_prediction_is_made_of_what_is_over(store):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    plans.begun(store, run).complete()
+    store.record(plans.plan(with_budget(run, PODS)))
+    assert planned(store) == (None, None, None, None)
+
+
+def test_budgets_of_other_runs_stay(store):
+    store.record(plans.plan(with_budget(plans.run("a"), PODS)))
+    store.record(plans.plan(plans.run("b", seed=1), name="other"))
+    assert planned(store, "a") == ("v5e", 16, 8.0, 9.6)
+
+
+def test_chip_hours_are_of_all_attempts_and_flops_of_useful_work(store):
+    """What was preempted after half an hour, and failed after a quarter, was paid for."""
+    run = with_budget(plans.run("a"), PODS)
+    store.record(plans.plan(run))
+    took = {1: (RunState.PREEMPTED, 30), 2: (RunState.FAILED, 15), 3: (RunState.COMPLETED, 60)}
+    for number, (state, minutes) in took.items():
+        begin = stores.START + timedelta(hours=2 * number, microseconds=123_456)
+        end = begin + timedelta(minutes=minutes)
+        stores.attempt(store, run, state, number=number, chips=16, started=begin, ended_at=end)
+    row = costs(store)["a"]
+    assert row["actual_hours"] == 1.75
+    assert row["actual_chip_hours"] == 28.0
+    [spent] = spending(store, "toy").values()
+    assert spent.actual_chip_hours == 28.0
+    assert spent.actual_dollars == pytest.approx(28 * 9.6 / 8)
+
+
+def test_a_running_attempt_counts_until_its_last_heartbeat_and_a_waiting_one_not_at_all(store):
+    run, waiting, untouched = (plans.run(name, seed=seed) for seed, name in enumerate("abc"))
+    store.record(plans.plan(run, waiting, untouched))
+    heard = stores.START + timedelta(minutes=90)
+    stores.attempt(store, run, RunState.RUNNING, chips=4, heartbeat_at=heard)
+    stores.attempt(store, waiting, RunState.PENDING, chips=4, started_at=None)
+    found = costs(store)
+    assert (found["a"]["actual_hours"], found["a"]["actual_chip_hours"]) == (1.5, 6.0)
+    assert (found["b"]["actual_hours"], found["b"]["actual_chip_hours"]) == (None, None)
+    assert found["c"]["actual_flops"] is None
+
+
+def test_a_process_without_chips_counts_as_one(store):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    stores.attempt(store, run, chips=0, ended_at=stores.START + timedelta(minutes=45))
+    assert costs(store)["a"]["actual_chip_hours"] == 0.75
+
+
+def test_actual_flops_are_the_last_that_a_run_said(store):
+    logs, evaluates, both = (
+        plans.run(name, seed=seed) for seed, name in enumerate(("logs", "evals", "both"))
+    )
+    store.record(plans.plan(logs, evaluates, both))
+    attempt = plans.begun(store, logs)
+    attempt.log(9, {"flops_total": 9e6, "loss": 7e9})
+    attempt.log(10, {"flops_total": 10e6})
+    attempt.log(11, {"flops_total": float("nan")})
+    attempt.complete()
+    attempt = plans.begun(store, evaluates)
+    attempt.evaluation(3, 30, 3e6, {"toy/score": 0.5})
+    attempt.evaluation(5, 50, 5e6, {"toy/score": 0.5})
+    attempt.complete()
+    attempt = plans.begun(store, both)
+    attempt.evaluation(5, 50, 5e6, {"toy/score": 0.5})
+    attempt.log(4, {"flops_total": 4e6})
+    attempt.complete()
+    found = {run: row["actual_flops"] for run, row in costs(store).items()}
+    assert found == {"logs": 10e6, "evals": 5e6, "both": 5e6}
+
+
+def test_the_training_of_references_counts_through_what_stands_between(store):
+    reference = plans.run("reference")
+    cache = plans.run(
+        "cache", needs={"reference": reference.fingerprint}, price=replace(plans.PRICE, learner=0)
+    )
+    learner = plans.run("learner", needs={"selection.reference": cache.fingerprint})
+    store.record(plans.plan(reference, cache, learner))
+    found = {run: row["reference_training_flops"] for run, row in costs(store).items()}
+    assert found == {"reference": 0, "cache": 4e6, "learner": 4e6 + 1e6}
+
+
+def test_speed_is_the_median_of_runs_that_completed_at_once_on_the_same_device(store):
+    names = ("a", "b", "c", "slow", "resumed", "elsewhere", "failed", "pod", "other")
+    runs = {
+        name: plans.run(name, "toy_programs:flood" if name == "other" else "toy_programs:loop", seed=seed)
+        for seed, name in enumerate(names)
+    }
+    store.record(plans.plan(*runs.values()))
+    here = provenance.device()
+    for name, seconds in {"a": 1.0, "b": 2.0, "c": 4.0, "slow": 100.0}.items():
+        end = stores.START + timedelta(seconds=seconds)
+        stores.attempt(store, runs[name], ended_at=end, device=here)
+    stores.attempt(store, runs["resumed"], RunState.PREEMPTED, device=here)
+    stores.attempt(store, runs["resumed"], number=2, device=here)
+    stores.attempt(store, runs["elsewhere"], device="8 × TPU v5 lite")
+    stores.attempt(store, runs["failed"], RunState.FAILED, device=here)
+    stores.attempt(store, runs["pod"], executor="kubernetes", chips=4, device=here)
+    found = speeds(store, ["toy_programs:loop", "toy_programs:flood"])
+    speed = found.pop("toy_programs:loop")
+    assert found == {}
+    assert speed.runs == 4
+    computed = plans.PRICE.learner + plans.PRICE.scoring + plans.PRICE.reference_scoring
+    assert speed.flops_per_second == pytest.approx((computed / 2 + computed / 4) / 2)
+
+
+def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(store):
+    here, there = plans.run("here"), plans.run("there", seed=1)
+    store.record(plans.plan(here, there))
+    end = stores.START + timedelta(seconds=1)
+    stores.attempt(store, there, ended_at=end, host="elsewhere", device="1 × H200")
+    assert speeds(store, [here.program]) == {}
+    stores.attempt(store, here, ended_at=end, host=socket.gethostname(), device="1 × H200")
+    assert speeds(store, [here.program])[here.program].runs == 2

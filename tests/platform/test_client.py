@@ -1,0 +1,81 @@
+"""The client without jestlab around it: by hand, copied elsewhere, and when the worker is gone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jestlab.platform import client
+
+SCRIPT = """
+run = client.run()
+assert (run.seed, run.resume, run.config, run.needs) == (0, None, {}, {})
+run.log(3, loss=0.5)
+run.log(4, {"grad/norm": 2}, loss=0.25)
+run.evaluation(4, 64, 1e6, {"toy/top1": 0.5})
+run.progress(4, 10)
+run.artifact("model", "model.npz")
+run.flush()
+print(run.stop_requested(), run.directory)
+"""
+
+
+def by_hand(line: str, folder: Path, *options: str) -> list[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", line + SCRIPT],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.splitlines()
+
+
+def test_by_hand_it_prints(tmp_path):
+    assert by_hand("from jestlab.platform import client", tmp_path) == [
+        "log: step 3, loss 0.5",
+        "log: step 4, grad/norm 2.0, loss 0.25",
+        "evaluation: step 4, examples_seen 64, flops_total 1000000.0, toy/top1 0.5",
+        "progress: step 4, total_steps 10",
+        f"artifact: name model, path {tmp_path}/model.npz",
+        f"False {tmp_path}",
+    ]
+
+
+def test_a_copy_of_the_file_does_where_nothing_is_installed(tmp_path):
+    shutil.copy(str(client.__file__), tmp_path / "client.py")
+    found = by_hand("import sys; sys.path.insert(0, '.'); import client", tmp_path, "-I", "-S")
+    assert found[0] == "log: step 3, loss 0.5"
+
+
+def test_it_imports_nothing_heavy():
+    code = (
+        "import sys; from jestlab.platform import client; print(len(sys.modules), 'pydantic' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True)
+    count, heavy = done.stdout.split()
+    assert int(count) < 150
+    assert heavy == "False"
+
+
+def test_without_its_worker_it_says_so(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    for name, value in {
+        "JESTLAB_REPORTS": "/proc/1/fd/999999",
+        "JESTLAB_REPLIES": "/proc/1/fd/999999",
+        "JESTLAB_SEED": "0",
+        "JESTLAB_RUN_DIR": str(tmp_path),
+        "JESTLAB_RESUME": "",
+        "JESTLAB_RUN_CONFIG": str(tmp_path / "config.json"),
+        "JESTLAB_NEEDS": "{}",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConnectionError, match="worker has ended"):
+        client.run()
