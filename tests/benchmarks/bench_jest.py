@@ -121,6 +121,8 @@ class _Waits:
 
     def flush(self) -> None: ...
 
+    def saved(self) -> None: ...
+
     def stop_requested(self) -> bool:
         return False
 

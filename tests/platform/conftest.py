@@ -11,7 +11,9 @@ import pytest
 SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
 
+import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
+from bucket_support import BucketServer  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 
 
@@ -42,6 +44,19 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.new_database()
     yield url
     postgres_server.drop(url)
+
+
+@pytest.fixture
+def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
+    """An object store with an empty bucket, which this process and those it starts find."""
+    server = BucketServer(tmp_path / "objects")
+    for name, value in bucket_support.variables(server).items():
+        monkeypatch.setenv(name, value)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -104,6 +105,21 @@ def first_says(number: int) -> int:
     high, low = divmod(number, 2**31)  # JAX gathers 32 bits
     first = _gathered([high, low])[0]
     return int(first[0]) * 2**31 + int(first[1])
+
+
+def first_gives(tree: Any) -> Any:
+    """The first process's arrays, bit for bit, in every process.
+
+    Args:
+        tree: NumPy arrays; in the other processes any of the same shapes and types.
+    """
+    import jax
+    from jax.experimental import multihost_utils
+
+    # As bytes, for they are summed up with the others' zeros: of numbers, -0 would become 0.
+    sent = jax.tree.map(lambda x: np.ascontiguousarray(x).reshape(-1).view(np.uint8), tree)
+    received = multihost_utils.broadcast_one_to_all(sent)
+    return jax.tree.map(lambda got, x: np.asarray(got).view(x.dtype).reshape(x.shape), received, tree)
 
 
 def _gathered(value: bool | list[int]) -> np.ndarray:

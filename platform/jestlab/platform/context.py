@@ -78,6 +78,7 @@ class RunContext:
         needs: Mapping[str, Need],
         recorder: Recorder,
         stop_requested: Callable[[], bool],
+        saved: Callable[[], None] = lambda: None,
     ) -> None:
         """Made by the worker.
 
@@ -89,6 +90,7 @@ class RunContext:
             needs: Finished runs it reads.
             recorder: Where to report.
             stop_requested: Whether to stop.
+            saved: Makes the folder last.
         """
         self.directory = directory
         self.cache = cache
@@ -97,6 +99,7 @@ class RunContext:
         self._root = root
         self._recorder = recorder
         self._stop_requested = stop_requested
+        self._saved = saved
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
@@ -119,6 +122,14 @@ class RunContext:
     def flush(self) -> None:
         """Make durable all that was recorded. Before a checkpoint, so that none is ahead of the store."""
         self._recorder.flush()
+
+    def saved(self) -> None:
+        """Say that `directory` holds what a later attempt can go on from: a checkpoint that is whole.
+
+        Where the lab is in a bucket, it is sent there before this returns, by the first process alone. What
+        the folder holds when the program ends is kept in any case.
+        """
+        self._saved()
 
     def stop_requested(self) -> bool:
         """Whether to save and raise `Interrupted`."""

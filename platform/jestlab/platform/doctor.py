@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.settings import Settings
 from jestlab.platform.settings import path as settings_path
@@ -71,6 +71,7 @@ def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
         "config file": _settings,
         "folder": lambda: _folder(lab),
         "disk": lambda: _disk(lab),
+        "bucket": lambda: _bucket(lab),
         "store": lambda: _store(lab),
         "leftovers": lambda: _leftovers(lab),
         "vertex": _vertex,
@@ -157,6 +158,23 @@ def _folder(lab: Lab) -> Finding:
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         return Finding("folder", Level.BROKEN, f"no permission to write in {place}", "give another --root")
     return Finding("folder", Level.OK, str(lab.root) if place == lab.root else f"{lab.root}, not made yet")
+
+
+def _bucket(lab: Lab) -> list[Finding]:
+    """Where the lab is in a bucket: whether that can be written to, and read."""
+    if lab.remote is None:
+        return []
+    from jestlab.platform.bucket import Bucket
+
+    bucket, name = Bucket(lab.remote), f".doctor-{uuid.uuid4().hex}"
+    try:
+        bucket.write(name, b"well")
+        bucket.read(name)
+        bucket.delete([name])
+    except BucketUnreachable as error:
+        remedy = "gcloud auth application-default login, or mend the bucket's permissions"
+        return [Finding("bucket", Level.BROKEN, str(error), remedy)]
+    return [Finding("bucket", Level.OK, f"{lab.remote}, can be written")]
 
 
 def _disk(lab: Lab) -> Finding:

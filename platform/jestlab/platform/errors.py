@@ -21,6 +21,10 @@ class StoreUnreachable(StoreError):
     """
 
 
+class BucketUnreachable(UserError):
+    """The bucket that the lab is in does not answer, or refuses. Trying again may help."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A clause that helps with an unknown name.
 

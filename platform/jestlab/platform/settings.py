@@ -103,7 +103,7 @@ class Kubernetes(_Section):
         claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None where the image, or
             the cluster, brings the folder along.
         root: Folder of the lab as pods see it. Its files are those of the lab's folder on this machine, where
-            that is to read checkpoints and logs.
+            that is to read checkpoints and logs. Not used by a lab in a bucket.
     """
 
     context: str | None = None
@@ -133,6 +133,7 @@ class Vertex(_Section):
         store_secret: Version of a secret in Secret Manager that holds the store's URL.
         nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; needs `network`.
         root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI shows buckets, or /mnt/nfs/lab.
+            Not used by a lab in a bucket.
     """
 
     project: _Project | None = None

@@ -14,6 +14,7 @@ assist it: they write no results.
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import os
 import signal
@@ -22,7 +23,8 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -30,11 +32,13 @@ from typing import TypeVar
 from jestlab.models.processes import launched_first
 from jestlab.platform import programs
 from jestlab.platform.assist import Unrecorded
+from jestlab.platform.bucket import Bucket
 from jestlab.platform.context import Failed, Interrupted, Need, Recorder, RunContext
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits, logs
 from jestlab.platform.launch.executors import local
+from jestlab.platform.mirror import PUSH_SECONDS, Keeper, Lasting, Mirror, fetched
 from jestlab.platform.store import provenance
 from jestlab.platform.store.records import RunRecord
 from jestlab.platform.store.states import RunState
@@ -45,6 +49,9 @@ Result = TypeVar("Result")
 
 LOG_VARIABLE = "JESTLAB_COPY_LOG"
 """Set where the worker's output is not the run's log already."""
+
+LAST_WORDS_SECONDS = 5.0
+"""How long the end waits until all that was printed is in the log."""
 
 STORE_SECONDS = 120.0
 """How long a worker that begins waits for a store that cannot be reached."""
@@ -75,7 +82,7 @@ class Stop:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one attempt; returns the exit code."""
     parser = argparse.ArgumentParser(prog="jestlab.platform.worker", description="Run one attempt at a run.")
-    parser.add_argument("--root", required=True, type=Path, help="folder of the lab")
+    parser.add_argument("--root", required=True, help="folder of the lab, or its address in a bucket")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
     parser.add_argument("--attempt", required=True, type=int, help="number of the attempt")
     options = parser.parse_args(arguments)
@@ -85,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         lab = Lab.find(options.root)
         store, run = _patiently(lambda: _open(lab, options.run), stop)
+        bucket = Bucket(lab.remote) if lab.remote else None
         assists = not launched_first()
     except StoreUnreachable as error:
         _say(f"jestlab: {error}")
@@ -95,19 +103,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     directory = lab.root / run.directory
     directory.mkdir(parents=True, exist_ok=True)
     if assists:
+        store.close()  # of a slice's 64 hosts one is enough to keep a connection
         return _assist(lab, run, stop)
-    if os.environ.get(LOG_VARIABLE):
-        _copy_output(directory / logs.NAME)
-    return _attempt(lab, store, run, options.attempt, stop)
+    mirror = Mirror(bucket, run.directory, directory) if bucket else None
+    with _copied_output(directory / logs.NAME, mirror) if os.environ.get(LOG_VARIABLE) else nullcontext():
+        code = _attempt(lab, store, run, options.attempt, stop, mirror or Lasting())
+    if mirror and code != exits.BUSY:
+        mirror.show()
+    return code
 
 
-def _copy_output(log: Path) -> None:
-    """Print to the run's log besides: where a job's own output goes away with its machines."""
+@contextmanager
+def _copied_output(log: Path, mirror: Mirror | None) -> Iterator[None]:
+    """Context that prints to the run's log besides: where a job's own output goes away with its machines."""
+    if mirror:
+        with suppress(BucketUnreachable):  # then this attempt's log is all there is
+            mirror.fetch_log(log)
+    streams = (sys.stdout, sys.stderr)
+    own = [os.dup(stream.fileno()) for stream in streams]
     copier = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
     assert copier.stdin is not None
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams:
         stream.flush()
         os.dup2(copier.stdin.fileno(), stream.fileno())
+    copier.stdin.close()
+    try:
+        yield
+    finally:
+        for stream, descriptor in zip(streams, own, strict=True):
+            stream.flush()
+            os.dup2(descriptor, stream.fileno())
+        with suppress(subprocess.TimeoutExpired):  # a process that the program has left may still print
+            copier.wait(LAST_WORDS_SECONDS)
 
 
 def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
@@ -128,31 +155,69 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
             time.sleep(1.0)
 
 
-def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop) -> int:
+def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: Keeper) -> int:
     """Take the attempt up and see it through."""
     _log_to_standard_error()
     about = provenance.collect(Path(__file__).parent)
     directory = lab.root / run.directory
     handle = local.own_handle(directory / logs.NAME)
+    tries = itertools.count()
     try:
         attempt = _patiently(
             lambda: Attempt.begin(
-                store, run.fingerprint, number, directory=directory, provenance=about, handle=handle
+                store,
+                run.fingerprint,
+                number,
+                directory=directory,
+                provenance=about,
+                handle=handle,
+                again=next(tries) > 0,
+                disk_lasts=lab.remote is None,
             ),
             stop,
         )
+        _patiently(attempt.catch_up, stop)
     except (AttemptLost, StoreUnreachable) as error:
         _say(f"jestlab: {error}")
         return exits.BUSY
     stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
-    context = _context(lab, run, attempt, stop)
-    return _ended(attempt, stop, lambda: _execute(run, context))
+    context = _context(lab, run, attempt, stop, keeper.keep)
+
+    def execute() -> None:
+        keeper.begin(attempt.number, attempt.flush)
+        _fetch_needs(lab, run)
+        _kept(keeper, lambda: _execute(run, context))
+
+    return _ended(attempt, stop, execute)
+
+
+def _fetch_needs(lab: Lab, run: RunRecord) -> None:
+    """Bring the folders of the runs that this one reads to this machine."""
+    for need in run.needs.values():
+        if need.state == RunState.COMPLETED:
+            fetched(lab, need.directory)
+
+
+def _kept(keeper: Keeper, execute: Callable[[], None]) -> None:
+    """Execute, and make what came of it last: a run that completes is kept before the store is told."""
+    try:
+        execute()
+    except AttemptLost:
+        raise
+    except BaseException as error:
+        if isinstance(error, SystemExit) and not error.code:
+            keeper.push(PUSH_SECONDS)
+        else:
+            with suppress(BucketUnreachable):  # the next attempt goes on from what was kept before
+                keeper.push()
+        raise
+    keeper.push(PUSH_SECONDS)
 
 
 def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
-    """Compute along with the run's first process, which holds its lock and writes its results.
+    """Compute along with the run's first process, which has the attempt and writes its results.
 
     Where that one finds that there is nothing to do, or that another worker has the run, the others wait for
     it until JAX gives up.
@@ -163,6 +228,7 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
         return exits.STOPPED
     _log_to_standard_error()
     try:
+        _fetch_needs(lab, run)
         _execute(run, _context(lab, run, Unrecorded(), stop))
     except (Interrupted, KeyboardInterrupt):
         return exits.STOPPED
@@ -174,7 +240,9 @@ def _log_to_standard_error() -> None:
     logging.getLogger("jestlab").setLevel(logging.INFO)
 
 
-def _context(lab: Lab, run: RunRecord, recorder: Recorder, stop: Stop) -> RunContext:
+def _context(
+    lab: Lab, run: RunRecord, recorder: Recorder, stop: Stop, saved: Callable[[], None] = lambda: None
+) -> RunContext:
     """What the run's program gets."""
     return RunContext(
         directory=lab.root / run.directory,
@@ -187,6 +255,7 @@ def _context(lab: Lab, run: RunRecord, recorder: Recorder, stop: Stop) -> RunCon
         },
         recorder=recorder,
         stop_requested=stop.requested,
+        saved=saved,
     )
 
 
@@ -217,6 +286,8 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple
     except (Interrupted, KeyboardInterrupt):
         if stop.requested():
             return exits.STOPPED, str(stop.reason)
+        if int(os.environ.get("JAX_NUM_PROCESSES", "1")) > 1:
+            return exits.STOPPED, "another of its hosts was stopped"
         return exits.FAILED, "stopped itself"
     except AttemptLost:
         raise
@@ -227,8 +298,8 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple
         if isinstance(error, SystemExit) and not error.code:
             return exits.COMPLETED, ""
         traceback.print_exc()
-        mends_itself = isinstance(error, StoreError) or not isinstance(error, UserError)
-        code = exits.FAILED if mends_itself else exits.REFUSED
+        passing = isinstance(error, StoreError | BucketUnreachable)
+        code = exits.REFUSED if isinstance(error, UserError) and not passing else exits.FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return exits.COMPLETED, ""
 

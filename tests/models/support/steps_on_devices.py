@@ -127,6 +127,9 @@ class Recorder:
     def flush(self):
         pass
 
+    def saved(self):
+        pass
+
     def stop_requested(self):
         return self.stop
 

@@ -45,6 +45,9 @@ class Recorder:
     def flush(self):
         self.flushed = self.steps[-1][0]
 
+    def saved(self):
+        pass
+
     def stop_requested(self):
         return self.stop_after is not None and self.steps[-1][0] >= self.stop_after
 

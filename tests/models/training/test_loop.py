@@ -30,6 +30,9 @@ class Recorder:
     def flush(self):
         self.unflushed = 0
 
+    def saved(self):
+        pass
+
     def stop_requested(self):
         return self.stop_after is not None and self.step >= self.stop_after
 

@@ -14,7 +14,7 @@ import labs_support as labs
 
 from jestlab.analysis.tables import summary
 from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits, logs
+from jestlab.platform.launch import logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.plan import plan
 from jestlab.platform.spec.load import load
@@ -141,7 +141,6 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     assert reasons["gone"] == "exit code 7: about to vanish"
     assert reasons["silent"] == "ended without completing: about to vanish"
     assert "no_such_function" in reasons["broken"]
-    assert reasons["busy"] == "its worker was started twice: about to vanish"
     assert set(rows(root, "SELECT attempts FROM v_runs")) == {(1,)}
 
 

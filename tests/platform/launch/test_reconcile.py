@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -38,7 +39,7 @@ def lease(state: RunState = RunState.RUNNING, **changes) -> Lease:
 
 
 def run(state: RunState, held: Lease | None = None, **changes) -> Standing:
-    return replace(Standing("f" * 64, state, "because", 0, None, 3, 9, "runs/a", held), **changes)
+    return replace(Standing("f" * 64, state, "because", 0, None, 0, 3, 9, "runs/a", held), **changes)
 
 
 def seen(job: JobState | JobStatus | None = None, **changes) -> Seen:
@@ -117,12 +118,34 @@ RUNNING = run(RunState.RUNNING, lease())
         (
             RUNNING,
             seen(JobStatus(JobState.FAILED, "", exits.BUSY)),
-            End(lease(), RunState.FAILED, "its worker was started twice", exits.BUSY),
+            End(lease(), RunState.PREEMPTED, "its worker could not tell the store how it ended", exits.BUSY),
         ),
         (
             run(RunState.PENDING, lease(RunState.PENDING)),
-            seen(JobStatus(JobState.FAILED, "", exits.BUSY)),
-            End(lease(RunState.PENDING), RunState.FAILED, "its worker could not reach the store", exits.BUSY),
+            seen(JobStatus(JobState.FAILED, "killed by SIGTERM", -signal.SIGTERM)),  # before it could listen
+            End(lease(RunState.PENDING), RunState.PREEMPTED, "killed by SIGTERM", -signal.SIGTERM),
+        ),
+        # it is taken away again and again
+        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED, ended_at=NOW), fruitless=1), seen(), Claim()),
+        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED, ended_at=NOW), fruitless=2), seen(), Wait()),
+        (run(RunState.PREEMPTED, lease(RunState.PREEMPTED), fruitless=9), seen(), Claim()),
+        (
+            run(RunState.PREEMPTED, lease(RunState.PREEMPTED), fruitless=10),
+            seen(),
+            Enter(RunState.FAILED, "because, 10 times without a step: given up"),
+        ),
+        (run(RunState.FAILED, lease(RunState.PREEMPTED)), seen(), Done(RunState.FAILED, "because")),
+        # it shall stop, and nobody can be asked whether it has
+        (
+            RUNNING,
+            seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
+            End(lease(), RunState.CANCELLED, "stop", kill=True),
+        ),
+        (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
+        (
+            run(RunState.FAILED, lease(RunState.FAILED), stop_reason="me"),
+            seen(),
+            Done(RunState.FAILED, "because"),
         ),
         (RUNNING, seen(JobState.QUEUED), Wait()),  # an API may be slower than the worker that it started
         (
@@ -162,6 +185,7 @@ def _cases(draw):
         state,
         held,
         failures=draw(st.integers(0, 4)),
+        fruitless=draw(st.sampled_from([0, 3, 10])),
         stop_reason=draw(st.sampled_from([None, "me"])),
     )
     job = draw(st.none() | st.sampled_from(list(JobState)))

@@ -111,3 +111,59 @@ def test_a_completed_run_is_neither_claimed_nor_stopped_nor_opened(store):
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
     leases.reopen(store, [RUN.fingerprint])
     assert (standing(store).state, standing(store).stop_reason) == (RunState.COMPLETED, None)
+
+
+def test_a_state_is_entered_only_where_nothing_has_changed_since(store):
+    """Ctrl-C of one launch, decided on what it saw a moment ago, is not the end of what another has begun."""
+    seen = standing(store)
+    attempt = plans.begun(store, RUN)
+    assert not leases.enter(store, seen, RunState.CANCELLED, "the launch was stopped")
+    attempt.interrupt("stopped by SIGTERM")
+    assert not leases.enter(store, seen, RunState.CANCELLED, "the launch was stopped")
+    assert standing(store).state == RunState.PREEMPTED
+    assert leases.enter(store, standing(store), RunState.CANCELLED, "the launch was stopped")
+    assert not leases.enter(store, seen, RunState.SKIPPED, "needs what failed")
+
+
+def test_whoever_holds_a_run_says_how_it_ends(store):
+    attempt = plans.begun(store, RUN)
+    store.move(RUN.fingerprint, RunState.CANCELLED, "entered by somebody who did not look")
+    attempt.complete()
+    assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
+
+
+def test_recording_a_plan_again_takes_nothing_from_those_who_work_on_it(store):
+    attempt = plans.begun(store, RUN)
+    store.record(plans.plan(RUN))
+    assert standing(store).state == RunState.RUNNING
+    attempt.complete()
+    store.record(plans.plan(RUN))
+    assert standing(store).state == RunState.COMPLETED
+
+
+def test_an_attempt_that_gave_a_sign_of_life_after_all_is_not_ended_for_silence(store):
+    attempt = plans.begun(store, RUN)
+    seen = standing(store).lease
+    assert seen is not None
+    attempt.flush()
+    fingerprint, silent = RUN.fingerprint, (RunState.PREEMPTED, "no sign of life", None)
+    assert not leases.end(store, fingerprint, seen.id, *silent, heartbeat_at=seen.heartbeat_at)
+    again = standing(store).lease
+    assert again is not None
+    assert leases.end(store, fingerprint, again.id, *silent, heartbeat_at=again.heartbeat_at)
+
+
+def test_attempts_that_get_no_further_are_counted(store):
+    for expected in (0, 1, 2):
+        assert standing(store).fruitless == expected
+        plans.begun(store, RUN).interrupt("taken away")
+    attempt = plans.begun(store, RUN)
+    attempt.progress(7, 10)
+    attempt.interrupt("taken away")
+    assert standing(store).fruitless == 0
+
+
+def test_what_failed_stays_so_when_all_is_cancelled(store):
+    plans.begun(store, RUN).fail("ValueError: no")
+    leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
+    assert (standing(store).state, standing(store).reason) == (RunState.FAILED, "ValueError: no")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import math
 import sqlite3
@@ -21,7 +22,7 @@ from sqlalchemy import Connection
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import engine, leases, provenance, writer
-from jestlab.platform.store.spool import Spool
+from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt, AttemptLost
@@ -331,6 +332,59 @@ def test_nothing_is_lost_while_another_process_holds_the_database(tmp_path, monk
     attempt.log(2, {"loss": 2.0})
     attempt.flush()
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
+
+
+def test_taking_an_attempt_up_again_after_a_lost_answer_is_no_second_worker(store, away, tmp_path):
+    number = plans.claimed(store, RUN)
+    away.fails_at_commit = True
+    begin = functools.partial(
+        Attempt.begin, away, RUN.fingerprint, number, directory=tmp_path,
+        provenance=plans.HERE, handle="host:1:2:log.txt",
+    )  # fmt: skip
+    with pytest.raises(StoreUnreachable):
+        begin()
+    away.fails_at_commit = False
+    with pytest.raises(AttemptLost):
+        begin()
+    begin(again=True).complete()
+    assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
+
+
+def test_spools_of_another_store_are_left_alone(store, tmp_path):
+    foreign = Spool(tmp_path, 0)
+    foreign.append(Batch(points=[(1, "loss", 1.0)], end=("COMPLETED", None, 0)))
+    attempt = begun(store, tmp_path)
+    assert not attempt.ended_before
+    attempt.complete()
+    assert points(store) == []
+    assert foreign.path.exists()
+
+
+@pytest.mark.parametrize("step", [-1, 2**63])
+def test_a_step_that_no_database_takes_is_an_error_at_once(attempt, step):
+    with pytest.raises(ValueError, match="is no step"):
+        attempt.log(step, {"loss": 1.0})
+
+
+@pytest.mark.parametrize("name", ["lo\0ss", "lo\ud800ss"])
+def test_a_name_that_no_database_takes_is_an_error_at_once(attempt, name):
+    with pytest.raises(ValueError, match="is no name"):
+        attempt.log(1, {name: 1.0})
+
+
+def test_whatever_goes_wrong_in_writing_fails_the_program_and_not_its_heartbeat(store, attempt, monkeypatch):
+    def refused(*_: object) -> None:
+        raise OverflowError("too large for SQL")
+
+    attempt.log(1, {"loss": 1.0})
+    with monkeypatch.context() as broken:
+        broken.setattr(attempt._points, "write", refused)
+        assert soon(lambda: attempt._broken is not None)
+    with pytest.raises(OverflowError):
+        attempt.log(2, {"loss": 1.0})
+    assert attempt._ticker.is_alive()
+    attempt.fail("OverflowError: too large for SQL")
+    assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.FAILED}
 
 
 def test_a_score_must_name_its_dataset(attempt):

@@ -55,7 +55,7 @@ def claimed(store: Store, run: PlannedRun | RunRow) -> int:
 
 def begun(store: Store, run: PlannedRun | RunRow, directory: Path | None = None) -> Attempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
-    return Attempt.begin(
+    attempt = Attempt.begin(
         store,
         run.fingerprint,
         claimed(store, run),
@@ -63,6 +63,8 @@ def begun(store: Store, run: PlannedRun | RunRow, directory: Path | None = None)
         provenance=HERE,
         handle="host:1:2:log.txt",
     )
+    attempt.catch_up()
+    return attempt
 
 
 def plan(*runs: PlannedRun, name: str = "toy") -> Plan:

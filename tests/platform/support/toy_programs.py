@@ -51,6 +51,7 @@ def _save(context: RunContext, path: Path, step: int, value: float) -> None:
     context.flush()
     path.with_suffix(".new").write_text(json.dumps([step, value]))
     path.with_suffix(".new").replace(path)
+    context.saved()
 
 
 def flood(config: dict[str, Any], context: RunContext) -> None:

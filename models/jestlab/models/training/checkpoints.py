@@ -5,23 +5,31 @@ A step takes one batch, so the step is the data iterator's place too, in however
 The parameters are a part of their own, so that a learner loads its reference without the optimiser's state.
 A checkpoint is written while training goes on. Once it is whole, its files are hashed: orbax notices a file
 that is missing or cut short, but not a flipped bit (seen with orbax 0.12.8).
+
+Every process holds the whole state, so the first one alone writes and reads checkpoints and hands the others
+what it has read: the processes need no folder that all of them see.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from orbax import checkpoint as orbax
 from orbax.checkpoint import v1 as ocp
 
 from ..config import TwoTowers
 from ..data.files import file_sha256, write_whole
-from ..processes import all_say, any_says, first_says, is_first
+from ..processes import first_gives, first_says, is_first
 from ..two_towers import Parameters, initialize
 from .step import TrainState
 
@@ -31,30 +39,21 @@ _LOG = logging.getLogger(__name__)
 class Checkpoints:
     """The checkpoints of one run: the newest few, and the best by score."""
 
-    def __init__(self, directory: Path, keep: int) -> None:
+    def __init__(self, directory: Path, keep: int, saved: Callable[[], None] = lambda: None) -> None:
         """Open (or make) the folder.
 
         Args:
             directory: Where the checkpoints lie.
             keep: How many of the newest are kept.
+            saved: Called in the first process, from another thread, when one more checkpoint is whole.
         """
-        policies = ocp.training.preservation_policies
         self._directory = directory.absolute()
-        self._checkpointer = ocp.training.Checkpointer(
-            self._directory,
-            preservation_policy=policies.AnyPreservationPolicy(
-                [
-                    policies.LatestN(keep),
-                    policies.BestN(
-                        get_metric_fn=lambda metrics: float(metrics["score"]),
-                        n=1,
-                        keep_checkpoints_without_metrics=False,
-                    ),
-                ]
-            ),
-            cleanup_tmp_directories=True,  # what a killed run left half-written
-        )
-        self._pending: tuple[int, Any] | None = None  # step, and what orbax will say of its save
+        self._saved = saved
+        self._keep = keep
+        if is_first():
+            _clear(self._directory)
+        self._finisher = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
+        self._pending: Future[None] | None = None
 
     def save(self, state: TrainState, iterator: Any, score: float | None = None) -> None:
         """Begin to save after `state.step` steps; the state may be donated as soon as this returns.
@@ -70,20 +69,29 @@ class Checkpoints:
         step = int(state.step)
         if iterator.get_state() != _place(step):
             raise ValueError(f"after {step} steps the data are at {iterator.get_state()}, a step is a batch")
-        if any_says(step in _steps(self._directory)):
+        if not is_first() or step in _steps(self._directory):
             return
-        metrics = None if score is None else {"score": score}
-        response = self._checkpointer.save_checkpointables_async(step, _parts(state), metrics=metrics)
-        self._pending = (step, response)
+        if score is not None:
+            write_whole(_score_path(self._directory, step), json.dumps(score).encode())
+        parts, folder = _own(_parts(state)), self._directory / str(step)
+        if jax.process_count() == 1:
+            write = ocp.save_checkpointables_async(folder, parts).result
+        else:
+            write = functools.partial(_write_alone, folder, parts)
+        self._pending = self._finisher.submit(self._finish, step, write)
+
+    def _finish(self, step: int, write: Callable[[], object]) -> None:
+        """See a save to its end, beside training."""
+        write()
+        _write_digests(self._directory, step)
+        _delete_all_but(self._directory, self._keep)
+        self._saved()
 
     def wait(self) -> None:
-        """Return when what was saved is on disk."""
+        """Return when what was saved is on disk, and kept wherever else it has to be."""
         if self._pending is not None:
-            step, response = self._pending
-            self._pending = None
-            response.result()
-            if is_first():
-                _write_digests(self._directory, step)
+            pending, self._pending = self._pending, None
+            pending.result()
 
     def restore(self, state: TrainState, iterator: Any) -> TrainState:
         """The newest whole checkpoint's state; moves the iterator to its batch.
@@ -113,11 +121,22 @@ class Checkpoints:
         return state
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
-        """What a checkpoint holds; None if it is damaged."""
-        damage = _damage(self._directory, step) if is_first() else None
-        if all_say(damage is None):
+        """What a checkpoint holds, in every process; None if it is damaged."""
+        found = self._read(step, wanted) if is_first() else None
+        if not first_says(found is not None):
+            return None
+        if jax.process_count() == 1:
+            return found
+        given = first_gives(found or jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), wanted))
+        return dict(jax.tree.map(_placed_as, given, wanted))
+
+    def _read(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
+        """Read a checkpoint; None if it is damaged."""
+        damage = _damage(self._directory, step)
+        if damage is None:
             try:
-                return dict(self._checkpointer.load_checkpointables(step, wanted))
+                with _alone():
+                    return dict(ocp.load_checkpointables(self._directory / str(step), _own(wanted)))
             except Exception as error:  # orbax raises many kinds for a damaged file
                 if _digests_path(self._directory, step).exists():
                     raise
@@ -130,16 +149,54 @@ class Checkpoints:
         if is_first():
             folder = self._directory / str(step)
             folder.rename(folder.with_name(f"damaged-{step}-{time.time_ns()}"))
-            _digests_path(self._directory, step).unlink(missing_ok=True)
-        all_say(True)
-        self._checkpointer.reload()
+            for path in (_digests_path(self._directory, step), _score_path(self._directory, step)):
+                path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Wait for the last save and release the folder."""
+        """Wait for the last save."""
         try:
             self.wait()
         finally:
-            self._checkpointer.close()
+            self._finisher.shutdown()
+
+
+def _alone() -> Any:
+    """Context in which orbax waits for no other process."""
+    context, this = ocp.Context(), jax.process_index()
+    context.multiprocessing_options.primary_host = this
+    context.multiprocessing_options.active_processes = {this}
+    return context
+
+
+def _write_alone(folder: Path, parts: dict[str, Any]) -> None:
+    """Write a checkpoint from one of several processes.
+
+    By orbax's older interface: the new one compares the folder over all processes, whoever takes part.
+    """
+    this = jax.process_index()
+    options = orbax.options.MultiprocessingOptions(primary_host=this, active_processes={this})
+    handler = orbax.CompositeCheckpointHandler(
+        **{name: orbax.PyTreeCheckpointHandler(multiprocessing_options=options) for name in parts},
+        composite_options=orbax.CompositeOptions(multiprocessing_options=options),
+    )
+    with orbax.Checkpointer(handler, multiprocessing_options=options) as checkpointer:
+        checkpointer.save(
+            folder,
+            orbax.args.Composite(**{name: orbax.args.PyTreeSave(part) for name, part in parts.items()}),
+        )
+
+
+def _own(tree: dict[str, Any]) -> dict[str, Any]:
+    """Replicated arrays as one of several processes may save them: copies on its host."""
+    if jax.process_count() == 1:
+        return tree
+    own: dict[str, Any] = jax.tree.map(lambda x: np.array(x.addressable_data(0)), tree)
+    return own
+
+
+def _placed_as(value: np.ndarray, like: jax.Array) -> jax.Array:
+    """An array that every process holds, on the devices of another."""
+    return jax.make_array_from_callback(value.shape, like.sharding, lambda index: value[index])
 
 
 def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
@@ -164,7 +221,8 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
     abstract = jax.eval_shape(lambda: initialize(config, jax.random.key(0)))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     abstract = jax.tree.map(lambda leaf: leaf.update(sharding=device), abstract)
-    loaded = ocp.load_checkpointables(directory.absolute() / str(steps[-1]), {"parameters": abstract})
+    with _alone():
+        loaded = ocp.load_checkpointables(directory.absolute() / str(steps[-1]), {"parameters": abstract})
     parameters: Parameters = loaded["parameters"]
     return parameters
 
@@ -176,7 +234,8 @@ def save_parameters(directory: Path, parameters: Parameters) -> None:
         directory: The checkpoint folder.
         parameters: The model's.
     """
-    ocp.save_checkpointables(directory.absolute() / "0", {"parameters": parameters}, overwrite=True)
+    with _alone():
+        ocp.save_checkpointables(directory.absolute() / "0", {"parameters": parameters}, overwrite=True)
     _write_digests(directory, 0)
 
 
@@ -202,6 +261,37 @@ def _steps(directory: Path) -> list[int]:
     return sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
 
 
+def _clear(directory: Path) -> None:
+    """Make the folder, and remove what a killed run left half-written in it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for partial in directory.glob("*.orbax-checkpoint-tmp*"):
+        shutil.rmtree(partial)
+
+
+def _delete_all_but(directory: Path, keep: int) -> None:
+    """Delete all checkpoints but the newest few and the best; of equally good ones the newest counts."""
+    steps = _steps(directory)
+    scores = {step: score for step in steps if (score := _score(directory, step)) is not None}
+    best = max(scores, key=lambda step: (scores[step], step), default=None)
+    for step in steps[:-keep]:
+        if step != best:
+            for path in (_digests_path(directory, step), _score_path(directory, step)):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(directory / str(step))
+
+
+def _score(directory: Path, step: int) -> float | None:
+    """How good a checkpoint's parameters are; None where they were not evaluated."""
+    try:
+        return float(json.loads(_score_path(directory, step).read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def _score_path(directory: Path, step: int) -> Path:
+    return directory / f"score-{step}.json"
+
+
 def _digests_path(directory: Path, step: int) -> Path:
     return directory / f"sha256-{step}.json"
 
@@ -214,13 +304,9 @@ def _files(directory: Path, step: int) -> Iterator[tuple[str, Path]]:
 
 
 def _write_digests(directory: Path, step: int) -> None:
-    """Hash a checkpoint that is whole, and forget the hashes of those that are gone."""
+    """Hash a checkpoint that is whole."""
     digests = {name: file_sha256(path) for name, path in _files(directory, step)}
     write_whole(_digests_path(directory, step), json.dumps(digests, indent=1).encode())
-    kept = {_digests_path(directory, known) for known in _steps(directory)}
-    for path in directory.glob("sha256-*.json"):
-        if path not in kept:
-            path.unlink()
 
 
 def _damage(directory: Path, step: int) -> str | None:

@@ -112,6 +112,7 @@ def embed(
                 tracker.progress(step, _batches(total, size))
                 tracker.flush()
                 writer.save()
+                tracker.saved()
             if stopping:
                 return False
     return True

@@ -20,7 +20,7 @@ from ..data.pipeline import training_batches
 from ..data.tokenizer import ensure_tokenizer
 from ..devices import Devices
 from ..evaluation import Evaluator
-from ..processes import any_says, initialize_processes, is_first
+from ..processes import all_say, any_says, initialize_processes, is_first
 from ..two_towers import initialize
 from .checkpoints import Checkpoints
 from .composition import Composition
@@ -88,7 +88,7 @@ def train(
     )
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     stepper = _Stepper(config, scorer.model, devices, devices.replicate(scorer.parameters))
-    checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints)
+    checkpoints = Checkpoints(directory / "checkpoints", config.runtime.keep_checkpoints, tracker.saved)
 
     model_key, selection_key = jax.random.split(jax.random.key(config.seed))
     model_key = jax.random.fold_in(model_key, config.initialization)
@@ -157,6 +157,7 @@ def train(
                 with clock.stopped():
                     tracker.flush()
                     checkpoints.save(state, batches, score)
+    all_say(True)  # now the first process has written the last checkpoint
     return True
 
 

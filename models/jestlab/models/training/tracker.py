@@ -23,6 +23,9 @@ class Tracker(Protocol):
     def flush(self) -> None:
         """Make all that was recorded durable. Called before a checkpoint, so that none is ahead of it."""
 
+    def saved(self) -> None:
+        """Keep what the run's folder holds by now. Called when a checkpoint is whole, from any thread."""
+
     def stop_requested(self) -> bool:
         """Whether to save and end at the next step."""
 
@@ -47,6 +50,9 @@ class Silent:
 
     def flush(self) -> None:
         """There is nothing to write."""
+
+    def saved(self) -> None:
+        """There is nothing to keep."""
 
     def stop_requested(self) -> bool:
         """Whether this process was asked to stop."""

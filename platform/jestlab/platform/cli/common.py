@@ -16,7 +16,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def lab_options(function: Function) -> Callable[..., Any]:
     """Add `--root` and `--store`; the command receives them as one `lab: Lab`."""
 
-    @click.option("--root", type=click.Path(file_okay=False), help="Folder of the lab [JESTLAB_ROOT, ./lab].")
+    @click.option(
+        "--root",
+        type=click.Path(file_okay=False),
+        help="Folder of the lab, or gs://BUCKET/FOLDER [JESTLAB_ROOT, ./lab].",
+    )
     @click.option("--store", help="SQLAlchemy URL of the store [JESTLAB_STORE, <root>/results.db].")
     @functools.wraps(function)
     def wrapped(*args: Any, root: str | None, store: str | None, **kwargs: Any) -> Any:

@@ -35,6 +35,7 @@ def command(
     from jestlab.platform.archive.writing import write
     from jestlab.platform.store.store import Store
 
+    lab.on_this_machine("export")
     store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     written = write(lab, store, archive, experiments, with_checkpoints)
     if as_json:

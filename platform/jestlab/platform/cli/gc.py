@@ -55,6 +55,7 @@ def command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> Non
     from jestlab.platform import garbage
     from jestlab.platform.store.store import Store
 
+    lab.on_this_machine("gc")
     store = Store.open(lab.store_url, create=False)
     found = garbage.collect(lab, store, older_than) if delete else garbage.find(lab, store, older_than)
     if as_json:

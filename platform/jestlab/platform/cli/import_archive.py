@@ -31,6 +31,7 @@ def command(archive: Path, as_json: bool, lab: Lab) -> None:
     from jestlab.platform.errors import UserError
     from jestlab.platform.store.store import Store
 
+    lab.on_this_machine("import")
     if not archive.is_file():
         raise UserError(f"no archive {archive}")
     merged = merge(lab, Store.open(lab.store_url), archive)

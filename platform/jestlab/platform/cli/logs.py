@@ -28,6 +28,7 @@ Example:
 """
 
 _POLL_SECONDS = 0.5
+_FETCH_SECONDS = 10.0  # from a bucket, to which its worker sends it every minute
 _BLOCK = 1 << 20
 
 
@@ -53,8 +54,9 @@ def command(
         raise click.UsageError("-f and --json do not go together")
     store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     chosen = naming.find(store.runs(experiment), run, seed)
-    path = lab.root / chosen.directory / logs.NAME
     lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
+    path, fetch = _log_of(chosen.directory, lease, lab)
+    fetch()
     if not path.exists() and not follow:
         text = _of_executor(lease, lab)
         if text is None:
@@ -66,7 +68,7 @@ def command(
     else:
         _stream(path, lines)
         if follow:
-            _follow(path, lambda: _is_over(store, chosen.fingerprint))
+            _follow(path, lambda: _is_over(store, chosen.fingerprint), fetch)
         return
     if as_json:
         about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
@@ -74,6 +76,33 @@ def command(
     else:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
+
+
+def _nothing() -> None:
+    """The log is a file of this machine already."""
+
+
+def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
+    """Where a run's log is on this machine, and what brings it there."""
+    path = lab.root / directory / logs.NAME
+    if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
+        return path, _nothing
+    from jestlab.platform.bucket import Bucket
+    from jestlab.platform.mirror import Mirror
+
+    mirror, path = (
+        Mirror(Bucket(lab.remote), directory, lab.root / directory),
+        lab.cache / directory / logs.NAME,
+    )
+    fetched_at = -_FETCH_SECONDS
+
+    def fetch() -> None:
+        nonlocal fetched_at
+        if time.monotonic() - fetched_at >= _FETCH_SECONDS:
+            fetched_at = time.monotonic()
+            mirror.fetch_log(path)
+
+    return path, fetch
 
 
 def _of_executor(lease: Lease | None, lab: Lab) -> bytes | None:
@@ -113,10 +142,11 @@ def _stream(path: Path, lines: int | None) -> None:
     sys.stdout.buffer.flush()
 
 
-def _follow(path: Path, ended: Callable[[], bool]) -> None:
+def _follow(path: Path, ended: Callable[[], bool], fetch: Callable[[], None]) -> None:
     position = path.stat().st_size if path.exists() else 0
     while True:
         last = ended()  # asked before reading, so that what was written before the end is read
+        fetch()
         if path.exists():
             with path.open("rb") as stream:
                 stream.seek(position)

@@ -138,6 +138,7 @@ def _convert(
 def _find(source: str, seed: int | None, lab: Lab) -> Weights:
     """Weights by their path, or by the run they are of."""
     from jestlab.models.weights import CHECKPOINTS, open_weights, run_weights
+    from jestlab.platform import mirror
 
     path = Path(source)
     if path.exists() and not (path / CHECKPOINTS).is_dir():
@@ -149,7 +150,7 @@ def _find(source: str, seed: int | None, lab: Lab) -> Weights:
         return run_weights(path, _towers(run))
     fingerprint = _fingerprint(source, seed, lab)
     run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
-    return run_weights(lab.root / run.directory, _towers(run))
+    return run_weights(mirror.fetched(lab, run.directory), _towers(run))
 
 
 def _fingerprint(source: str, seed: int | None, lab: Lab) -> str:
@@ -171,7 +172,7 @@ def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> Finishe
     found = [run for run in store.finished() if chosen(run)] if store is not None else []
     if len(found) != 1:
         raise UserError(
-            f"{len(found) or 'no'} finished runs {meant} in {lab.root}: give a path, or experiment/run"
+            f"{len(found) or 'no'} finished runs {meant} in {lab.address}: give a path, or experiment/run"
         )
     return found[0]
 

@@ -309,9 +309,8 @@ class _Controller:
             if run.lease is None or not run.is_live:
                 continue
             if run.lease.handle is None:
-                begun = (
-                    run.lease.state == RunState.RUNNING
-                )  # and its handle was not kept
+                # One that has begun runs, though its launcher died before it could keep the handle.
+                begun = run.lease.state == RunState.RUNNING
                 nothing = JobStatus(JobState.UNKNOWN if begun else JobState.GONE, "it was never launched")
                 found[run.lease.id] = nothing
             else:
@@ -499,7 +498,7 @@ def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: s
     return Job(
         name=f"jestlab-{run.fingerprint[:8]}-{number}",
         title=run.name,
-        arguments=["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(number)],
+        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
         environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
         log=lab.root / log,
         labels={"experiment": title, "run": run.name, "seed": str(run.seed)},

@@ -250,7 +250,7 @@ def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> 
         Whether it has the state now: not if it stands otherwise by now.
     """
     with store.writing() as connection:
-        [run_id] = _free(connection, [seen.fingerprint]) or [None]
+        free = _free(connection, [seen.fingerprint])
         now_seen = connection.execute(
             select(Run.state, func.max(Attempt.number))
             .outerjoin(Attempt, Attempt.run_id == Run.id)
@@ -258,7 +258,7 @@ def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> 
             .group_by(Run.state)
         ).one()
         number = seen.lease.number if seen.lease is not None else None
-        if run_id is None or tuple(now_seen) != (seen.state, number):
+        if not free or tuple(now_seen) != (seen.state, number):
             return False
         move(connection, seen.fingerprint, state, reason)
         return True

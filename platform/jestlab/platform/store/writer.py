@@ -53,7 +53,14 @@ class Attempt:
     """
 
     def __init__(
-        self, store: Store, fingerprint: str, run_id: int, attempt_id: int, number: int, directory: Path
+        self,
+        store: Store,
+        fingerprint: str,
+        run_id: int,
+        attempt_id: int,
+        number: int,
+        directory: Path,
+        disk_lasts: bool,
     ) -> None:
         """Use `begin`."""
         self.number = number
@@ -67,6 +74,7 @@ class Attempt:
         self._broken: Exception | None = None
         self._points = Points(run_id)
         self._spool = Spool(directory, attempt_id)
+        self._disk_lasts = disk_lasts
         self._spooled = False
         self._buffer = Batch()
         self._buffering = threading.Lock()  # held for moments only: the program never waits for the store
@@ -91,6 +99,7 @@ class Attempt:
         provenance: Provenance,
         handle: str,
         again: bool = False,
+        disk_lasts: bool = True,
     ) -> Attempt:
         """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
 
@@ -102,6 +111,8 @@ class Attempt:
             provenance: What runs where.
             handle: Of this process, should it be a local job whose launcher died before it could keep it.
             again: Whether this process has tried before, and cannot know whether it succeeded.
+            disk_lasts: Whether later attempts will find the folder. Where they may not, nothing is durable
+                before the store has it.
 
         Raises:
             AttemptLost: The attempt cannot be taken up: it has been given up, or was taken up before.
@@ -143,7 +154,7 @@ class Attempt:
                     environment=to_json(provenance.environment),
                 )
             )
-        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory)
+        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory, disk_lasts)
         attempt._ticker.start()
         return attempt
 
@@ -227,7 +238,7 @@ class Attempt:
 
         Whoever is about to change what later attempts start from (a checkpoint) calls this first. Then the
         attempt must be sure that the run is still its own: where the store has been out of reach for longer
-        than `SURE_SECONDS`, this waits for it.
+        than `SURE_SECONDS`, this waits for it; at once, where the spool may go with its machine.
 
         Raises:
             AttemptLost: This attempt is over for the store; nothing was written.
@@ -235,7 +246,7 @@ class Attempt:
         """
         said = False
         while not self._write(keep=True):
-            if time.monotonic() - self._heard_at <= SURE_SECONDS:
+            if self._disk_lasts and time.monotonic() - self._heard_at <= SURE_SECONDS:
                 return
             if not said:
                 _say("waiting for the store: another worker may have the run by now")

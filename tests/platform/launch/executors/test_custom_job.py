@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab import Lab
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executor import ExecutorError, JobState
 from jestlab.platform.launch.executors import custom_job, tries
@@ -211,15 +212,15 @@ def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
 )
 def test_what_is_missing_is_named_before_anything_is_launched(resources, settings, missing):
     with pytest.raises(UserError, match=missing):
-        executors.get("vertex", resources, Settings(**settings), lab=None)  # type: ignore[arg-type]
+        executors.get("vertex", resources, Settings(**settings), lab=Lab(Path("lab"), "sqlite://"))
 
 
 def test_what_is_needed_to_find_a_job_is_less():
-    found = executors.find("vertex", Settings(), lab=None)  # type: ignore[arg-type]
+    found = executors.find("vertex", Settings(), lab=Lab(Path("lab"), "sqlite://"))
     assert (found.name, found.chips) == ("vertex", 0)
 
 
 def test_a_study_and_a_users_file_make_an_executor():
     settings = Settings(image=IMAGE, vertex=SETTINGS)
-    found = executors.get("vertex", Resources(tpu="v5e-16x16"), settings, lab=None)  # type: ignore[arg-type]
+    found = executors.get("vertex", Resources(tpu="v5e-16x16"), settings, lab=Lab(Path("lab"), "sqlite://"))
     assert (found.chips, found.render(job())) == (256, manifest())

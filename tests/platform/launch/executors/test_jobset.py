@@ -14,6 +14,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.models import V1JobSpec
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab import Lab
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executor import ExecutorError, JobState
 from jestlab.platform.launch.executors import jobset, tries
@@ -325,11 +326,11 @@ def test_jobs_that_stop_now_leave_no_pods(cluster):
 )
 def test_what_is_missing_is_named_before_anything_is_launched(resources, settings, missing):
     with pytest.raises(UserError, match=missing):
-        executors.get("kubernetes", resources, settings, lab=None)  # type: ignore[arg-type]
+        executors.get("kubernetes", resources, settings, lab=Lab(Path("lab"), "sqlite://"))
 
 
 def test_what_is_needed_to_find_a_job_is_less():
-    found = executors.find("kubernetes", Settings(), lab=None)  # type: ignore[arg-type]
+    found = executors.find("kubernetes", Settings(), lab=Lab(Path("lab"), "sqlite://"))
     assert (found.name, found.chips) == ("kubernetes", 0)
     with pytest.raises(ExecutorError, match="made to find jobs"):
         found.launch(job())
@@ -338,7 +339,9 @@ def test_what_is_needed_to_find_a_job_is_less():
 def test_the_study_goes_before_the_users_file():
     other = IMAGE.replace("0123", "ffff")
     settings = Settings(image=IMAGE, kubernetes=SETTINGS)
-    found = executors.get("kubernetes", Resources(tpu="v5e-16x16", image=other), settings, lab=None)  # type: ignore[arg-type]
+    found = executors.get(
+        "kubernetes", Resources(tpu="v5e-16x16", image=other), settings, lab=Lab(Path("lab"), "sqlite://")
+    )
     assert found.chips == 256
     rendered = found.render(job())
     assert rendered is not None

@@ -59,11 +59,11 @@ def get(
     if place == "kubernetes":
         from jestlab.platform.launch.executors.kubernetes import Kubernetes
 
-        return Kubernetes.of(resources, settings)
+        return Kubernetes.of(resources, settings, mounted=lab.remote is None)
     if place == "vertex":
         from jestlab.platform.launch.executors.vertex import Vertex
 
-        return Vertex.of(resources, settings)
+        return Vertex.of(resources, settings, mounted=lab.remote is None)
     from jestlab.platform.launch.executors.local import Local
 
     return Local(lab, resources, on_exit)

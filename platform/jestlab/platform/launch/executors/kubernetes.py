@@ -71,8 +71,13 @@ class Kubernetes:
         self.chips = slice_.chips if slice_ else 0
 
     @classmethod
-    def of(cls, resources: Resources, settings: Settings) -> Kubernetes:
+    def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Kubernetes:
         """One that can launch.
+
+        Args:
+            resources: What each run gets.
+            settings: The user's.
+            mounted: Whether pods find the lab in a folder; otherwise it is in a bucket.
 
         Raises:
             UserError: The slice, the image or the secret with the store's URL is not named anywhere.
@@ -89,10 +94,10 @@ class Kubernetes:
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
                 "`kubectl create secret generic jestlab-store --from-literal url=STORE`"
             )
-        if settings.kubernetes.root is None:
+        if mounted and settings.kubernetes.root is None:
             raise UserError(
                 "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
-                "`claim`, the PersistentVolumeClaim that it is on"
+                "`claim`, the PersistentVolumeClaim that it is on; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
         return cls(settings.kubernetes, parse(resources.tpu), image, spot=resources.spot)
 

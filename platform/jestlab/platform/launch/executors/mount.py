@@ -1,4 +1,7 @@
-"""The lab's folder as a job elsewhere sees it: the same files, at a path of its own."""
+"""The lab's folder as a job elsewhere sees it: the same files, at a path of its own.
+
+A lab in a bucket has one address everywhere.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ _OPTION = "--root"
 
 
 def at(root: str, arguments: Sequence[str]) -> list[str]:
-    """A worker's arguments with another folder of the lab.
+    """A worker's arguments with another folder of the lab, unless that is in a bucket.
 
     Args:
         root: The folder, where the worker runs.
@@ -16,8 +19,8 @@ def at(root: str, arguments: Sequence[str]) -> list[str]:
     """
     found = list(arguments)
     for place, argument in enumerate(found):
-        if argument == _OPTION and place + 1 < len(found):
+        if argument == _OPTION and place + 1 < len(found) and "://" not in found[place + 1]:
             found[place + 1] = root
-        elif argument.startswith(f"{_OPTION}="):
+        elif argument.startswith(f"{_OPTION}=") and "://" not in argument:
             found[place] = f"{_OPTION}={root}"
     return found

@@ -77,8 +77,13 @@ class Vertex:
         self.chips = slice_.chips if slice_ else 0
 
     @classmethod
-    def of(cls, resources: Resources, settings: Settings) -> Vertex:
+    def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Vertex:
         """One that can launch.
+
+        Args:
+            resources: What each run gets.
+            settings: The user's.
+            mounted: Whether jobs find the lab in a folder; otherwise it is in a bucket.
 
         Raises:
             UserError: Something that it needs is not named anywhere, or Vertex AI does not offer it.
@@ -95,7 +100,7 @@ class Vertex:
             raise UserError(
                 "vertex needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
             )
-        for key in ("project", "region", "store_secret", "root"):
+        for key in ("project", "region", "store_secret", *(["root"] if mounted else [])):
             if getattr(settings.vertex, key) is None:
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
         return cls(settings.vertex, slice_, image, spot=resources.spot)
