@@ -129,10 +129,6 @@ def test_the_reason_of_a_process_that_says_nothing_is_in_its_log(root, tmp_path)
     runs = {
         "gone": {"program": "toy_programs:vanish", "code": 7},
         "silent": {"program": "toy_programs:vanish", "code": 0},
-        "busy": {
-            "program": "toy_programs:vanish",
-            "code": exits.BUSY,
-        },  # what a worker says that comes second
         "broken": {"program": "toy_programs:no_such_function"},
     }
     _, states = launched(root, labs.write_study(tmp_path, runs=runs))

@@ -190,6 +190,13 @@ class Away:
         self.fails_at_commit = False
 
     @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        if self.is_away:
+            raise StoreUnreachable("nobody answers")
+        with self.store.reading() as connection:
+            yield connection
+
+    @contextmanager
     def writing(self) -> Iterator[Connection]:
         if self.is_away:
             raise StoreUnreachable("nobody answers")

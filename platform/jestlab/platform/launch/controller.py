@@ -288,7 +288,7 @@ class _Controller:
         return _name(self._runs[fingerprint]) if fingerprint in self._runs else f"run {fingerprint[:8]}"
 
     def _stays_in(self, fingerprint: str) -> RunState | None:
-        """The state in which a needed run stays; of one that this launch does not bring to its end, for now."""
+        """The state in which a needed run stays, as far as can be told; None where that is open."""
         if fingerprint in self._runs:
             return self._final.get(fingerprint)
         state = self._needed.get(fingerprint)
