@@ -21,9 +21,11 @@ def loop(config: dict[str, Any], context: RunContext) -> None:
     step, by SIGKILL, on the first attempt only.
     """
     total, saved = config["steps"], context.directory / "state.json"
-    step, value = json.loads(saved.read_text()) if saved.exists() else (0, 1.0 + config["seed"])
-    for need in context.needs.values():
-        value += json.loads((need.directory / "state.json").read_text())[1] if step == 0 else 0.0
+    if saved.exists():
+        step, value = json.loads(saved.read_text())
+    else:
+        needed = [json.loads((need.directory / "state.json").read_text()) for need in context.needs.values()]
+        step, value = 0, 1.0 + config["seed"] + sum(its_value for _, its_value in needed)
     with (context.directory / "starts.txt").open("a") as starts:
         starts.write(f"{os.getpid()} {step}\n")
     context.progress(step, total)
