@@ -26,7 +26,7 @@ from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.launch.silence import Silence
 from jestlab.platform.launch.stops import Stops
 from jestlab.platform.launch.target import Target
-from jestlab.platform.store import leases
+from jestlab.platform.store import identity, leases
 from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import IllegalMove, RunState
@@ -348,7 +348,8 @@ class _Controller:
 
                 self._experiment = await Experiment(self._lab.xmanager, self._title).__aenter__()
             number, place = one.claim.number, one.executor.name
-            job = job_of(self._lab, self._title, one.target, number, one.log, place)
+            store = identity.store_id(self._store)
+            job = job_of(self._lab, self._title, one.target, number, one.log, place, store)
             handle = await self._experiment.add(one.executor, job)
         except ExecutorError as error:
             ended = RunState.FAILED if self._stopping is None else RunState.CANCELLED
@@ -425,7 +426,7 @@ class _Controller:
             self._listener.state(target, *shown)
 
 
-def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str) -> Job:
+def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:
     """The job of an attempt.
 
     Args:
@@ -435,15 +436,23 @@ def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: s
         number: Of the attempt.
         log: Its log, relative to the lab's root.
         executor: Name of the one that launches it.
+        store: The store's id: other labs may launch the same runs in the same place.
     """
     elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
     return Job(
-        name=f"jestlab-{run.fingerprint[:8]}-{number}",
+        name=f"jestlab-{store[:6]}-{run.fingerprint[:8]}-{number}",
         title=run.name,
         arguments=["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(number)],
         environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
         log=lab.root / log,
-        labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
+        labels={
+            "experiment": title,
+            "run": run.name,
+            "seed": str(run.seed),
+            "store": store,
+            "fingerprint": run.fingerprint[:32],  # a label has 63 signs at most
+            "attempt": str(number),
+        },
     )
 
 
