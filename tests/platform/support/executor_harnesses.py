@@ -194,7 +194,7 @@ class VertexHarness(_Remote[FakeGoogle]):
             IMAGE,
             endpoint=self.api.url,
             logging_endpoint=self.api.url,
-            credentials=Credentials("the-users-token"),  # type: ignore[no-untyped-call]
+            credentials=Credentials("the-users-token"),
             answer_seconds=answer_seconds,
         )
 
