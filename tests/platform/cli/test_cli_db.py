@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from sqlalchemy import Engine, text
 from jestlab.platform.cli import cli, main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store import schema
+from jestlab.platform.store import identity, schema
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import RunState
@@ -227,6 +228,16 @@ def test_a_damaged_file(lab, sound):
 # ---- backup and restore
 
 
+def id_of(url: str) -> str:
+    store = Store.open(url, create=False)
+    try:
+        found = identity.store_id(store)
+    finally:
+        store.close()
+    assert re.fullmatch("[0-9a-f]{32}", found)
+    return found
+
+
 def test_a_backup_is_a_store(lab, sound, tmp_path):
     path = tmp_path / "copy.db"
     assert json.loads(db(lab, "backup", path, "--json"))["path"] == str(path)
@@ -234,6 +245,7 @@ def test_a_backup_is_a_store(lab, sound, tmp_path):
     copy = writable(f"sqlite:///{path}")
     assert rows.everything(copy) == rows.everything(sound)
     copy.dispose()
+    assert len({id_of(lab.store_url), id_of(f"sqlite:///{path}")}) == 2
     assert db(Lab(lab.root, f"sqlite:///{path}"), "check").startswith("sound")
     with pytest.raises(UserError, match="there already"):
         db(lab, "backup", path)
@@ -296,6 +308,9 @@ def test_a_store_moves_to_another_database(lab, tmp_path, postgres_server):
     before = rows.everything(source.engine)
     source.close()
     db(lab, "restore", tmp_path / "old.db")
+    ids = [id_of(lab.store_url), id_of(f"sqlite:///{tmp_path / 'old.db'}")]
+    assert ids == [id_of(lab.store_url), id_of(f"sqlite:///{tmp_path / 'old.db'}")]
+    assert len(set(ids)) == 2  # two stores, whose jobs are not each other's
     target = Store.open(lab.store_url, create=False)
     assert rows.everything(target.engine) == before
     target.record(plans.plan(plans.run("new"), name="another"))  # numbers go on where they were

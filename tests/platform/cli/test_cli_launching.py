@@ -66,6 +66,19 @@ def test_what_an_executor_lacks_is_said_before_anything_is_written(root, tmp_pat
     assert len(refused.stderr.splitlines()) == 1
 
 
+def test_pods_are_not_sent_where_they_cannot_reach_the_store(root, tmp_path, monkeypatch):
+    settings(tmp_path, monkeypatch)
+    spec = labs.write_study(tmp_path, resources=PODS)
+    refused = labs.jestlab("launch", spec, root=root)
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert (
+        f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
+        in refused.stderr
+    )
+    assert set(sqlite3.connect(root / "results.db").execute("SELECT attempts FROM v_runs")) == {(0,)}
+
+
 def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
     api = FakeKubernetes()
     try:

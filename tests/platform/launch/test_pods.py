@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from jestlab.platform.launch.executors import tries
 from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.plan import Plan, plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.store import leases
+from jestlab.platform.store import identity, leases
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
@@ -85,6 +86,16 @@ def test_pods_that_are_taken_away_or_deleted_cost_no_retries(root, study, harnes
     )
 
 
+def test_two_labs_that_launch_the_same_runs_in_one_place_keep_apart(root, study, harness):
+    _, first = launched(root, study, harness)
+    outcome, second = launched(root.parent / "other", study, harness)
+    assert outcome.exit_code == 0
+    assert len(set(first.launched + second.launched)) == 2 * len(study.runs)
+    assert all(re.fullmatch(r"[a-z0-9-]{1,50}", name) for name in first.launched)
+    for lab in (root, root.parent / "other"):
+        assert len(labs.starts(lab, "uniform")) == 1
+
+
 def test_a_pod_that_fails_is_tried_again_as_often_as_was_said(root, study, harness):
     outcome, _ = launched(root, study, harness, retries=1, uniform="kill")
     assert outcome.exit_code == 0
@@ -115,7 +126,9 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     log = f"{uniform.directory}/log.txt"
     claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
     assert claim is not None
-    handle = cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name))
+    handle = cluster.launch(
+        job_of(lab, "toy", uniform, claim.number, log, cluster.name, identity.store_id(store))
+    )
     leases.launched(store, claim.attempt_id, handle)
     leases.leave(store, gone)
     options = Options(executor=cluster.place)
@@ -137,7 +150,11 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     claim = leases.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
     assert claim is not None
     leases.launched(
-        store, claim.attempt_id, cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name))
+        store,
+        claim.attempt_id,
+        cluster.launch(
+            job_of(lab, "toy", uniform, claim.number, log, cluster.name, identity.store_id(store))
+        ),
     )
     labs.wait_until(functools.partial(labs.starts, root, "uniform"))
     leases.request_stop(store, [uniform.fingerprint], "cancelled by me")

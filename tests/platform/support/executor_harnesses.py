@@ -12,7 +12,7 @@ import pytest
 from fake_api import FakeApi
 from fake_google import FakeGoogle
 from fake_kubernetes import FakeKubernetes
-from google.auth.credentials import AnonymousCredentials
+from google.oauth2.credentials import Credentials
 
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch.executor import Executor, Job, JobState
@@ -39,7 +39,14 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
         "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
         "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
         "log": Path("/nowhere/log.txt"),
-        "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
+        "labels": {
+            "experiment": "quickstart",
+            "run": "joint",
+            "seed": "1",
+            "store": "5e" * 16,
+            "fingerprint": "0a1b2c3d" * 4,
+            "attempt": "1",
+        },
     }
     return Job(**(parts | changes))
 
@@ -49,9 +56,11 @@ class Harness(Protocol):
 
     Attributes:
         remote: Whether it asks somebody who may not answer.
+        names_are_unique: Whether whom it asks refuses a second job of one name.
     """
 
     remote: bool
+    names_are_unique: bool
 
     @property
     def api(self) -> FakeApi:
@@ -101,6 +110,7 @@ class Harness(Protocol):
 
 class _Remote(Generic[Api]):
     remote = True
+    names_are_unique = False
     api: Api
 
     def job(self, name: str) -> Job:
@@ -123,6 +133,8 @@ class _Remote(Generic[Api]):
 
 
 class KubernetesHarness(_Remote[FakeKubernetes]):
+    names_are_unique = True
+
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeKubernetes()
         config = self.api.kubeconfig(folder / "kubeconfig")
@@ -182,7 +194,7 @@ class VertexHarness(_Remote[FakeGoogle]):
             IMAGE,
             endpoint=self.api.url,
             logging_endpoint=self.api.url,
-            credentials=AnonymousCredentials(),
+            credentials=Credentials("the-users-token"),
             answer_seconds=answer_seconds,
         )
 
@@ -229,6 +241,7 @@ class LocalHarness:
     """Real processes, which do as they are told."""
 
     remote = False
+    names_are_unique = False
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder

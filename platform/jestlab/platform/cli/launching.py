@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
 
+_NO_STORE = "0" * 8
+"""Stands for the store's id in manifests that are only looked at: there may be no store yet."""
+
 
 def how_options(function: Any) -> Any:
     """Add the options that say how runs are launched; the command receives them as `how: dict`."""
@@ -125,6 +128,10 @@ def bring_to_end(
         runs: Needed ones first.
         listener: Told what happens.
         how: As `how_options` gives it.
+
+    Raises:
+        UserError: Runs would go where they cannot reach the store, or something that the executor needs is
+            not named anywhere.
     """
     from jestlab.platform.launch import executors
     from jestlab.platform.launch.bell import Bell
@@ -144,12 +151,26 @@ def bring_to_end(
     if all(run.state == RunState.COMPLETED for run in runs):
         place = "local"  # nothing will be launched
     chosen = executors.get(place, resources, settings, lab, bell.ring)
+    if place != "local":
+        _refuse_a_file(lab, place)
 
     @functools.cache
     def by_name(name: Place) -> Executor:
         return chosen if name == place else executors.find(name, settings, lab)
 
     return launch(lab, store, study.name, runs, by_name, options=options, listener=listener, bell=bell)
+
+
+def _refuse_a_file(lab: Lab, place: Place) -> None:
+    """UserError where the store is a file: workers on other machines would write into another one."""
+    from jestlab.platform.errors import UserError
+    from jestlab.platform.store import address
+
+    if (path := address.file(address.parse(lab.store_url))) is not None:
+        raise UserError(
+            f"jobs on {place} cannot reach the SQLite file {path}: "
+            "give --store postgresql://user@host/database, or --on local"
+        )
 
 
 def render_jobs(
@@ -175,7 +196,7 @@ def render_jobs(
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in runs:
-        job = job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place)
+        job = job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place, _NO_STORE)
         path = folder / f"{job.name}.yaml"
         write_whole(path, yaml_io.dump(executor.render(job) or {}).encode())
         written.append(path)

@@ -28,7 +28,7 @@ from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.launch.silence import Silence
 from jestlab.platform.launch.stops import Stops
 from jestlab.platform.launch.target import Target
-from jestlab.platform.store import leases
+from jestlab.platform.store import identity, leases
 from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import RunState
@@ -180,6 +180,7 @@ class _Controller:
         self._bell = bell
         self._name = local.identity()
         self._id: int | None = None
+        self._store_id = ""
         self._beaten_at = 0.0
         self._silence = Silence()
         self._stops = Stops(executors, listener.note)
@@ -393,7 +394,7 @@ class _Controller:
             if self._stopping is not None:
                 raise ExecutorError(self._stopping)
             number, place = one.claim.number, one.executor.name
-            job = job_of(self._lab, self._title, one.target, number, one.log, place)
+            job = job_of(self._lab, self._title, one.target, number, one.log, place, self._store_id)
             if self._experiment is not None:
                 handle = await self._experiment.add(one.executor, job)
             else:
@@ -454,6 +455,7 @@ class _Controller:
     def _enter(self) -> int:
         """This launcher's id in the store."""
         if self._id is None:
+            self._store_id = identity.store_id(self._store)
             self._id = leases.enter_launcher(self._store, self._name)
             self._beaten_at = time.monotonic()
         return self._id
@@ -483,7 +485,7 @@ class _Controller:
             self._listener.state(target, *shown)
 
 
-def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str) -> Job:
+def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:
     """The job of an attempt.
 
     Args:
@@ -493,15 +495,23 @@ def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: s
         number: Of the attempt.
         log: Its log, relative to the lab's root.
         executor: Name of the one that launches it.
+        store: The store's id: other labs may launch the same runs in the same place.
     """
     elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
     return Job(
-        name=f"jestlab-{run.fingerprint[:8]}-{number}",
+        name=f"jestlab-{store[:6]}-{run.fingerprint[:8]}-{number}",
         title=run.name,
         arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
         environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
         log=lab.root / log,
-        labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
+        labels={
+            "experiment": title,
+            "run": run.name,
+            "seed": str(run.seed),
+            "store": store,
+            "fingerprint": run.fingerprint[:32],  # a label has 63 signs at most
+            "attempt": str(number),
+        },
     )
 
 

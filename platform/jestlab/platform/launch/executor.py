@@ -15,6 +15,9 @@ from typing import Any, Protocol
 
 from jestlab.platform.errors import UserError
 
+IDENTITY = ("store", "fingerprint", "attempt")
+"""Labels of a job that say which attempt it is, wherever that was launched. Names are too short for it."""
+
 
 class JobState(StrEnum):
     """What an executor knows of a job."""
@@ -54,14 +57,14 @@ class Job:
     """What is to be launched.
 
     Attributes:
-        name: Unique to this attempt and a DNS label: `jestlab-<fingerprint8>-<number>`. Launching a name
-            again is not a second job.
+        name: Unique to this attempt and a DNS label: `jestlab-<store6>-<fingerprint8>-<number>`.
+            Launching a name again is not a second job.
         title: What people call the run.
         arguments: Of `python -m jestlab.platform.worker`.
         environment: Variables beyond the executor's own. The store's URL with its password is in
             `JESTLAB_STORE`: where manifests can be read by others, it has to come from a secret.
         log: File of the run's log, where it is on a file system of this machine.
-        labels: Short texts by which people find the job: experiment, run, seed.
+        labels: Short texts by which people find the job: experiment, run, seed; and those of `IDENTITY`.
     """
 
     name: str
@@ -77,7 +80,7 @@ class ExecutorError(UserError):
 
 
 class ExecutorAway(ExecutorError):
-    """It could not be done now, and may be later: nobody answers, or is too busy."""
+    """Not now: nobody answers, too much is asked, or a login has ended. The same may succeed later."""
 
 
 class Executor(Protocol):
@@ -107,7 +110,8 @@ class Executor(Protocol):
             Its handle: what the store keeps, enough for any other process to find the job.
 
         Raises:
-            ExecutorError: It could not be started. Nothing of it is left, or launching it again finds it.
+            ExecutorAway: It could not be started now. Nothing of it is left, or launching it again finds it.
+            ExecutorError: It was refused, and would be again.
         """
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
@@ -121,6 +125,7 @@ class Executor(Protocol):
             now: Without time to save.
 
         Raises:
+            ExecutorAway: Nobody can be asked now; it may still be running.
             ExecutorError: It may still be running, and why.
         """
 
@@ -128,6 +133,7 @@ class Executor(Protocol):
         """What the job has printed so far, in pieces.
 
         Raises:
+            ExecutorAway: It cannot be read now.
             ExecutorError: There is no log, or it cannot be read from here.
         """
 

@@ -51,7 +51,7 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
         error: Why it could not.
     """
 
-    def __init__(self, executor: Executor, handle: str | None, error: str | None) -> None:
+    def __init__(self, executor: Executor, handle: str | None, error: ExecutorError | None) -> None:
         self.handle = handle
         self.error = error
         self._executor = executor
@@ -101,11 +101,12 @@ class Handover(xm.Executor):  # type: ignore[misc]
         """Start the jobs; called by XManager, whose whole experiment an exception would end."""
         for job in job_operators.flatten_jobs(job_group):
             given: Handover = job.executor
-            handle, error = None, None
+            handle: str | None = None
+            error: ExecutorError | None = None
             try:
                 handle = await asyncio.to_thread(given.executor.launch, given.job)
             except ExecutorError as failure:
-                error = str(failure)
+                error = failure
             # Among the non-local ones: the experiment then neither waits for them at its exit, nor raises
             # again what was already handled.
             local_experiment_unit._non_local_execution_handles.append(Launched(given.executor, handle, error))
@@ -152,14 +153,14 @@ class Experiment:
             Its handle.
 
         Raises:
-            ExecutorError: It could not be launched.
+            ExecutorError: It could not be launched; what the executor raised.
         """
         unit = await self._experiment.add(
             xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
         )
         [launched] = unit._non_local_execution_handles
-        if launched.handle is None:
-            raise ExecutorError(launched.error)
+        if launched.error is not None:
+            raise launched.error
         return str(launched.handle)
 
 

@@ -1,9 +1,14 @@
-"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file."""
+"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file.
+
+A copy is another store, with an id of its own: two that went on under one id would take over, and end, each
+other's jobs.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -14,7 +19,7 @@ from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import address, schema
 from jestlab.platform.store.engine import plain_errors, read_only, reading, writable, writing
-from jestlab.platform.store.tables import Experiment, Run
+from jestlab.platform.store.tables import Experiment, Identity, Run
 
 _ROWS = 10_000
 """How many rows are in memory at once."""
@@ -101,12 +106,22 @@ def _copy_file(source: Path, target: Path) -> None:
             raw: Any = connection.connection.dbapi_connection
             try:
                 raw.backup(copy)
+                _name_anew(copy)
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
             except sqlite3.Error as error:
                 raise UserError(f"the backup of {source} failed: {error}") from error
         if verdict != "ok":
             raise UserError(f"the backup would be damaged, as is {source}: {verdict}: see jestlab db check")
+
+
+def _name_anew(copy: sqlite3.Connection) -> None:
+    """Give a copied file an id of its own; stores of the first schema have none."""
+    made = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
+    if copy.execute(made, (Identity.__tablename__,)).fetchone():
+        with copy:
+            copy.execute("DELETE FROM identity")
+            copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
 
 
 def _copy_server(url: str, target: Path) -> None:
@@ -142,8 +157,8 @@ def _copy_rows(source: Connection, target: Connection) -> None:
     theirs.reflect(source)
     ours.reflect(target)
     for table in ours.sorted_tables:
-        if table.name == "alembic_version":
-            continue
+        if table.name in ("alembic_version", Identity.__tablename__):
+            continue  # those that the target has from its migrations
         result = source.execution_options(yield_per=_ROWS).execute(theirs.tables[table.name].select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])

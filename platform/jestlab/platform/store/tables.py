@@ -43,6 +43,14 @@ class Base(DeclarativeBase):
     type_annotation_map = {str: Text(), float: Double(), int: Integer()}  # noqa: RUF012
 
 
+class Identity(Base):
+    """Which store this is: one row with a random text, which no other store has."""
+
+    __tablename__ = "identity"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+
+
 class Experiment(Base):
     """A study as it was last launched."""
 

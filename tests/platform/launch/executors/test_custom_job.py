@@ -157,6 +157,24 @@ def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):
     assert executor.launch(job()) == handle
 
 
+@pytest.mark.parametrize(
+    ("state", "counts"),
+    [
+        ("JOB_STATE_QUEUED", True),
+        ("JOB_STATE_SUCCEEDED", True),
+        ("JOB_STATE_FAILED", True),
+        ("JOB_STATE_CANCELLING", False),
+        ("JOB_STATE_CANCELLED", False),
+    ],
+)
+def test_of_a_name_that_was_launched_before_only_what_was_not_cancelled_counts(cloud, state, counts):
+    executor = cloud.executor()
+    handle = executor.launch(job())
+    cloud.api.set_state(handle, state)
+    assert (executor.launch(job()) == handle) == counts
+    assert cloud.api.jobs[handle]["state"] == state
+
+
 def test_polling_many_jobs_asks_for_lists(cloud):
     cloud.api.page_size = 100
     executor = cloud.executor()

@@ -1,12 +1,13 @@
 """What every executor promises, held by each of them: real clients that talk to real servers."""
 
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from executor_harnesses import HARNESSES, STORE, Harness
 
-from jestlab.platform.launch.executor import Executor, ExecutorError, JobState
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState
 from jestlab.platform.launch.executors import tries
 
 NAME = "jestlab-0a1b2c3d-1"
@@ -205,10 +206,47 @@ def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
             lambda: b"".join(executor.logs(handle)),
             lambda: executor.launch(remote.job(f"{NAME}0")),
         ):
-            with pytest.raises(ExecutorError) as raised:
+            with pytest.raises(ExecutorAway) as raised:
                 call()
             assert "\n" not in str(raised.value)
     assert state(executor, handle) == JobState.QUEUED
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
+def test_what_may_succeed_later_is_told_from_what_is_refused(remote, status):
+    executor = remote.executor()
+    handle = executor.launch(remote.job(NAME))
+    for call in (
+        lambda: executor.launch(remote.job(f"{NAME}0")),
+        lambda: b"".join(executor.logs(handle)),
+    ):
+        remote.spoil(*[status] * 10)
+        with pytest.raises(ExecutorError) as raised:
+            call()
+        remote.spoil()
+        assert isinstance(raised.value, ExecutorAway) == (status in (401, 429, 500, 503))
+    assert executor.launch(remote.job(f"{NAME}0"))  # the same executor, when all is well again
+
+
+def test_another_labs_job_of_the_same_name_is_left_alone(remote):
+    """The fingerprints of two labs' runs are the same where their configs are."""
+    executor = remote.executor()
+    theirs = executor.launch(remote.job(NAME))
+    remote.run(theirs)
+    for label, value in {
+        "store": "0f" * 16,
+        "fingerprint": "0a1b2c3d" * 3 + "ffffffff",
+        "attempt": "2",
+    }.items():
+        ours = remote.job(NAME)
+        ours = dataclasses.replace(ours, labels={**ours.labels, label: value})
+        if remote.names_are_unique:
+            with pytest.raises(ExecutorError, match="of another store") as raised:
+                executor.launch(ours)
+            assert not isinstance(raised.value, ExecutorAway)
+        else:
+            assert executor.launch(ours) != theirs
+        assert state(executor, theirs) == JobState.RUNNING
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
@@ -249,6 +287,8 @@ def test_no_manifest_shows_the_stores_url(remote):
         {"arguments": ["--tracker", "https://ada:correct-horse@tracker.example"]},
         {"environment": {"JESTLAB_STORE": STORE, "OTHER": f"x {STORE}"}},
         {"environment": {"PROXY": "http://ada:correct-horse@proxy.example"}},
+        {"environment": {"PROXY": "http://ada:p@ss/correct-horse@proxy.example"}},
+        {"arguments": ["--tracker", "https://ada:correct-horse/@tracker.example"]},
     ],
 )
 def test_a_job_that_would_show_a_password_is_refused(remote, leak):

@@ -16,7 +16,7 @@ from kubernetes.client.models import V1JobSpec
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorError, JobState
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
 from jestlab.platform.launch.executors import jobset, tries
 from jestlab.platform.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.settings import Settings
@@ -262,9 +262,18 @@ def test_more_jobs_than_a_page_holds_are_all_found(cluster, monkeypatch):
 def test_a_jobset_of_somebody_else_is_left_alone(cluster):
     other = {"metadata": {"name": NAME, "namespace": "default", "labels": {}}, "spec": {"replicatedJobs": []}}
     cluster.api.jobsets["default", NAME] = other
-    with pytest.raises(ExecutorError, match="is not of jestlab"):
+    with pytest.raises(ExecutorError, match="or not of jestlab"):
         cluster.executor().launch(job())
     assert cluster.api.jobsets["default", NAME] is other
+
+
+def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
+    executor, handle, _ = launched(cluster)
+    executor.stop(handle, now=False)
+    with pytest.raises(ExecutorAway, match="is still being deleted"):
+        executor.launch(job())
+    cluster.finish_stop()
+    assert executor.launch(job()) == handle
 
 
 def test_a_cluster_without_jobset_is_named_as_such(cluster):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from jestlab.platform.launch.executor import ExecutorError, Job
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.store.environment import without
 
 STORE = "JESTLAB_STORE"
 """Variable that holds the store's URL, perhaps with a password in it."""
-
-_CREDENTIALS = re.compile(r"(://[^/\s:@]*):[^/\s@]+@")
 
 
 def arguments(job: Job) -> list[str]:
@@ -21,7 +18,7 @@ def arguments(job: Job) -> list[str]:
     """
     store = job.environment.get(STORE)
     for argument in job.arguments:
-        if (store and store in argument) or _CREDENTIALS.search(argument):
+        if (store and store in argument) or _has_secret(argument):
             raise ExecutorError(
                 f"{job.title}: an argument of its worker holds the store's URL or a password, and manifests "
                 f"can be read by others: the worker takes it from {STORE}"
@@ -38,7 +35,7 @@ def environment(job: Job) -> dict[str, str]:
     store = job.environment.get(STORE)
     others = {name: value for name, value in job.environment.items() if name != STORE}
     for name, value in others.items():
-        if (store and store in value) or _CREDENTIALS.search(value):
+        if (store and store in value) or _has_secret(value):
             raise ExecutorError(
                 f"{job.title}: the variable {name} holds a password, and manifests can be read by others: "
                 "leave it out"
@@ -47,5 +44,9 @@ def environment(job: Job) -> dict[str, str]:
 
 
 def line(error: object) -> str:
-    """An error as one line in which no URL has a password."""
-    return one_line(_CREDENTIALS.sub(r"\1:…@", str(error)))
+    """An error as one line without credentials in URLs and options."""
+    return one_line(without(str(error), ()))
+
+
+def _has_secret(text: str) -> bool:
+    return without(text, ()) != text

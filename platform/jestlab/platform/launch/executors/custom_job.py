@@ -11,10 +11,11 @@ References:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from jestlab.platform.launch import exits
-from jestlab.platform.launch.executor import Job, JobState, JobStatus
+from jestlab.platform.launch.executor import IDENTITY, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import clear, mount
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.secrets import STORE_SECRET
@@ -38,6 +39,7 @@ _STATES = {
     "JOB_STATE_CANCELLED": (JobState.FAILED, "cancelled"),
     "JOB_STATE_EXPIRED": (JobState.FAILED, "expired: it took longer than Vertex AI lets a job take"),
 }
+_TAKEN_BACK = frozenset({"JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"})
 _TAKEN_AWAY = re.compile(r"stockout|preempt", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
 
@@ -96,6 +98,17 @@ def _labels(job: Job) -> dict[str, str]:
     """Labels as Google Cloud takes them: small letters, digits, - and _; keys begin with a letter."""
     ours = {_label(key).lstrip("-_0123456789"): _label(value) for key, value in job.labels.items()}
     return {key: value for key, value in ours.items() if key} | {LABEL: job.name}
+
+
+def counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
+    """Whether a CustomJob is the one of a job.
+
+    It is not if another lab's has the name, or if it was cancelled: as one of two that were made at once.
+    One that has ended otherwise is: that attempt has been made.
+    """
+    ours = _labels(job)
+    same = all(labels.get(key) == ours.get(key) for key in (LABEL, *IDENTITY))
+    return same and state not in _TAKEN_BACK
 
 
 def _label(text: str) -> str:

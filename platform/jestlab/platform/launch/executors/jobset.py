@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jestlab.platform.launch import exits
-from jestlab.platform.launch.executor import Job, JobState, JobStatus
+from jestlab.platform.launch.executor import IDENTITY, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import clear, mount
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.settings import Kubernetes
@@ -193,6 +193,13 @@ def _labels(job: Job) -> dict[str, str]:
     ours = {f"jestlab/{name}": _label(value) for key, value in job.labels.items() if (name := _label(key))}
     key, _, value = MANAGED.partition("=")
     return {key: value, NAME_LABEL: job.name} | ours
+
+
+def is_of(found: Mapping[str, Any], job: Job) -> bool:
+    """Whether a JobSet is the one of a job, and not of another lab or of somebody else."""
+    theirs, ours = found["metadata"].get("labels") or {}, _labels(job)
+    keys = (MANAGED.partition("=")[0], NAME_LABEL, *(f"jestlab/{name}" for name in IDENTITY))
+    return all(theirs.get(key) == ours.get(key) for key in keys)
 
 
 def _label(text: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import clear, jobset, tries
 from jestlab.platform.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.settings import Settings
@@ -132,14 +132,23 @@ class Kubernetes:
         return f"{context}/{namespace}/{job.name}"
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
-        found = self._jobsets(context, "get", namespace, name=job.name)
-        labels = found["metadata"].get("labels", {})
-        if labels.get(jobset.NAME_LABEL) != job.name:
+        """Make sure that the JobSet of that name is this job's."""
+        from kubernetes.client import ApiException
+
+        goes = f"{job.title}: an older JobSet {job.name} in {namespace} is still being deleted"
+        try:
+            found = self._jobsets(context, "get", namespace, name=job.name)
+        except ApiException as error:
+            if error.status != 404:
+                raise
+            raise ExecutorAway(goes) from None
+        if not jobset.is_of(found, job):
             raise ExecutorError(
-                f"{job.title}: a JobSet {job.name} in {namespace} is not of jestlab: rename it"
+                f"{job.title}: the JobSet {job.name} in {namespace} is of another store, or not of jestlab: "
+                "delete it, or set another `kubernetes.namespace`"
             )
         if found["metadata"].get("deletionTimestamp"):
-            raise ExecutorError(f"{job.title}: the JobSet {job.name} in {namespace} is still being deleted")
+            raise ExecutorAway(goes)
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
         """How jobs stand: two calls for all of a namespace, one more for each that has just failed."""
@@ -262,7 +271,7 @@ class Kubernetes:
         try:
             yield from answer.stream(1 << 16)
         except HTTPError as error:
-            raise ExecutorError(f"{say} to its end: {clear.line(error)}") from None
+            raise ExecutorAway(f"{say} to its end: {clear.line(error)}") from None
         finally:
             answer.release_conn()
 
@@ -360,13 +369,15 @@ class Kubernetes:
         try:
             return tries.call(function, passes)
         except ApiException as error:
-            raise ExecutorError(f"{say}: {_words(error)}") from None
+            # A login that has ended is no fault of the job's: it can be renewed while the launcher waits.
+            away = error.status == 401 or tries.passing(error.status or None)
+            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_words(error)}") from None
         except (ConfigException, YAMLError) as error:
             raise ExecutorError(
                 f"{say}: no access to a cluster: {clear.line(error)}: see kubectl config"
             ) from None
         except HTTPError as error:
-            raise ExecutorError(f"{say}: the cluster is not to be reached: {clear.line(error)}") from None
+            raise ExecutorAway(f"{say}: the cluster is not to be reached: {clear.line(error)}") from None
 
 
 def _split(handle: str) -> tuple[str, str, str]:

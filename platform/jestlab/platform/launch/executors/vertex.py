@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import clear, custom_job, tries
 from jestlab.platform.settings import Settings
 from jestlab.platform.settings import Vertex as VertexSettings
@@ -126,11 +126,11 @@ class Vertex:
         def create() -> str:
             client = self._client(str(self._settings.region))
             # Vertex AI takes the same name twice. So: look first, look again after, and the oldest counts.
-            if not (before := self._named(client, parent, job.name)):
+            if not (before := self._named(client, parent, job)):
                 made = client.create_custom_job(
                     parent=parent, custom_job=body, retry=None, timeout=self._timeout
                 )
-                before = self._named(client, parent, job.name) or [made]
+                before = self._named(client, parent, job) or [made]
             oldest, *others = before
             for other in others:
                 self._cancel(client, other.name)
@@ -138,11 +138,12 @@ class Vertex:
 
         return self._call(f"{job.title} was not launched", create)
 
-    def _named(self, client: Any, parent: str, name: str) -> list[Any]:
-        """The CustomJobs of a name that still count, oldest first."""
-        request = {"parent": parent, "filter": f'display_name="{name}"'}
+    def _named(self, client: Any, parent: str, job: Job) -> list[Any]:
+        """The CustomJobs of a job that still count, oldest first."""
+        request = {"parent": parent, "filter": f'display_name="{job.name}"'}
         found = client.list_custom_jobs(request=request, retry=None, timeout=self._timeout)
-        return sorted(found, key=lambda made: (made.create_time, made.name))
+        ours = [made for made in found if custom_job.counts_for(job, made.state.name, made.labels)]
+        return sorted(ours, key=lambda made: (made.create_time, made.name))
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
         """How jobs stand: few are asked for one by one, many by lists."""
@@ -245,7 +246,7 @@ class Vertex:
         try:
             return self._call(f"the log of {handle} cannot be read", ask)
         except ExecutorError as error:
-            raise ExecutorError(f"{error}; in the browser: {_console(handle)}") from None
+            raise type(error)(f"{error}; in the browser: {_console(handle)}") from None
 
     def _client(self, region: str) -> Any:
         """The client of a region; made once, shared by all threads."""
@@ -264,7 +265,7 @@ class Vertex:
         """Call the API, and turn what goes wrong into one line."""
         import requests
         from google.api_core.exceptions import GoogleAPICallError
-        from google.auth.exceptions import GoogleAuthError, TransportError
+        from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
         def passes(error: Exception) -> bool:
             if isinstance(error, GoogleAPICallError):
@@ -274,14 +275,26 @@ class Vertex:
         try:
             return tries.call(function, passes)
         except GoogleAPICallError as error:
-            raise ExecutorError(f"{say}: {_words(error)}") from None
+            if error.code == 401:
+                self._forget_login()
+            away = error.code == 401 or tries.passing(error.code)
+            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_words(error)}") from None
+        except TransportError as error:
+            raise ExecutorAway(f"{say}: Google Cloud cannot be reached: {clear.line(error)}") from None
         except GoogleAuthError as error:
             why = clear.line(error).rstrip(".")
-            raise ExecutorError(
+            self._forget_login()
+            # A login that has ended can be renewed while the launcher waits; one that never was cannot.
+            raise (ExecutorAway if isinstance(error, RefreshError) else ExecutorError)(
                 f"{say}: no credentials of Google Cloud: {why}: gcloud auth application-default login"
             ) from None
         except requests.RequestException as error:
-            raise ExecutorError(f"{say}: Google Cloud cannot be reached: {clear.line(error)}") from None
+            raise ExecutorAway(f"{say}: Google Cloud cannot be reached: {clear.line(error)}") from None
+
+    def _forget_login(self) -> None:
+        """Let the next call read the credentials afresh."""
+        with self._lock:
+            self._clients.clear()
 
 
 def _status(made: Any) -> JobStatus:

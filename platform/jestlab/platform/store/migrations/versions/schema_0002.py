@@ -1,5 +1,6 @@
-"""Leases, launchers, budgets, notes and tags."""
+"""Leases, launchers, budgets, notes and tags; and which store this is."""
 
+import uuid
 from typing import Any
 
 import sqlalchemy as sa
@@ -61,6 +62,12 @@ def _step_type(kind: type[sa.Integer], before: type[sa.Integer]) -> None:
 
 def upgrade() -> None:
     """Attempts become leases; runs remember failures and their user's wish to stop."""
+    identity = op.create_table(
+        "identity",
+        sa.Column("id", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_identity"),
+    )
+    op.bulk_insert(identity, [{"id": uuid.uuid4().hex}])
     op.create_table(
         "launcher",
         _id(),
@@ -120,7 +127,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Back to attempts without leases. A claim that no worker took up is lost: there is no place for it."""
-    for table in ("tag", "note", "budget"):
+    for table in ("tag", "note", "budget", "identity"):
         op.drop_table(table)
     op.execute("DELETE FROM attempt WHERE started_at IS NULL")
     op.execute(
