@@ -440,7 +440,7 @@ def test_workers_write_while_an_archive_is_taken_in(tmp_path, postgres, monkeypa
     theirs, lab = Lab.find(tmp_path / "theirs"), Lab.find(tmp_path / "lab", postgres)
     fill(theirs)
     export(theirs, tmp_path / "lab.tar.gz")
-    store, other = Store.open(postgres), plans.run("at work")
+    store, other = Store.open(postgres), plans.run("at work", config={"steps": 3})
     store.record(plans.plan(JOINT, other, name="mine"))
     stores.attempt(store, other, RunState.RUNNING, loss=(1.0,))
     stores.attempt(store, JOINT, RunState.RUNNING, loss=(1.0,))

@@ -351,7 +351,7 @@ def test_the_store_is_free_while_sizes_are_looked_up(lab, runs, monkeypatch):
 
 def test_workers_of_runs_that_stay_write_while_others_go(tmp_path, postgres, monkeypatch):
     lab = Lab.find(tmp_path / "lab", postgres)
-    store, (stays, goes) = Store.open(postgres), (plans.run("stays"), plans.run("goes"))
+    store, (stays, goes) = Store.open(postgres), (plans.run("stays", config={"steps": 3}), plans.run("goes"))
     store.record(plans.plan(goes))
     stores.attempt(store, goes, loss=(1.0,))
     stores.folder(lab, goes)
@@ -401,4 +401,7 @@ def test_with_another_store_of_the_same_folder_nothing_is_deleted(lab, runs):
         collect(lab)
     assert found(lab) == ALL
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
-    collect(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)
+    with pytest.raises(
+        UserError, match="knows none of the 3 runs"
+    ):  # nothing against its own, however it is named
+        collect(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)

@@ -123,11 +123,11 @@ def test_logs_go_on_through_a_retry(root, tmp_path):
         assert following.stdout.readline() == "second\n"
         again.complete()
         assert following.wait(timeout=10) == 0
-    plans_end = plans.run("other")
-    store.record(plans.plan(plans_end, name="other"))
-    (root / plans_end.directory).mkdir(parents=True)
-    (root / plans_end.directory / "log.txt").write_text("last\n")
-    plans.begun(store, plans_end).fail("no such file")
+    ended_run = plans.run("other", config={"steps": 3})
+    store.record(plans.plan(ended_run, name="other"))
+    (root / ended_run.directory).mkdir(parents=True)
+    (root / ended_run.directory / "log.txt").write_text("last\n")
+    plans.begun(store, ended_run).fail("no such file")
     ended = labs.jestlab("logs", "other", "other", "-f", root=root)
     assert (ended.returncode, ended.stdout) == (0, "last\n")
     store.close()
@@ -135,7 +135,10 @@ def test_logs_go_on_through_a_retry(root, tmp_path):
 
 def test_what_is_advised_after_a_failure_works_as_it_stands(root, tmp_path):
     spec = labs.write_study(
-        tmp_path, runs={"joint": {"fail_at": 3}}, axes={"steps": [10, 11]}, resources={"retries": 0}
+        tmp_path,
+        runs={"joint": {"fail_at": 3}},
+        axes=[{"runs": "joint", "grid": {"steps": [10, 11]}}],
+        resources={"retries": 0},
     )
     failed = labs.jestlab("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
     assert failed.returncode == 1, failed.stderr
