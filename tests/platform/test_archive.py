@@ -441,14 +441,14 @@ def test_workers_write_while_an_archive_is_taken_in(tmp_path, postgres, monkeypa
     fill(theirs)
     export(theirs, tmp_path / "lab.tar.gz")
     store, other = Store.open(postgres), plans.run("at work", config={"steps": 3})
-    store.record(plans.plan(JOINT, other, name="mine"))
+    store.record(plans.plan(UNIFORM, other, name="mine"))
     stores.attempt(store, other, RunState.RUNNING, loss=(1.0,))
-    stores.attempt(store, JOINT, RunState.RUNNING, loss=(1.0,))
+    stores.attempt(store, UNIFORM, RunState.RUNNING, loss=(1.0,))
     files_moved = merging._Merge._move_files
 
     def last(merge, experiments):
         beats(postgres, other)
-        beats(postgres, JOINT)
+        beats(postgres, UNIFORM)
         files_moved(merge, experiments)
 
     monkeypatch.setattr(merging._Merge, "_move_files", last)

@@ -403,5 +403,5 @@ def test_with_another_store_of_the_same_folder_nothing_is_deleted(lab, runs):
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
     with pytest.raises(
         UserError, match="knows none of the 3 runs"
-    ):  # nothing against its own, however it is named
+    ):
         collect(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)
