@@ -23,6 +23,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.store import tables as rows
 from jestlab.platform.store.annotations import Subject, add_note, add_tags, tags
+from jestlab.platform.store.engine import writable
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
@@ -414,3 +415,42 @@ def test_the_verbs(tmp_path):
     for verb in ("export", "import", "gc", "doctor"):
         shown = called(verb, "--help").output
         assert "Example:" in shown and "--json" in shown
+
+
+def beats(url, run):
+    """Write what a worker does at each heartbeat, without waiting for anyone."""
+    engine = writable(url)
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL lock_timeout = 300"))
+        identity = connection.execute(
+            text(
+                "SELECT id, run_id FROM attempt WHERE run_id = (SELECT id FROM run WHERE fingerprint = :its)"
+            ),
+            {"its": run.fingerprint},
+        ).one()
+        connection.execute(text("UPDATE run SET step = step + 1 WHERE id = :id"), {"id": identity.run_id})
+        metric = {"run_id": identity.run_id, "attempt_id": identity.id, "step": 10_000, "value": 1.0}
+        name = connection.scalar(text("SELECT id FROM metric_name"))
+        connection.execute(insert(rows.Metric).values(**metric, name_id=name))
+    engine.dispose()
+
+
+def test_workers_write_while_an_archive_is_taken_in(tmp_path, postgres, monkeypatch):
+    """Of runs in the archive and of others."""
+    theirs, lab = Lab.find(tmp_path / "theirs"), Lab.find(tmp_path / "lab", postgres)
+    fill(theirs)
+    export(theirs, tmp_path / "lab.tar.gz")
+    store, other = Store.open(postgres), plans.run("at work", config={"steps": 3})
+    store.record(plans.plan(UNIFORM, other, name="mine"))
+    stores.attempt(store, other, RunState.RUNNING, loss=(1.0,))
+    stores.attempt(store, UNIFORM, RunState.RUNNING, loss=(1.0,))
+    files_moved = merging._Merge._move_files
+
+    def last(merge, experiments):
+        beats(postgres, other)
+        beats(postgres, UNIFORM)
+        files_moved(merge, experiments)
+
+    monkeypatch.setattr(merging._Merge, "_move_files", last)
+    merged = take(lab, tmp_path / "lab.tar.gz")
+    assert (merged.new, merged.replaced, merged.kept) == (3, 0, 1)

@@ -30,7 +30,10 @@ from sqlalchemy import Connection, delete, select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
+from jestlab.platform.store import address, schema
 from jestlab.platform.store.annotations import KEEP
+from jestlab.platform.store.backup import closing_engine
+from jestlab.platform.store.engine import read_only, reading
 from jestlab.platform.store.sql import chunks, now
 from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -110,12 +113,16 @@ def collect(
         What went.
 
     Raises:
-        UserError: As of `find`, or something cannot be deleted.
+        UserError: As of `find`, another store knows runs of this folder, or something cannot be deleted.
     """
+    _check_is_the_only_store(lab)
     find(lab, store, older_than)  # raises what there is to raise before anything is deleted
     with store.writing() as connection:
-        runs = list(_runs(lab, _State.read(connection, older_than, lock=True)))
-        _delete_rows(connection, [run.fingerprint for run in runs if run.fingerprint is not None])
+        state = _State.read(connection, older_than).locked(connection, older_than)
+        for run in state.garbage:
+            _folder(lab, run)
+        _delete_rows(connection, [run.fingerprint for run in state.garbage])
+    runs = list(_runs(lab, state))  # looks at the disk for a while, during which others may write
     gone: list[Garbage] = []
 
     def remove(found: Iterable[Garbage]) -> None:
@@ -155,12 +162,12 @@ class _State:
     garbage: list[_Run]
 
     @classmethod
-    def read(cls, connection: Connection, older_than: timedelta, lock: bool = False) -> _State:
-        """Sort all runs. Locked, they stay as they are until the transaction ends."""
+    def read(cls, connection: Connection, older_than: timedelta) -> _State:
+        """Sort all runs."""
         query = select(
             Run.id, Run.fingerprint, Run.program, Run.config, Run.directory, Run.state, Run.updated_at
         )
-        rows = connection.execute(query.with_for_update() if lock else query).all()
+        rows = connection.execute(query).all()
         members = set(connection.scalars(select(Member.run_id)))
         tagged = set(connection.scalars(select(Tag.run_id).where(Tag.name == KEEP, Tag.run_id.is_not(None))))
         live = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
@@ -183,16 +190,30 @@ class _State:
         runs = [(row.id in kept, _Run(*row[:5])) for row in rows]
         return cls([run for keep, run in runs if keep], [run for keep, run in runs if not keep])
 
+    def locked(self, connection: Connection, older_than: timedelta) -> _State:
+        """The same, with its garbage locked: nothing can refer to that until the transaction ends.
+
+        Runs that stay are not locked: their workers write rows that refer to them.
+        """
+        held: set[int] = set()
+        for chunk in chunks(sorted(run.fingerprint for run in self.garbage)):
+            query = select(Run.id).where(Run.fingerprint.in_(chunk)).order_by(Run.id)
+            held |= set(connection.scalars(query.with_for_update()))
+        now_stands = _State.read(connection, older_than)  # somebody may have wanted one of them meanwhile
+        return _State(now_stands.kept, [run for run in now_stands.garbage if run.id in held])
+
 
 def _runs(lab: Lab, state: _State) -> Iterator[Garbage]:
     for run in state.garbage:
-        if not _FOLDER.fullmatch(run.directory):
-            raise UserError(
-                f"run {run.fingerprint[:8]} has the folder {run.directory!r}, which is not in runs/"
-            )
-        path = lab.root / run.directory
+        path = _folder(lab, run)
         size = _size(path) if path.is_dir() and not path.is_symlink() else 0
         yield Garbage(Kind.RUN, path, size, "stands in no experiment, and no run needs it", run.fingerprint)
+
+
+def _folder(lab: Lab, run: _Run) -> Path:
+    if not _FOLDER.fullmatch(run.directory):
+        raise UserError(f"run {run.fingerprint[:8]} has the folder {run.directory!r}, which is not in runs/")
+    return lab.root / run.directory
 
 
 def _folders(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Garbage]:
@@ -216,6 +237,21 @@ def _check_is_its_own(lab: Lab, state: _State) -> None:
             f"the store knows none of the {len(there)} runs in {lab.root / 'runs'}: "
             "give this lab's --store, or delete them by hand"
         )
+
+
+def _check_is_the_only_store(lab: Lab) -> None:
+    """Raise where the folder has a store of its own that is not in use, and knows runs."""
+    own, used = lab.root / "results.db", address.file(address.parse(lab.store_url))
+    if not own.exists() or (used is not None and used.exists() and used.samefile(own)):
+        return
+    with closing_engine(read_only(f"sqlite:///{own}")) as engine, reading(engine) as connection:
+        made = schema.revision(connection) is not None
+        if not made or connection.scalar(select(Run.id).limit(1)) is None:
+            return
+    raise UserError(
+        f"{own} knows runs in this folder too, and is not the store in use: give it by --store, "
+        "or move it away if it is of no use any more"
+    )
 
 
 def _leftovers(lab: Lab, older_than: timedelta) -> Iterator[Garbage]:

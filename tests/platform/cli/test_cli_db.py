@@ -323,6 +323,35 @@ def test_a_store_moves_to_another_database(lab, tmp_path, postgres_server):
         db(lab, "restore", tmp_path / "diary.txt")
 
 
+def test_what_was_at_work_is_not_in_a_restored_store(lab, tmp_path):
+    """A launch on it would take the original's workers for its own, hear nothing of them, and stop them."""
+    source = Store.open(f"sqlite:///{tmp_path / 'old.db'}")
+    source.record(plans.plan(*RUNS))
+    stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
+    stores.attempt(source, RUNS[1], RunState.RUNNING, handle="machine:1:2:log")
+    number = plans.claimed(source, RUNS[2])
+    before = rows.everything(source.engine)
+    source.close()
+    db(lab, "restore", tmp_path / "old.db")
+    assert list(tmp_path.glob(".*")) == []
+    store = Store.open(lab.store_url, create=False)
+    assert store.states(run.fingerprint for run in RUNS) == {
+        RUNS[0].fingerprint: RunState.COMPLETED,
+        RUNS[1].fingerprint: RunState.PREEMPTED,
+        RUNS[2].fingerprint: RunState.PENDING,
+    }
+    assert store.reasons([RUNS[1].fingerprint]) == {RUNS[1].fingerprint: "restored from a backup"}
+    attempts = {row["run_id"]: row for row in rows.everything(store.engine)["attempt"]}
+    states = [attempts[stores.run_id(store, run)]["state"] for run in RUNS]
+    assert states == ["COMPLETED", "PREEMPTED", "PREEMPTED"]
+    assert all(row["ended_at"] is not None for row in attempts.values())
+    assert plans.claimed(store, RUNS[2]) == number + 1
+    store.close()
+    original = writable(f"sqlite:///{tmp_path / 'old.db'}")
+    assert rows.everything(original) == before
+    original.dispose()
+
+
 def test_every_verb_has_help_with_an_example(capsys):
     for verb in ("upgrade", "check", "backup", "restore"):
         shown = CliRunner().invoke(cli, ["db", verb, "--help"]).output

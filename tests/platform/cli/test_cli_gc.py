@@ -16,7 +16,7 @@ import pytest
 import stores_support as stores
 from click.testing import CliRunner
 from labs_support import JESTLAB
-from sqlalchemy import text, update
+from sqlalchemy import insert, text, update
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
@@ -24,8 +24,10 @@ from jestlab.platform import garbage
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
+from jestlab.platform.store import engine as engines
 from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_tags
+from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.sql import now
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
@@ -327,3 +329,77 @@ def test_after_real_launches_what_is_left_is_whole(root, tmp_path):
     assert labs.jestlab("import", archive, root=tmp_path / "copy").returncode == 0
     again = labs.jestlab("launch", study, "--no-reports", root=tmp_path / "copy")
     assert "nothing to run: all 3 runs" in again.stdout
+
+
+def test_the_store_is_free_while_sizes_are_looked_up(lab, runs, monkeypatch):
+    """Looking takes minutes where there are many files; nothing may wait for it."""
+    size = garbage._size
+
+    def look(path):
+        engine = writable(lab.store_url)
+        with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SET LOCAL lock_timeout = 300"))
+            connection.execute(update(tables.Run).values(step=tables.Run.step + 1))
+        engine.dispose()
+        return size(path)
+
+    monkeypatch.setattr(engines, "BUSY_SECONDS", 0.3)
+    monkeypatch.setattr(garbage, "_size", look)
+    assert len(collect(lab)) == 3
+
+
+def test_workers_of_runs_that_stay_write_while_others_go(tmp_path, postgres, monkeypatch):
+    lab = Lab.find(tmp_path / "lab", postgres)
+    store, (stays, goes) = Store.open(postgres), (plans.run("stays", config={"steps": 3}), plans.run("goes"))
+    store.record(plans.plan(goes))
+    stores.attempt(store, goes, loss=(1.0,))
+    stores.folder(lab, goes)
+    store.record(plans.plan(stays))
+    stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
+    with store.writing() as connection:
+        connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
+    delete_rows = garbage._delete_rows
+
+    def last(connection, fingerprints):
+        delete_rows(connection, fingerprints)
+        with store.writing() as worker:
+            worker.execute(text("SET LOCAL lock_timeout = 300"))
+            worker.execute(
+                text(
+                    "INSERT INTO tag (run_id, name, created_at) SELECT id, 'a', now() FROM run "
+                    "WHERE state = 'RUNNING'"
+                )
+            )
+            worker.execute(text("UPDATE run SET step = 2 WHERE state = 'RUNNING'"))
+
+    monkeypatch.setattr(garbage, "_delete_rows", last)
+    assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
+
+
+def test_what_becomes_wanted_while_it_is_being_locked_stays(lab, runs, monkeypatch):
+    """An experiment takes a run up between the first look and the lock."""
+    locked = garbage._State.locked
+
+    def later(state, connection, older_than):
+        run_id = next(run.id for run in state.garbage if run.fingerprint == runs["uniform"].fingerprint)
+        tag = {"run_id": run_id, "name": "keep", "created_at": now()}
+        connection.execute(insert(tables.Tag).values(**tag))
+        return locked(state, connection, older_than)
+
+    monkeypatch.setattr(garbage._State, "locked", later)
+    collect(lab)
+    assert kept_folders(lab) == ["uniform"]
+
+
+def test_with_another_store_of_the_same_folder_nothing_is_deleted(lab, runs):
+    own = Lab(lab.root, f"sqlite:///{lab.root / 'results.db'}")
+    store = Store.open(own.store_url)
+    collect(lab, 9 * DAY)  # one that knows no runs is in nobody's way
+    store.record(plans.plan(plans.run("own")))
+    with pytest.raises(UserError, match="results.db knows runs in this folder too"):
+        collect(lab)
+    assert found(lab) == ALL
+    assert kept_folders(lab) == ["joint", "reference", "uniform"]
+    with pytest.raises(UserError, match="knows none of the 3 runs"):
+        collect(Lab(lab.root, f"sqlite:///{lab.root}/../lab/results.db"), 9 * DAY)

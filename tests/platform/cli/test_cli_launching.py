@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import sqlite3
 import subprocess
+import time
 
 import labs_support as labs
 import plans_support as plans
@@ -114,6 +116,53 @@ def test_logs_end_when_the_worker_has_died_without_a_word(root, tmp_path):
             said = following.communicate(timeout=30)[0]
     assert "--- attempt 1" in said
     assert "its process has vanished: launch again to go on" in said
+
+
+def test_logs_go_on_through_a_retry(root, tmp_path):
+    run = plans.run("joint")
+    store = Store.open(Lab.find(root).store_url)
+    store.record(plans.plan(run))
+    log = root / run.directory / "log.txt"
+    log.parent.mkdir(parents=True)
+    log.write_text("first\n")
+    plans.begun(store, run).fail("lost its machine")
+    with labs.started("logs", "toy", "joint", "-f", root=root) as following:
+        assert following.stdout is not None
+        assert following.stdout.readline() == "first\n"
+        time.sleep(1.2)  # a few looks at a run that is over for now
+        again = plans.begun(store, run)
+        with log.open("a") as stream:
+            stream.write("second\n")
+        assert following.stdout.readline() == "second\n"
+        again.complete()
+        assert following.wait(timeout=10) == 0
+    ended_run = plans.run("other", config={"steps": 3})
+    store.record(plans.plan(ended_run, name="other"))
+    (root / ended_run.directory).mkdir(parents=True)
+    (root / ended_run.directory / "log.txt").write_text("last\n")
+    plans.begun(store, ended_run).fail("no such file")
+    ended = labs.jestlab("logs", "other", "other", "-f", root=root)
+    assert (ended.returncode, ended.stdout) == (0, "last\n")
+    store.close()
+
+
+def test_what_is_advised_after_a_failure_works_as_it_stands(root, tmp_path):
+    spec = labs.write_study(
+        tmp_path,
+        runs={"joint": {"fail_at": 3}},
+        axes=[{"runs": "joint", "grid": {"steps": [10, 11]}}],
+        resources={"retries": 0},
+    )
+    failed = labs.jestlab("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
+    assert failed.returncode == 1, failed.stderr
+    advice = dict(line.split(": ", 1) for line in failed.stdout.splitlines() if ": jestlab " in line)
+    assert set(advice) == {"see", "then"}
+    for command in advice.values():
+        assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
+    words = shlex.split(advice["see"])
+    said = subprocess.run([*labs.JESTLAB, *words[1:]], capture_output=True, text=True, timeout=60)
+    assert said.returncode == 0, said.stderr
+    assert "--- attempt 1" in said.stdout
 
 
 def test_watch_on_a_terminal_goes_on_until_all_is_over(root, tmp_path):

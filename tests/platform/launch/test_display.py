@@ -107,4 +107,6 @@ def test_a_reason_is_one_printable_line(tmp_path):
     path = tmp_path / "log.txt"
     path.write_text("--- attempt 1\nfirst\n\n\x1b[31mTraceback\x1b[0m\n  at\tline\rtwo\n")
     assert logs.summary(path) == "[31mTraceback [0m | at line | two"
+    path.write_text("cannot connect to postgresql://lab:sesame@db.example/results\n")
+    assert logs.summary(path) == "cannot connect to postgresql://***@db.example/results"
     assert len(logs.one_line("x" * 10_000)) < 600

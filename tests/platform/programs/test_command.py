@@ -78,6 +78,16 @@ def directory(lab: Lab, run: PlannedRun) -> Path:
     return lab.root / run.directory
 
 
+def test_it_does_not_find_the_store(lab, monkeypatch):
+    see = "import json, os, sys; sys.exit(any(name.startswith('JESTLAB_STORE') for name in os.environ))"
+    monkeypatch.setenv("JESTLAB_STORE", lab.store_url)
+    monkeypatch.setenv("JESTLAB_STORE_SECRET", "projects/p/secrets/s/versions/1")
+    run = command(*PYTHON, see)
+    recorded(lab, run)
+    code, said = finished(lab, run)
+    assert code == exits.COMPLETED, said
+
+
 def test_what_it_finds(lab, tmp_path):
     (tmp_path / "code").mkdir()
     see = (

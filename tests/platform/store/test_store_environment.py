@@ -109,3 +109,26 @@ def test_an_attempts_provenance_has_it_and_its_patch_holds_no_secret(tmp_path, m
     assert about.git_patch is not None
     assert "steps = 5" in about.git_patch
     assert "hunter2" not in about.git_patch
+
+
+def test_a_patch_holds_neither_the_stores_password_nor_any_in_a_url(tmp_path, monkeypatch):
+    monkeypatch.setenv("JESTLAB_STORE", "postgresql://lab:open%20sesame@db.example/results")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "--allow-empty", "-m", "first"]):
+        (tmp_path / "config.py").touch()
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *command], check=True)
+    lines = ["connect('open sesame')", "url = 'https://ada:xyzzy-4711@files.example/x'", "steps = 5"]
+    (tmp_path / "config.py").write_text("\n".join(lines))
+    patch = provenance.collect(tmp_path).git_patch or ""
+    assert "+connect('***')\n+url = 'https://***@files.example/x'\n+steps = 5" in patch
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://lab:se:same/@x@db/results",
+        "postgresql://db/results?user=lab&password=se:same/@x&sslmode=require",
+    ],
+)
+def test_the_stores_password_is_a_secret(url):
+    assert environment.secrets({"JESTLAB_STORE": url}) == ["se:same/@x"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import plans_support as plans
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import PlannedRun
@@ -183,3 +183,22 @@ def test_v_runs_shows_the_last_attempt(store):
     assert (row["attempts"], row["state"], row["reason"]) == (2, "COMPLETED", None)
     assert row["point"] == '{"ratio":0.5}'
     assert row["ended_at"] is not None
+
+
+def test_progress_of_many_runs_is_one_question(store):
+    runs = [plans.run("many", seed=seed) for seed in range(20)]
+    store.record(plans.plan(*runs))
+    for run in runs[:10]:
+        attempt = plans.begun(store, run)
+        for step in (1, 2, 10):
+            attempt.log(step, {"loss": 1.0 / step, "speed": float(run.seed)})
+        attempt.progress(10, 20)
+        attempt.complete()
+    asked: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *about: asked.append(about[2]))
+    found = store.progress([run.fingerprint for run in runs], ["loss", "speed", "unknown"])
+    assert len([statement for statement in asked if "metric" in statement]) <= 2
+    for run in runs[:10]:
+        progress = found[run.fingerprint]
+        assert (progress.step, progress.latest) == (10, {"loss": 0.1, "speed": float(run.seed)})
+    assert [found[run.fingerprint].latest for run in runs[10:]] == [{}] * 10

@@ -24,7 +24,7 @@ from jestlab.platform.archive import reading
 from jestlab.platform.archive.layout import FINGERPRINT, FOLDER, METRIC, NAME, decode
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store.sql import execute_many, insert
+from jestlab.platform.store.sql import chunks, execute_many, insert
 from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
@@ -91,7 +91,7 @@ def merge(lab: Lab, store: Store, path: Path) -> Merged:
 
 @dataclass(frozen=True)
 class _Here:
-    """A run of this store."""
+    """A run of this store; live if a worker has it, or had a moment ago."""
 
     id: int
     state: str
@@ -133,20 +133,32 @@ class _Merge:
     # ---- runs
 
     def _here(self) -> dict[str, _Here]:
-        counts: dict[int, list[str]] = {}
-        for run_id, state in self._connection.execute(select(Attempt.run_id, Attempt.state)):
-            counts.setdefault(run_id, []).append(state)
-        query = select(Run.id, Run.fingerprint, Run.state, Run.directory).with_for_update()
-        return {
-            row.fingerprint: _Here(
-                row.id,
-                row.state,
-                row.directory,
-                len(counts.get(row.id, [])),
-                any(state in LIVE for state in counts.get(row.id, [])),
+        """Those of the archive's runs that are here. What may give way is locked, and nothing else."""
+        here: dict[str, _Here] = {}
+        at_work = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+        for chunk in chunks(row["fingerprint"] for row in self._rows("run")):
+            ours = Run.fingerprint.in_(chunk)
+            # Not even against rows that refer to these runs: workers write such, also those that were lost.
+            locked = set(
+                self._connection.scalars(
+                    select(Run.id)
+                    .where(ours, Run.state != RunState.COMPLETED, Run.id.not_in(at_work))
+                    .order_by(Run.id)
+                    .with_for_update(key_share=True)
+                )
             )
-            for row in self._connection.execute(query)
-        }
+            attempts: dict[int, list[str]] = {}  # read once the runs are locked: nobody claims those now
+            for run_id, state in self._connection.execute(
+                select(Attempt.run_id, Attempt.state).join(Run, Run.id == Attempt.run_id).where(ours)
+            ):
+                attempts.setdefault(run_id, []).append(state)
+            for row in self._connection.execute(
+                select(Run.id, Run.fingerprint, Run.state, Run.directory).where(ours)
+            ):
+                states = attempts.get(row.id, [])
+                live = row.id not in locked or any(state in LIVE for state in states)
+                here[row.fingerprint] = _Here(row.id, row.state, row.directory, len(states), live)
+        return here
 
     def _run(self, row: dict[str, Any], here: _Here | None, began: set[str]) -> None:
         fingerprint, values = row["fingerprint"], decode(Run, row)

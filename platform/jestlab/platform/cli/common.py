@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -27,3 +28,14 @@ def lab_options(function: Function) -> Callable[..., Any]:
         return function(*args, lab=Lab.find(root, store), **kwargs)
 
     return wrapped
+
+
+def same_lab_options() -> str:
+    """`--root` and `--store` as this command was given them, for one that it advises; without passwords."""
+    from jestlab.platform.store.environment import without_url_credentials
+
+    given = click.get_current_context().params
+    values = {name: given.get(name) for name in ("root", "store")}
+    return "".join(
+        f" --{name} {shlex.quote(without_url_credentials(value))}" for name, value in values.items() if value
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli.common import same_lab_options
 from jestlab.platform.lab import Lab
 from jestlab.platform.store.states import RunState
 
@@ -220,8 +222,9 @@ def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, wri
         click.echo("stopped: the same command goes on from the last checkpoints")
     failed = next((run for run in runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
-        click.echo(f"see: jestlab logs {study.name} {failed.name} --seed {failed.seed}")
-        click.echo(f"then: jestlab retry {study.name}")
+        same = same_lab_options()
+        click.echo(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
+        click.echo(f"then: jestlab retry {study.name}{same}")
 
 
 def outcome_data(

@@ -16,6 +16,7 @@ from jestlab.platform.cli.common import lab_options
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs
+from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
     from jestlab.platform.store.records import Lease
@@ -29,6 +30,7 @@ Example:
 
 _POLL_SECONDS = 0.5
 _FETCH_SECONDS = 10.0  # from a bucket, to which its worker sends it every minute
+_QUIET_LOOKS = 8
 _BLOCK = 1 << 20
 
 
@@ -68,7 +70,7 @@ def command(
     else:
         _stream(path, lines)
         if follow:
-            _follow(path, lambda: _is_over(store, chosen.fingerprint), fetch)
+            _follow(path, _End(store, chosen.fingerprint), fetch)
         return
     if as_json:
         about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
@@ -115,20 +117,29 @@ def _of_executor(lease: Lease | None, lab: Lab) -> bytes | None:
     return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(lease.handle))
 
 
-def _is_over(store: Store, fingerprint: str) -> bool:
-    """Whether nothing more will be written: the run has ended, or its worker has without a word."""
-    from jestlab.platform.launch import truth
-    from jestlab.platform.store import leases
-    from jestlab.platform.store.sql import now
+class _End:
+    """Tells when nothing more will be written: the run has ended, or its worker has without a word."""
 
-    try:
-        standing = leases.standings(store, [fingerprint])[fingerprint]
-    except StoreUnreachable:
-        return False
-    doubts = truth.doubts(standing.lease, now())
-    if doubts is not None:
-        click.echo(f"jestlab: {doubts}", err=True)
-    return standing.state.is_terminal or doubts is not None
+    def __init__(self, store: Store, fingerprint: str) -> None:
+        self._store = store
+        self._fingerprint = fingerprint
+        self._quiet = 0
+
+    def __call__(self) -> bool:
+        from jestlab.platform.launch import truth
+        from jestlab.platform.store import leases
+        from jestlab.platform.store.sql import now
+
+        try:
+            standing = leases.standings(self._store, [self._fingerprint])[self._fingerprint]
+        except StoreUnreachable:
+            return False
+        doubts = truth.doubts(standing.lease, now())
+        if doubts is not None:
+            click.echo(f"jestlab: {doubts}", err=True)
+        # What failed, or was stopped from outside, may be tried again in a moment.
+        self._quiet = self._quiet + 1 if standing.state.is_terminal else 0
+        return standing.state == RunState.COMPLETED or self._quiet > _QUIET_LOOKS or doubts is not None
 
 
 def _stream(path: Path, lines: int | None) -> None:

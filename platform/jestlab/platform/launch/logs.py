@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jestlab.platform.store.environment import without_url_credentials
+
 NAME = "log.txt"
 
 _BLOCK = 1 << 16
@@ -43,10 +45,9 @@ def summary(path: Path, count: int = 3) -> str:
 
 
 def tail(text: str, count: int = 3) -> str:
-    """The last lines of a text that say something, as one line fit for a table."""
-    lines = [
-        line for line in (one_line(line) for line in text.splitlines()) if line and not line.startswith("---")
-    ]
+    """The last lines of a text that say something, as one line fit for a table, without passwords in URLs."""
+    said = (one_line(line) for line in without_url_credentials(text).splitlines())
+    lines = [line for line in said if line and not line.startswith("---")]
     return one_line(" | ".join(lines[-count:]))
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.secrets import STORE, STORE_SECRET
 
 _PROC = Path("/proc")
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -32,7 +33,7 @@ class Child:
         Args:
             words: The command.
             cwd: Where; None for where this process is.
-            environment: What it finds beside what this process does.
+            environment: What it finds beside what this process does, whose store it need not know.
 
         Raises:
             UserError: It cannot be started.
@@ -41,7 +42,7 @@ class Child:
             self._process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
-                env={**os.environ, **environment},
+                env={**_inherited(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -127,6 +128,10 @@ class Child:
                     if fields[2] == group and fields[0] not in "ZX":
                         return True
         return False
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in (STORE, STORE_SECRET)}
 
 
 def _die_with_the_worker() -> None:

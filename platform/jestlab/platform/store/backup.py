@@ -14,15 +14,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select, text
+from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select, text, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import address, schema
 from jestlab.platform.store.engine import plain_errors, read_only, reading, writable, writing
-from jestlab.platform.store.tables import Experiment, Identity, Run
+from jestlab.platform.store.sql import now
+from jestlab.platform.store.states import LIVE, RunState
+from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run
 
 _ROWS = 10_000
 """How many rows are in memory at once."""
+
+_RESTORED = "restored from a backup"
 
 
 def back_up(url: str, path: Path) -> None:
@@ -35,10 +39,7 @@ def back_up(url: str, path: Path) -> None:
     Raises:
         UserError: There is no store, the path is taken, or it cannot be written.
     """
-    if path.exists():
-        raise UserError(f"{path} is there already: give the backup a name of its own")
-    if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
+    _must_be_free(path)
     source = address.file(address.parse(url))
     if source is not None and not source.exists():
         raise UserError(f"no store at {source}: give its --root or --store")
@@ -51,6 +52,9 @@ def back_up(url: str, path: Path) -> None:
 
 def restore(path: Path, url: str) -> None:
     """Fill an empty store with a backup, or move one from SQLite to PostgreSQL; all or nothing.
+
+    Attempts that were live end here: their workers write to the store that the backup was made of, so that
+    a launch on this one would take them for silent, and stop them.
 
     Args:
         path: Made by `back_up`, or any SQLite store of this version.
@@ -65,13 +69,42 @@ def restore(path: Path, url: str) -> None:
     with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
         schema.ensure(backup, create=False)
         if target is not None:
-            back_up(f"sqlite:///{path.absolute()}", target)
+            _must_be_free(target)
+            with _appearing(target) as unfinished:
+                _copy_file(path.absolute(), unfinished)
+                with closing_engine(writable(f"sqlite:///{unfinished}")) as engine:
+                    with writing(engine) as connection:
+                        _end_attempts(connection)
+                    _as_one_file(engine)
             return
         with closing_engine(writable(url)) as engine:
             _must_be_empty(engine)
             schema.ensure(engine, create=True)
             with reading(backup) as source, writing(engine) as connection:
                 _copy_rows(source, connection)
+                _end_attempts(connection)
+
+
+def _end_attempts(connection: Connection) -> None:
+    ended = {"state": RunState.PREEMPTED, "reason": _RESTORED}
+    connection.execute(
+        update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
+    )
+    connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended, updated_at=now()))
+
+
+def _must_be_free(path: Path) -> None:
+    if path.exists():
+        raise UserError(f"{path} is there already: give the backup a name of its own")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
+
+
+def _as_one_file(engine: Engine) -> None:
+    """Leave a SQLite store without a log beside it."""
+    with engine.connect() as connection:
+        raw: Any = connection.connection.dbapi_connection
+        raw.execute("PRAGMA journal_mode = DELETE")
 
 
 @contextmanager
@@ -136,9 +169,7 @@ def _copy_server(url: str, target: Path) -> None:
             schema.migrate(copy, revision)
             with writing(copy) as into:
                 _copy_rows(connection, into)
-        with copy.connect() as into:
-            raw: Any = into.connection.dbapi_connection
-            raw.execute("PRAGMA journal_mode = DELETE")
+        _as_one_file(copy)
 
 
 def _must_be_empty(engine: Engine) -> None:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from urllib.parse import unquote
+
+from jestlab.platform.secrets import STORE
 
 _PREFIXES = (
     "JAX_",
@@ -35,6 +38,7 @@ _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|
 
 # Up to the last @ of a word: a password may have an @ or a / of its own.
 _IN_URL = re.compile(r"://[^\s\"']*@")
+_PASSWORD = re.compile(r"://[^\s:@/]*:(\S+)@|password=([^&\s]+)", re.IGNORECASE)
 # What stands after a name that speaks of a secret; the name's beginning does not matter.
 _IN_OPTION = re.compile(
     rf"((?:{_SECRET.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
@@ -58,8 +62,11 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets(environment: Mapping[str, str]) -> list[str]:
-    """Values of variables whose names speak of secrets, the longest first."""
+    """Values of variables whose names speak of secrets, and the store's password; the longest first."""
     values = {value for name, value in environment.items() if _SECRET.search(name)}
+    for found in _PASSWORD.findall(environment.get(STORE, "")):
+        password = "".join(found)
+        values |= {password, unquote(password)}
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
@@ -67,8 +74,13 @@ def without(text: str, hidden: Iterable[str]) -> str:
     """A text with `***` instead of credentials in URLs and options, and instead of these values."""
     for value in hidden:
         text = text.replace(value, "***")
-    text = _IN_URL.sub("://***@", text)
+    text = without_url_credentials(text)
     return _IN_OPTION.sub(r"\1***", text)
+
+
+def without_url_credentials(text: str) -> str:
+    """A text with `***` instead of what stands before the @ of its URLs."""
+    return _IN_URL.sub("://***@", text)
 
 
 def _is_admitted(name: str) -> bool:

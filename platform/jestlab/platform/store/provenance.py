@@ -94,6 +94,7 @@ def _patch(code: Path) -> str | None:
         return None
     for value in environment.secrets(os.environ):
         patch = patch.replace(value, "***")
+    patch = environment.without_url_credentials(patch)
     if len(patch) > PATCH_BYTES:
         return f"{patch[:PATCH_BYTES]}\n[{len(patch) - PATCH_BYTES} more characters left out]\n"
     return patch

@@ -227,24 +227,30 @@ class Store:
                 .tuples()
                 .all()
             )
-            runs = connection.execute(
-                select(Run.id, Run.fingerprint, Run.step, Run.total_steps).where(
-                    Run.fingerprint.in_(list(fingerprints))
-                )
-            ).all()
-            found = {}
-            for run in runs:
-                latest = {}
-                for name_id, name in names.items():
-                    value = connection.scalar(
-                        select(Metric.value)
-                        .where(Metric.run_id == run.id, Metric.name_id == name_id)
-                        .order_by(Metric.step.desc())
-                        .limit(1)
+            # One query for all runs, and in it one look at the end of each curve, by the primary key.
+            newest = [
+                select(Metric.value)
+                .where(Metric.run_id == Run.id, Metric.name_id == name_id)
+                .order_by(Metric.step.desc())
+                .limit(1)
+                .scalar_subquery()
+                for name_id in names
+            ]
+            rows = [
+                row
+                for chunk in chunks(fingerprints)
+                for row in connection.execute(
+                    select(Run.fingerprint, Run.step, Run.total_steps, *newest).where(
+                        Run.fingerprint.in_(chunk)
                     )
-                    if value is not None:
-                        latest[name] = value
-                found[run.fingerprint] = Progress(run.step, run.total_steps, latest)
+                )
+            ]
+        found = {}
+        for fingerprint, step, total_steps, *values in rows:
+            latest = {
+                name: value for name, value in zip(names.values(), values, strict=True) if value is not None
+            }
+            found[fingerprint] = Progress(step, total_steps, latest)
         return found
 
     def members(self, experiment: str) -> list[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,38 @@ def test_flags_for_threads_are_added_to_the_users_own(tmp_path, monkeypatch):
     assert one["XLA_FLAGS"] == "--xla_dump_to=/nowhere --xla_cpu_multi_thread_eigen=false"
     assert one["JAX_COMPILATION_CACHE_DIR"] == str(lab.root / "cache" / "jax")
     assert (four["XLA_FLAGS"], four["OMP_NUM_THREADS"]) == ("--xla_dump_to=/nowhere", "4")
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Without the rights that root has; the saved id is the way back."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be somebody else")
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
+    """Also where /proc shows only one's own processes."""
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        start = (Path("/proc") / str(child.pid) / "stat").read_text().rpartition(")")[2].split()[19]
+        process = f"{local.machine()}:{child.pid}:{start}"
+        executor = Local(Lab.find(tmp_path))
+        if hidden:
+            monkeypatch.setattr(local, "_PROC", tmp_path)
+        with as_nobody():
+            state = local.state_of(f"{process}:log")
+            assert state == (JobState.UNKNOWN if hidden else JobState.RUNNING)
+            assert not local.is_gone(process)
+            for now in (False, True):
+                with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
+                    executor.stop(f"{process}:log", now=now)
+        assert child.poll() is None
+    finally:
+        child.kill()
+        child.wait()

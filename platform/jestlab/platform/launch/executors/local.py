@@ -73,13 +73,13 @@ class Local:
         process = _Process.parse(handle)
         if process.machine != machine():
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
-        if not now:
-            if process.runs():
-                _signal_group(process.pid, signal.SIGTERM)
-            return
-        if process.runs():
-            _signal_group(process.pid, signal.SIGKILL)
-        process.end_session()
+        try:
+            if process.runs() or _is_hidden(process.pid):
+                _signal_group(process.pid, signal.SIGKILL if now else signal.SIGTERM)
+        except PermissionError:
+            raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
+        if now:
+            process.end_session()
 
     def logs(self, handle: str) -> Iterator[bytes]:
         """See `Executor`."""
@@ -136,7 +136,7 @@ class Local:
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
             return JobStatus(state, "" if code == exits.COMPLETED else exits.describe(code), code)
         state = state_of(handle)
-        return JobStatus(state, "on another machine" if state is JobState.UNKNOWN else "")
+        return JobStatus(state, "on another machine, or another user's" if state is JobState.UNKNOWN else "")
 
     def environment(self) -> dict[str, str]:
         """What a worker's environment has beyond this process's."""
@@ -220,13 +220,13 @@ def machine() -> str:
 def is_gone(name: str) -> bool:
     """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
     where, pid, start = name.rsplit(":", 2)
-    return where == machine() and _start_of(int(pid)) != start
+    return where == machine() and _start_of(int(pid)) != start and not _is_hidden(int(pid))
 
 
 def state_of(handle: str) -> JobState:
-    """What is known of a job from outside: RUNNING, GONE, or UNKNOWN on another machine."""
+    """What is known of a job from outside: RUNNING, GONE, or UNKNOWN: elsewhere, or another user's."""
     process = _Process.parse(handle)
-    if process.machine != machine():
+    if process.machine != machine() or _is_hidden(process.pid):
         return JobState.UNKNOWN
     return JobState.RUNNING if process.runs() else JobState.GONE
 
@@ -249,6 +249,19 @@ def _start_of(pid: int) -> str | None:
     """When a live process began; None for one that has ended, a zombie included."""
     fields = _stat(pid)
     return None if fields is None or fields[0] in "ZX" else fields[19]
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is such a process, and this machine shows other users nothing of it."""
+    if _stat(pid) is not None:
+        return False
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except ProcessLookupError:
+        return False
+    return False  # one's own, which ended just now, or began
 
 
 def _signal_group(pid: int, number: int) -> None:
