@@ -397,7 +397,7 @@ def test_with_another_store_of_the_same_folder_nothing_is_deleted(lab, runs):
     store = Store.open(own.store_url)
     collect(lab, 9 * DAY)  # one that knows no runs is in nobody's way
     store.record(plans.plan(plans.run("own")))
-    with pytest.raises(UserError, match="results.db knows runs in this folder too"):
+    with pytest.raises(UserError, match=r"results.db knows runs in this folder too"):
         collect(lab)
     assert found(lab) == ALL
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
