@@ -210,7 +210,8 @@ class _Controller:
             if self._experiment is not None:
                 await self._experiment.__aexit__(None, None, None)
             if self._id is not None and not self._away:
-                await asyncio.to_thread(leases.leave, self._store, self._id)
+                with suppress(StoreError):  # then others find out that it has gone
+                    await asyncio.to_thread(leases.leave, self._store, self._id)
         return self._interrupted
 
     async def _pass(self) -> bool:
@@ -229,7 +230,8 @@ class _Controller:
         if self._wants_to_open and not self._opened:
             await self._open()
         for one in claimed:
-            await asyncio.to_thread(self._beat)
+            with suppress(StoreError):  # what has been claimed has to be launched all the same
+                await asyncio.to_thread(self._beat)
             await self._start(one)
         if self._stops.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
             for lease in self._ours:

@@ -32,6 +32,7 @@ from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobSt
 
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0
+_LOCK_SECONDS = 10.0
 _MEANING = {
     JobState.QUEUED: _STATES.RUNNING,
     JobState.RUNNING: _STATES.RUNNING,
@@ -129,7 +130,7 @@ class Experiment:
         folder.mkdir(parents=True, exist_ok=True)
         _quiet(folder / "log.txt")
         # Two launchers must neither make the tables at once nor take the same id, the time in milliseconds.
-        with FileLock(folder / "lock"):
+        with FileLock(folder / "lock", timeout=_LOCK_SECONDS):
             _use_database(folder)
             self._experiment = xm_local.create_experiment(experiment_title=title)
             while int(self._experiment.experiment_id) >= int(time.time() * 1_000):
