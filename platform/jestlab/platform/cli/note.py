@@ -31,7 +31,7 @@ Example:
 @click.option("--json", "as_json", is_flag=True, help="Print the notes as JSON.")
 @lab_options
 def command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
-    """Write a note about SUBJECT; without TEXT, list its notes."""
+    """Write a note about SUBJECT, and list its notes; without TEXT, list them alone."""
     from jestlab.platform.cli import naming
     from jestlab.platform.store import annotations
     from jestlab.platform.store.store import Store
@@ -40,8 +40,6 @@ def command(name: str, text: str | None, *, author: str | None, as_json: bool, l
     subject = naming.annotated(store, name)
     if text is not None:
         annotations.add_note(store, subject, text, author or _author())
-        if not as_json:
-            return
     found = annotations.notes(store, subject)
     if as_json:
         rows = [{"text": n.text, "author": n.author, "created_at": n.created_at.isoformat()} for n in found]
