@@ -15,7 +15,7 @@ import pytest
 from postgres_support import PASSWORD, PostgresServer
 from sqlalchemy import text
 
-from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
 from jestlab.platform.store import engine as engines
 from jestlab.platform.store.store import Store
 
@@ -55,11 +55,11 @@ def test_what_has_to_be_mended_is_no_outage(postgres_server, postgres):
         f"{postgres}?colour=red": "colour",
     }.items():
         error = failure(url)
-        assert type(error) is UserError
+        assert type(error) is StoreError
         assert words in str(error)
     postgres_server.execute(f"REVOKE CONNECT ON DATABASE {database} FROM PUBLIC, lab")
     assert "permission denied for database" in str(failure(postgres))
-    assert type(failure(postgres)) is UserError
+    assert type(failure(postgres)) is StoreError
 
 
 def test_a_server_that_is_not_there_may_come(tmp_path):
@@ -180,7 +180,7 @@ def test_a_damaged_file_has_to_be_mended(tmp_path):
     data[4096:] = os.urandom(len(data) - 4096)
     path.write_bytes(data)
     error = failure(f"sqlite:///{path}")
-    assert type(error) is UserError
+    assert type(error) is StoreError
     assert "malformed" in str(error)
 
 

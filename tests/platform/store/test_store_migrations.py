@@ -60,11 +60,11 @@ def test_what_the_old_schema_cannot_say_is_left_out_on_the_way_down(first):
             "INSERT INTO launcher (id, name, heartbeat_at) VALUES (1, 'h', '2024-05-01')",
             "UPDATE attempt SET launcher_id = 1, handle = 'job-1' WHERE id = 5",
             # A claim that no worker took up, and one that began without saying where.
-            "INSERT INTO attempt (id, run_id, number, state, executor, chips, claimed_at, heartbeat_at, log) "
-            "VALUES (8, 7, 1, 'PENDING', 'vertex', 4, '2024-05-01', '2024-05-01', 'l')",
-            "INSERT INTO attempt (id, run_id, number, state, executor, chips, claimed_at, started_at, "
-            "heartbeat_at, log) VALUES (9, 7, 2, 'RUNNING', 'vertex', 4, '2024-05-01', '2024-05-01', "
-            "'2024-05-01', 'l')",
+            "INSERT INTO attempt (id, run_id, number, state, executor, chips, first_step, claimed_at, "
+            "heartbeat_at, log) VALUES (8, 7, 1, 'PENDING', 'vertex', 4, 0, '2024-05-01', '2024-05-01', 'l')",
+            "INSERT INTO attempt (id, run_id, number, state, executor, chips, first_step, claimed_at, "
+            "started_at, heartbeat_at, log) VALUES (9, 7, 2, 'RUNNING', 'vertex', 4, 0, '2024-05-01', "
+            "'2024-05-01', '2024-05-01', 'l')",
             "INSERT INTO note (id, run_id, text, author, created_at) VALUES (1, 1, 'n', 'me', '2024-05-01')",
         ):
             connection.execute(text(statement))

@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.store import address, backup, faults, schema
 from jestlab.platform.store.engine import reading, writable
 from jestlab.platform.store.sql import now
@@ -80,7 +80,7 @@ def _damage(engine: Engine) -> list[Finding]:
             said = list(connection.exec_driver_sql(f"PRAGMA integrity_check({_MANY})").scalars())
     except DatabaseError as error:
         meaning = faults.meaning(error, engine.url)
-        if meaning is None or type(meaning) is not UserError:
+        if meaning is None or isinstance(meaning, StoreUnreachable):
             raise meaning or error from error
         return [Finding("file", f"the file is damaged: {faults.said(error)}", remedy)]
     return [Finding("file", f"the file is damaged: {line}", remedy) for line in said if line != "ok"]

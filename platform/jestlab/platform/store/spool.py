@@ -16,6 +16,8 @@ from typing import Any
 PREFIX = "spool-"
 """Of the names of its files."""
 
+_BLOCK = 1 << 16
+
 
 @dataclass
 class Batch:
@@ -88,8 +90,7 @@ class Spool:
         """
         line = json.dumps(asdict(batch), separators=(",", ":")) + "\n"
         with self.path.open("ab") as stream:
-            if stream.tell() and not self._ends_whole():
-                stream.write(b"\n")  # after a line that was cut short
+            stream.truncate(self._whole_bytes())  # a line that was cut short was never promised
             stream.write(line.encode())
             stream.flush()
             os.fsync(stream.fileno())
@@ -111,10 +112,18 @@ class Spool:
         """Forget it, once all of it is in the store."""
         self.path.unlink(missing_ok=True)
 
-    def _ends_whole(self) -> bool:
+    def _whole_bytes(self) -> int:
+        """Length of the file's whole lines."""
         with self.path.open("rb") as stream:
-            stream.seek(-1, os.SEEK_END)
-            return stream.read(1) == b"\n"
+            end = stream.seek(0, os.SEEK_END)
+            while end > 0:
+                start = max(end - _BLOCK, 0)
+                stream.seek(start)
+                found = stream.read(end - start).rfind(b"\n")
+                if found >= 0:
+                    return start + found + 1
+                end = start
+        return 0
 
 
 def _batch(kept: dict[str, Any]) -> Batch:

@@ -32,8 +32,8 @@ _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTE
 MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.PENDING: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
     RunState.BLOCKED: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    # RUNNING → PENDING: nobody holds it, though nobody said so: an attempt from before there were leases.
-    RunState.RUNNING: frozenset(RunState) - {RunState.BLOCKED},
+    # RUNNING → RUNNING: a new attempt after one whose process vanished without a word.
+    RunState.RUNNING: frozenset(RunState) - _WAITING - {RunState.SKIPPED},
     RunState.COMPLETED: frozenset(),
     **{state: _WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
 }
