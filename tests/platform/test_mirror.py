@@ -103,7 +103,7 @@ mirror.push()
     paths = [tmp_path / "b", tmp_path / "a" / "checkpoints", tmp_path / "late" / "checkpoints" / "8"]
     before = {f"checkpoints/{name}": data for name, data in content(paths[1]).items()}
     worker = subprocess.Popen([sys.executable, "-c", code, *map(str, paths)], stderr=subprocess.DEVNULL)
-    labs.wait_until(lambda: len(bucket.names(f"{KEPT}/0-1")) > 50)
+    labs.wait_until(lambda: bucket_server.objects() > 80)
     bucket_server.stop()
     worker.kill()
     worker.wait()

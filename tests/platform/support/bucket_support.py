@@ -31,7 +31,8 @@ class BucketServer:
     def start(self) -> None:
         """Start it, and wait until it answers."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "gcp_storage_emulator", "start", "-H", "127.0.0.1", "-q"]
+        program = Path(__file__).with_name("bucket_process.py")
+        command = [sys.executable, str(program), "start", "-H", "127.0.0.1", "-q"]
         command += [f"--port={self._port}", f"--default-bucket={BUCKET}"]
         with (self._folder / "server.txt").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
@@ -44,6 +45,10 @@ class BucketServer:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+    def objects(self) -> int:
+        """How many there are, without asking it: it cannot list its objects while they are written."""
+        return sum(path.is_file() for path in self._folder.rglob("*"))
 
     def stop(self) -> None:
         """Kill it, whatever it is doing."""

@@ -123,6 +123,20 @@ def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
     return json.dumps(rows, ensure_ascii=False)
 
 
+def run_data(run: RunRow) -> dict[str, Any]:
+    """Which run it is and how it stands, for a program."""
+    return {
+        "run": run.name,
+        "label": run.label,
+        "seed": run.seed,
+        "fingerprint": run.fingerprint,
+        "state": run.state,
+        "reason": run.reason,
+        "step": run.step,
+        "total_steps": run.total_steps,
+    }
+
+
 def _runs_json(
     runs: Sequence[RunRow], standings: Mapping[str, Standing], costs: Mapping[str, Spending]
 ) -> str:
@@ -131,14 +145,7 @@ def _runs_json(
         lease = standings[run.fingerprint].lease
         rows.append(
             {
-                "run": run.name,
-                "label": run.label,
-                "seed": run.seed,
-                "fingerprint": run.fingerprint,
-                "state": run.state,
-                "reason": run.reason,
-                "step": run.step,
-                "total_steps": run.total_steps,
+                **run_data(run),
                 "attempts": run.attempts,
                 "executor": lease.executor if lease else None,
                 "handle": lease.handle if lease else None,

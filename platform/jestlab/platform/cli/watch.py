@@ -15,7 +15,7 @@ import click
 
 from jestlab.platform.cli import drift
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.status import honest_runs
+from jestlab.platform.cli.status import honest_runs, run_data
 from jestlab.platform.cli.text import table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab import Lab
@@ -180,16 +180,8 @@ def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
 
 def as_data(line: Line) -> dict[str, Any]:
     """The same for a program."""
-    run = line.run
     return {
-        "run": run.name,
-        "label": run.label,
-        "seed": run.seed,
-        "fingerprint": run.fingerprint,
-        "state": run.state,
-        "reason": run.reason,
-        "step": run.step,
-        "total_steps": run.total_steps,
+        **run_data(line.run),
         "loss": line.loss,
         "examples_per_second": line.rate,
         "eta_seconds": line.eta_seconds,

@@ -1,1 +1,1 @@
-"""Launching: XManager work units as processes of this machine, walked in the order of their needs."""
+"""Launching: attempts at runs as work units of XManager, on this machine or on pods, needed runs first."""

@@ -1,4 +1,4 @@
-"""Who works on what: claims of runs by launchers, and their end. Each function is one transaction.
+"""Who works on what: claims of runs by launchers, and their end. Each is one transaction, but `finish`.
 
 At most one attempt at a run is PENDING or RUNNING at any time: whoever wants to launch a run claims it here
 first, and of several launchers one is given it. Nothing here judges by clocks: a launcher that thinks another
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import aliased
@@ -19,7 +20,6 @@ from jestlab.platform.store.sql import chunks, insert, now
 from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store, move
 from jestlab.platform.store.tables import Attempt, Launcher, Run
-from jestlab.platform.store.writer import finish
 
 _LONG_GONE = timedelta(days=7)
 
@@ -235,6 +235,43 @@ def end(
             if seen != heartbeat_at:
                 return False
         return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
+
+
+def finish(
+    connection: Connection,
+    fingerprint: str,
+    attempt_id: int,
+    state: RunState,
+    reason: str | None,
+    exit_code: int | None,
+    **values: Any,
+) -> bool:
+    """End a live attempt and give its run the state; False if the attempt was over already.
+
+    Args:
+        connection: In a write transaction.
+        fingerprint: The run.
+        attempt_id: Its attempt.
+        state: What both become.
+        reason: Why.
+        exit_code: Of the process, where it is known.
+        **values: Further columns of the attempt.
+    """
+    ended = connection.execute(
+        update(Attempt)
+        .where(Attempt.id == attempt_id, Attempt.state.in_(LIVE))
+        .values(state=state, reason=reason, exit_code=exit_code, ended_at=now(), **values)
+    ).rowcount
+    if not ended:
+        return False
+    # Whoever holds the run says what becomes of it, whatever others have entered meanwhile.
+    failed = 1 if state == RunState.FAILED else 0
+    connection.execute(
+        update(Run)
+        .where(Run.fingerprint == fingerprint, Run.state != RunState.COMPLETED)
+        .values(state=state, reason=reason, failures=Run.failures + failed, updated_at=now())
+    )
+    return True
 
 
 def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> bool:

@@ -11,16 +11,16 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, select, update
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
+from jestlab.platform.store.leases import finish
 from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.sql import now, to_json
-from jestlab.platform.store.states import LIVE, RunState
+from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store, move
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run
@@ -444,43 +444,6 @@ class Attempt:
             if not reached and time.monotonic() - complained_at > 30:
                 complained_at = time.monotonic()
                 _say(f"{problem}: what is recorded is kept, and written later")
-
-
-def finish(
-    connection: Connection,
-    fingerprint: str,
-    attempt_id: int,
-    state: RunState,
-    reason: str | None,
-    exit_code: int | None,
-    **values: Any,
-) -> bool:
-    """End a live attempt and give its run the state; False if the attempt was over already.
-
-    Args:
-        connection: In a write transaction.
-        fingerprint: The run.
-        attempt_id: Its attempt.
-        state: What both become.
-        reason: Why.
-        exit_code: Of the process, where it is known.
-        **values: Further columns of the attempt.
-    """
-    ended = connection.execute(
-        update(AttemptRow)
-        .where(AttemptRow.id == attempt_id, AttemptRow.state.in_(LIVE))
-        .values(state=state, reason=reason, exit_code=exit_code, ended_at=now(), **values)
-    ).rowcount
-    if not ended:
-        return False
-    # Whoever holds the run says what becomes of it, whatever others have entered meanwhile.
-    failed = 1 if state == RunState.FAILED else 0
-    connection.execute(
-        update(Run)
-        .where(Run.fingerprint == fingerprint, Run.state != RunState.COMPLETED)
-        .values(state=state, reason=reason, failures=Run.failures + failed, updated_at=now())
-    )
-    return True
 
 
 def _step(value: int) -> int:
