@@ -1,6 +1,5 @@
-"""The emulator of Google Cloud Storage, which may be killed at any moment: what it writes is there whole, or not."""
+"""The emulator of Google Cloud Storage, made to be killed: what it writes is there whole, or not at all."""
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ write_in_place = Files.write_bytes
 
 
 def write(files: Any, name: str, content: bytes) -> None:
-    """As the real store does, and the emulator does not: one that was killed could not read its index again."""
+    """As the real store does; the emulator, killed while it wrote its index, could not start again."""
     beside = f"{name}.{threading.get_ident()}"
     write_in_place(files, beside, content)
-    place: Path = files._disk_path(name)
-    os.replace(files._disk_path(beside), place)
+    written: Path = files._disk_path(beside)
+    written.replace(files._disk_path(name))
 
 
 Files.write_bytes = write
