@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from jestlab.models.data import pipeline
 from jestlab.models.data.curation import load_metadata, select
 from jestlab.models.data.images import decode
 from jestlab.models.data.pipeline import training_batches
@@ -106,13 +107,15 @@ def test_threads_change_nothing_but_time(web, tokenizer, threads):
 def test_each_process_loads_its_rows_alone(web, tokenizer, monkeypatch):
     whole = take(batches(web, tokenizer), 12)
     read: dict[ShardSource, set[int]] = {}
-    images = ShardSource.images
 
-    def counted(self, index):
-        read.setdefault(self, set()).add(len(index))
-        return images(self, index)
+    class Counted(ShardSource):
+        """Threads that load ahead outlive the test: what they run must not be taken from under them."""
 
-    monkeypatch.setattr(ShardSource, "images", counted)
+        def images(self, index):
+            read.setdefault(self, set()).add(len(index))
+            return super().images(index)
+
+    monkeypatch.setattr(pipeline, "ShardSource", Counted)
     for rows in (slice(0, 16), slice(16, 64), slice(None, None, 3)):
         for all_rows, some in zip(whole, take(batches(web, tokenizer, rows=rows), 12), strict=True):
             for part in ("image", "text", "index"):
