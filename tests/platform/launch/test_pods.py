@@ -18,7 +18,6 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.launch.bell import Bell
 from jestlab.platform.launch.controller import Options, Outcome, job_of, launch
 from jestlab.platform.launch.executors import tries
-from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import identity, leases
@@ -53,7 +52,7 @@ def launched(
     store.record(study)
     cluster = Cluster(harness, root, bell.ring)
     cluster.harms = dict(harms)
-    how = Options(executor=cluster.place, policy=Policy(retries, lease_seconds=30.0))
+    how = Options(executor=cluster.place, retries=retries, lease_seconds=30.0)
     outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=how, bell=bell)
     store.close()
     return outcome, cluster

@@ -18,7 +18,6 @@ from jestlab.platform.launch.reconcile import (
     Done,
     End,
     Enter,
-    Policy,
     Seen,
     Stop,
     Wait,
@@ -29,12 +28,15 @@ from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.states import LIVE, RunState
 
 NOW = datetime(2026, 1, 1, 12)
-POLICY = Policy(retries=2, lease_seconds=90)
+RETRIES = 2
+LEASE_SECONDS = 90.0
 
 
 def lease(state: RunState = RunState.RUNNING, **changes) -> Lease:
     ended = None if state in LIVE else NOW - timedelta(hours=1)
-    made = Lease(7, 1, state, None, "host:1:0", "local", "host:5:0:log", NOW, ended, None, "log.txt")
+    made = Lease(
+        7, 1, state, None, "host:1:0", "local", "host:5:0:log", LEASE_SECONDS, NOW, ended, None, "log.txt"
+    )
     return replace(made, **changes)
 
 
@@ -161,6 +163,7 @@ RUNNING = run(RunState.RUNNING, lease())
             End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
         ),
         (RUNNING, seen(JobState.RUNNING, silent_seconds=91, ours=False), Wait()),
+        (run(RunState.RUNNING, lease(lease_seconds=600)), seen(JobState.RUNNING, silent_seconds=599), Wait()),
         (
             RUNNING,
             seen(JobState.UNKNOWN, silent_seconds=91, ours=False),
@@ -174,7 +177,7 @@ RUNNING = run(RunState.RUNNING, lease())
     ],
 )
 def test_each_case(standing, sees, action):
-    assert decide(standing, sees, POLICY) == action
+    assert decide(standing, sees, RETRIES) == action
 
 
 @st.composite
@@ -204,7 +207,7 @@ def _cases(draw):
 @given(_cases())
 def test_what_holds_always(case):
     standing, sees = case
-    action = decide(standing, sees, POLICY)
+    action = decide(standing, sees, RETRIES)
     if isinstance(action, Claim):
         assert not standing.is_live
         assert standing.state != RunState.COMPLETED
@@ -216,7 +219,7 @@ def test_what_holds_always(case):
         assert not standing.is_live
         assert standing.state != action.state
     if isinstance(action, End) and sees.job is not None and not sees.job.state.is_over:
-        assert sees.silent_seconds > POLICY.lease_seconds
+        assert sees.silent_seconds > LEASE_SECONDS
         assert action.kill
     if standing.state == RunState.COMPLETED:
         assert action == Done(RunState.COMPLETED)

@@ -44,9 +44,9 @@ def test_rows_stay_up_and_down(first):
         kept = [{column: row[column] for column in its_rows[0]} for row in after[table]]
         assert sorted(kept, key=repr) == its_rows
     assert {row["failures"] for row in after["run"]} == {0}
-    assert {(row["executor"], row["chips"], row["launcher_id"]) for row in after["attempt"]} == {
-        ("local", 0, None)
-    }
+    assert {
+        (row["executor"], row["chips"], row["lease_seconds"], row["launcher_id"]) for row in after["attempt"]
+    } == {("local", 0, 90, None)}
     assert all(row["claimed_at"] == row["started_at"] for row in after["attempt"])
     assert [after[table] for table in ("launcher", "budget", "note", "tag")] == [[], [], [], []]
     schema.migrate(first, "0001")
@@ -60,11 +60,12 @@ def test_what_the_old_schema_cannot_say_is_left_out_on_the_way_down(first):
             "INSERT INTO launcher (id, name, heartbeat_at) VALUES (1, 'h', '2024-05-01')",
             "UPDATE attempt SET launcher_id = 1, handle = 'job-1' WHERE id = 5",
             # A claim that no worker took up, and one that began without saying where.
-            "INSERT INTO attempt (id, run_id, number, state, executor, chips, first_step, claimed_at, "
-            "heartbeat_at, log) VALUES (8, 7, 1, 'PENDING', 'vertex', 4, 0, '2024-05-01', '2024-05-01', 'l')",
-            "INSERT INTO attempt (id, run_id, number, state, executor, chips, first_step, claimed_at, "
-            "started_at, heartbeat_at, log) VALUES (9, 7, 2, 'RUNNING', 'vertex', 4, 0, '2024-05-01', "
-            "'2024-05-01', '2024-05-01', 'l')",
+            "INSERT INTO attempt (id, run_id, number, state, executor, chips, lease_seconds, first_step, "
+            "claimed_at, heartbeat_at, log) "
+            "VALUES (8, 7, 1, 'PENDING', 'vertex', 4, 90, 0, '2024-05-01', '2024-05-01', 'l')",
+            "INSERT INTO attempt (id, run_id, number, state, executor, chips, lease_seconds, first_step, "
+            "claimed_at, started_at, heartbeat_at, log) VALUES "
+            "(9, 7, 2, 'RUNNING', 'vertex', 4, 90, 0, '2024-05-01', '2024-05-01', '2024-05-01', 'l')",
             "INSERT INTO note (id, run_id, text, author, created_at) VALUES (1, 1, 'n', 'me', '2024-05-01')",
         ):
             connection.execute(text(statement))

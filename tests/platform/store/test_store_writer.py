@@ -43,8 +43,8 @@ def store(store_url: str) -> Iterator[Store]:
     store.close()
 
 
-def begun(store: Store, folder: Path) -> Attempt:
-    return plans.begun(store, RUN, folder)
+def begun(store: Store, folder: Path, lease_seconds: float = 90.0) -> Attempt:
+    return plans.begun(store, RUN, folder, lease_seconds)
 
 
 @pytest.fixture
@@ -284,10 +284,13 @@ def test_what_a_dead_attempt_kept_is_written_by_the_next_and_overwrites_nothing_
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.5)]
 
 
-def test_a_checkpoint_waits_until_it_is_sure_whose_the_run_is(store, away, cut_off, monkeypatch):
-    monkeypatch.setattr(writer, "SURE_SECONDS", 0.0)
+def test_a_checkpoint_waits_until_it_is_sure_whose_the_run_is(store, away, tmp_path):
+    """For two thirds of its own lease it is; whoever would take the run from it waits for the whole."""
+    cut_off = begun(away, tmp_path, lease_seconds=1.5)
     away.is_away = True
     cut_off.log(1, {"loss": 1.0})
+    cut_off.flush()
+    time.sleep(1.1)
     flushed = threading.Event()
 
     def flush() -> None:

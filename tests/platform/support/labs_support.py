@@ -18,7 +18,6 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.launch.bell import Bell
 from jestlab.platform.launch.controller import Options, Outcome, launch
 from jestlab.platform.launch.executors.local import Local
-from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.plan import Plan
 from jestlab.platform.store.store import Store
 
@@ -61,7 +60,7 @@ def launch_here(root: Path, planned: Plan, **options: Any) -> Outcome:
     store = Store.open(lab.store_url)
     store.record(planned)
     local = Local(lab, resources, bell.ring)
-    how = Options(policy=Policy(resources.retries, resources.lease_seconds), **options)
+    how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     try:
         return launch(lab, store, planned.study.name, planned.runs, lambda _: local, options=how, bell=bell)
     finally:

@@ -45,20 +45,24 @@ def run(
     )
 
 
-def claimed(store: Store, run: PlannedRun | RunRow) -> int:
+def claimed(store: Store, run: PlannedRun | RunRow, lease_seconds: float = 90.0) -> int:
     """Claim a recorded run for an attempt, as a launcher does; its number."""
     launcher = leases.enter_launcher(store, "nobody:0:0")
-    claim = leases.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt")
+    claim = leases.claim(
+        store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", lease_seconds
+    )
     assert claim is not None
     return claim.number
 
 
-def begun(store: Store, run: PlannedRun | RunRow, directory: Path | None = None) -> Attempt:
+def begun(
+    store: Store, run: PlannedRun | RunRow, directory: Path | None = None, lease_seconds: float = 90.0
+) -> Attempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     attempt = Attempt.begin(
         store,
         run.fingerprint,
-        claimed(store, run),
+        claimed(store, run, lease_seconds),
         directory=directory or Path("nowhere"),
         provenance=HERE,
         handle="host:1:2:log.txt",

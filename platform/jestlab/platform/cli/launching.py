@@ -138,7 +138,6 @@ def bring_to_end(
     from jestlab.platform.launch import executors
     from jestlab.platform.launch.bell import Bell
     from jestlab.platform.launch.controller import Options, launch
-    from jestlab.platform.launch.reconcile import Policy
     from jestlab.platform.settings import Settings
 
     resources, settings, bell = study.resources, Settings.find(), Bell()
@@ -147,7 +146,8 @@ def bring_to_end(
     options = Options(
         executor=place,
         parallel=how["parallel"] or resources.parallel,
-        policy=Policy(retries, resources.lease_seconds),
+        retries=retries,
+        lease_seconds=resources.lease_seconds,
         fail_fast=how["fail_fast"],
     )
     if all(run.state == RunState.COMPLETED for run in runs):

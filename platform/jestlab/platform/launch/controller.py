@@ -14,7 +14,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import StoreError, UserError
@@ -24,7 +24,6 @@ from jestlab.platform.launch.bell import Bell
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.listener import Listener
-from jestlab.platform.launch.reconcile import Policy
 from jestlab.platform.launch.silence import Silence
 from jestlab.platform.launch.stops import Stops
 from jestlab.platform.launch.target import Target
@@ -84,7 +83,8 @@ class Options:
     Attributes:
         executor: Name of the one that new attempts go to.
         parallel: Runs at a time; None for as many as the executor takes.
-        policy: How patient to be.
+        retries: How often a run that failed is tried again. Preemptions do not count.
+        lease_seconds: For how long the workers of new attempts, and other launchers, may be silent.
         fail_fast: Whether the first run that fails for good stops all others.
         at_once: Whether runs that stop are given no time to save.
         launches: Whether runs are started at all, and not only brought to their end.
@@ -92,7 +92,8 @@ class Options:
 
     executor: Place = "local"
     parallel: int | None = None
-    policy: Policy = field(default_factory=Policy)
+    retries: int = 2
+    lease_seconds: float = 90.0
     fail_fast: bool = False
     at_once: bool = False
     launches: bool = True
@@ -253,7 +254,7 @@ class _Controller:
         self._final, ready = {}, []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.policy)
+            action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.retries)
             if isinstance(action, reconcile.Claim) and not self._options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
@@ -302,7 +303,7 @@ class _Controller:
         if launcher is None or launcher not in launchers or local.is_gone(launcher):
             return True
         silent = self._silence.of(("launcher", launcher), launchers[launcher])
-        return launcher != self._name and silent > self._options.policy.lease_seconds
+        return launcher != self._name and silent > self._options.lease_seconds
 
     def _statuses(self, standings: Mapping[str, Standing]) -> dict[int, JobStatus]:
         """How the jobs of live attempts stand, by attempt; one question an executor."""
@@ -368,7 +369,13 @@ class _Controller:
             log = f"{run.directory}/{logs.NAME}"
             try:
                 claim = leases.claim(
-                    self._store, run.fingerprint, self._enter(), executor.name, executor.chips, log
+                    self._store,
+                    run.fingerprint,
+                    self._enter(),
+                    executor.name,
+                    executor.chips,
+                    log,
+                    self._options.lease_seconds,
                 )
             except StoreError:
                 if claimed:

@@ -115,45 +115,32 @@ class Seen:
     now: datetime
 
 
-@dataclass(frozen=True)
-class Policy:
-    """How patient a launch is.
-
-    Attributes:
-        retries: How often a run that failed is tried again. Preemptions do not count.
-        lease_seconds: For how long a worker may be silent.
-    """
-
-    retries: int = 2
-    lease_seconds: float = 90.0
-
-
-def decide(run: Standing, seen: Seen, policy: Policy) -> Action:
+def decide(run: Standing, seen: Seen, retries: int) -> Action:
     """What to do about a run now.
 
     Args:
         run: How it stands in the store.
         seen: What else is known.
-        policy: How patient to be.
+        retries: How often a run that failed is tried again. Preemptions do not count.
     """
     if run.state == RunState.COMPLETED:
         return Done(run.state)
     if run.lease is not None and run.lease.is_live:
-        return _held(run, run.lease, seen, policy)
-    return _free(run, seen, policy)
+        return _held(run, run.lease, seen)
+    return _free(run, seen, retries)
 
 
-def _held(run: Standing, lease: Lease, seen: Seen, policy: Policy) -> Action:
+def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
     """An attempt holds the run."""
     if seen.orphaned and not seen.ours:
         return Adopt(lease)
     job = seen.job or JobStatus(JobState.UNKNOWN)
     stopping = run.stop_reason or (seen.stopping if seen.ours else None)
     if job.state.is_over:
-        if not seen.ours and seen.silent_seconds <= policy.lease_seconds:
+        if not seen.ours and seen.silent_seconds <= lease.lease_seconds:
             return Wait()  # its own launcher sees it, too; or has just claimed it, and not launched it yet
         return _ended(lease, job, stopping)
-    silent = seen.silent_seconds > policy.lease_seconds
+    silent = seen.silent_seconds > lease.lease_seconds
     if stopping is not None:
         if silent and job.state != JobState.RUNNING:  # its machine has gone, or nobody there can be asked
             return End(lease, RunState.CANCELLED, stopping, kill=True)
@@ -189,7 +176,7 @@ def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
     return End(lease, RunState.FAILED, reason, job.exit_code)
 
 
-def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
+def _free(run: Standing, seen: Seen, retries: int) -> Action:
     """Nobody holds the run."""
     if run.stop_reason is not None:
         if run.state in (RunState.FAILED, RunState.SKIPPED):
@@ -198,12 +185,10 @@ def _free(run: Standing, seen: Seen, policy: Policy) -> Action:
     if run.state == RunState.PREEMPTED and run.fruitless >= MOST_FRUITLESS:
         return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
     if run.state == RunState.FAILED:
-        if run.failures > policy.retries or _is_final(run.lease):
+        if run.failures > retries or _is_final(run.lease):
             return Done(run.state, run.reason)
         if seen.stopping is None:
-            return Enter(
-                RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {policy.retries})"
-            )
+            return Enter(RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {retries})")
     for title, state in seen.needs.items():
         if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")

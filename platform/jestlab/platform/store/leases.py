@@ -98,6 +98,7 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
             Launcher.name.label("launcher"),
             Attempt.executor,
             Attempt.handle,
+            Attempt.lease_seconds,
             Attempt.heartbeat_at,
             Attempt.ended_at,
             Attempt.exit_code,
@@ -132,7 +133,13 @@ def _lease(row: object) -> Lease:
 
 
 def claim(
-    store: Store, fingerprint: str, launcher_id: int, executor: str, chips: int, log: str
+    store: Store,
+    fingerprint: str,
+    launcher_id: int,
+    executor: str,
+    chips: int,
+    log: str,
+    lease_seconds: float = 90.0,
 ) -> Claim | None:
     """Claim a run for a new attempt.
 
@@ -143,6 +150,7 @@ def claim(
         executor: Where its job will run.
         chips: Accelerator chips that the job will occupy.
         log: Of the run, relative to the lab's root.
+        lease_seconds: For how long its worker may be silent.
 
     Returns:
         The claim; None if another attempt holds the run, it is COMPLETED, or its user wants it to stop.
@@ -171,6 +179,7 @@ def claim(
             "launcher_id": launcher_id,
             "executor": executor,
             "chips": chips,
+            "lease_seconds": lease_seconds,
             "claimed_at": now(),
             "heartbeat_at": now(),
             "first_step": run.step,

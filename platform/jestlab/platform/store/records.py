@@ -98,6 +98,7 @@ class Lease:
         launcher: Name of the launcher that looks after it; None if that has gone without a word.
         executor: Where its job runs.
         handle: The executor's name of the job; None until it is launched.
+        lease_seconds: For how long its worker may be silent, for whoever looks after it.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
         ended_at: When it was over.
         exit_code: Of its process.
@@ -111,6 +112,7 @@ class Lease:
     launcher: str | None
     executor: Place
     handle: str | None
+    lease_seconds: float
     heartbeat_at: datetime
     ended_at: datetime | None
     exit_code: int | None

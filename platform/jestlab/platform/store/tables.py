@@ -148,6 +148,7 @@ class Attempt(Base):
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
     first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # where the run was when this was claimed
     chips: Mapped[int] = mapped_column(default=0)  # accelerator chips that it occupies
+    lease_seconds: Mapped[float] = mapped_column(default=90.0)  # for how long its worker may be silent
     claimed_at: Mapped[datetime]
     started_at: Mapped[datetime | None]  # when its worker began
     heartbeat_at: Mapped[datetime]

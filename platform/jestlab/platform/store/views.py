@@ -211,6 +211,7 @@ VIEWS: dict[str, View] = {
             "executor": "where it was launched: local, vertex, kubernetes",
             "handle": "the executor's name of the job",
             "chips": "accelerator chips that it occupies",
+            "lease_seconds": "for how long its worker may be silent",
             "claimed_at": "when a launcher took the run, UTC",
             "started_at": "when its worker began, UTC",
             "heartbeat_at": "when it was last known to live, UTC",
@@ -228,7 +229,8 @@ VIEWS: dict[str, View] = {
         f"""
     SELECT {_IDENTITY}, attempt.number AS number, attempt.state AS state, attempt.reason AS reason,
         attempt.executor AS executor, attempt.handle AS handle, attempt.chips AS chips,
-        attempt.claimed_at AS claimed_at, attempt.started_at AS started_at,
+        attempt.lease_seconds AS lease_seconds, attempt.claimed_at AS claimed_at,
+        attempt.started_at AS started_at,
         attempt.heartbeat_at AS heartbeat_at, attempt.ended_at AS ended_at, attempt.exit_code AS exit_code,
         attempt.host AS host, attempt.pid AS pid, attempt.device AS device, attempt.log AS log,
         attempt.git_commit AS git_commit, attempt.git_patch AS git_patch, attempt.versions AS versions,

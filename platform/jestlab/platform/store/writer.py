@@ -34,8 +34,8 @@ TICK_SECONDS = 1.0
 HEARTBEAT_SECONDS = 5.0
 """How often an attempt says that it lives when it has nothing else to write."""
 
-SURE_SECONDS = 60.0
-"""How long after its last word to the store an attempt may take the run for its own."""
+SURE_SHARE = 2 / 3
+"""Part of its lease for which an attempt may take the run for its own after its last word to the store."""
 
 END_SECONDS = 600.0
 """How long the end of an attempt waits for a store that cannot be reached."""
@@ -60,6 +60,7 @@ class Attempt:
         attempt_id: int,
         number: int,
         directory: Path,
+        sure_seconds: float,
         disk_lasts: bool,
     ) -> None:
         """Use `begin`."""
@@ -74,6 +75,7 @@ class Attempt:
         self._broken: Exception | None = None
         self._points = Points(run_id)
         self._spool = Spool(directory, attempt_id)
+        self._sure_seconds = sure_seconds
         self._disk_lasts = disk_lasts
         self._spooled = False
         self._buffer = Batch()
@@ -127,6 +129,7 @@ class Attempt:
                     AttemptRow.handle,
                     AttemptRow.host,
                     AttemptRow.pid,
+                    AttemptRow.lease_seconds,
                 )
                 .join(Run, Run.id == AttemptRow.run_id)
                 .where(Run.fingerprint == fingerprint, AttemptRow.number == number)
@@ -154,7 +157,8 @@ class Attempt:
                     environment=to_json(provenance.environment),
                 )
             )
-        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory, disk_lasts)
+        sure = row.lease_seconds * SURE_SHARE
+        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory, sure, disk_lasts)
         attempt._ticker.start()
         return attempt
 
@@ -238,7 +242,7 @@ class Attempt:
 
         Whoever is about to change what later attempts start from (a checkpoint) calls this first. Then the
         attempt must be sure that the run is still its own: where the store has been out of reach for longer
-        than `SURE_SECONDS`, this waits for it; at once, where the spool may go with its machine.
+        than `SURE_SHARE` of the lease, this waits for it; at once, where the spool may go with its machine.
 
         Raises:
             AttemptLost: This attempt is over for the store; nothing was written.
@@ -246,7 +250,7 @@ class Attempt:
         """
         said = False
         while not self._write(keep=True):
-            if self._disk_lasts and time.monotonic() - self._heard_at <= SURE_SECONDS:
+            if self._disk_lasts and time.monotonic() - self._heard_at <= self._sure_seconds:
                 return
             if not said:
                 _say("waiting for the store: another worker may have the run by now")

@@ -19,6 +19,7 @@ _LEASE: dict[str, type[TypeEngine[Any]]] = {
     "executor": sa.Text,
     "handle": sa.Text,
     "chips": sa.Integer,
+    "lease_seconds": sa.Double,
     "first_step": sa.BigInteger,
     "claimed_at": sa.DateTime,
     "environment": sa.Text,
@@ -84,9 +85,12 @@ def upgrade() -> None:
         run.alter_column("failures", existing_type=sa.Integer(), nullable=False)
     for name, kind in _LEASE.items():
         op.add_column("attempt", sa.Column(name, kind))
-    op.execute("UPDATE attempt SET executor = 'local', chips = 0, first_step = 0, claimed_at = started_at")
+    op.execute(
+        "UPDATE attempt SET executor = 'local', chips = 0, lease_seconds = 90, first_step = 0, "
+        "claimed_at = started_at"
+    )
     with op.batch_alter_table("attempt") as attempt:
-        for name in ("executor", "chips", "first_step", "claimed_at"):
+        for name in ("executor", "chips", "lease_seconds", "first_step", "claimed_at"):
             attempt.alter_column(name, existing_type=_LEASE[name](), nullable=False)
         for name, kind in _UNKNOWN_UNTIL_IT_BEGINS.items():
             attempt.alter_column(name, existing_type=kind(), nullable=True)
