@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import plans_support as plans
 import pytest
 import yaml
 
@@ -53,7 +54,7 @@ def finish(root, names):
     store.record(planned)
     for run in planned.runs:
         for state in names.get((run.name, run.seed), ()):
-            store.move(run.fingerprint, state)
+            plans.move(store, run, state)
     store.close()
     return planned
 

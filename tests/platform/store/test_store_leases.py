@@ -127,7 +127,7 @@ def test_a_state_is_entered_only_where_nothing_has_changed_since(store):
 
 def test_whoever_holds_a_run_says_how_it_ends(store):
     attempt = plans.begun(store, RUN)
-    store.move(RUN.fingerprint, RunState.CANCELLED, "entered by somebody who did not look")
+    plans.move(store, RUN, RunState.CANCELLED, "entered by somebody who did not look")
     attempt.complete()
     assert (standing(store).state, standing(store).reason) == (RunState.COMPLETED, None)
 

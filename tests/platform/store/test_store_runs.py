@@ -61,7 +61,7 @@ def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(stor
     store.record(plan)
     completed(store, reference)
     plans.begun(store, uniform).fail("ValueError: no")
-    store.move(joint.fingerprint, RunState.SKIPPED, "why not")
+    plans.move(store, joint, RunState.SKIPPED, "why not")
     before = [run for run in store.runs("toy") if run.name == "reference"]
     store.record(plan)
     after = {run.name: run for run in store.runs("toy")}
@@ -124,12 +124,12 @@ def test_moves_that_may_not_be_change_nothing(store, current, wanted):
         RunState.RUNNING: set(RunState) - {RunState.PENDING, RunState.BLOCKED, RunState.SKIPPED},
     }.get(current, set(RunState) - {RunState.COMPLETED})
     if wanted in legal:
-        store.move(run.fingerprint, wanted, "because")
+        plans.move(store, run, wanted, "because")
         assert store.states([run.fingerprint])[run.fingerprint] == wanted
         assert store.reasons([run.fingerprint]) == {run.fingerprint: "because"}
     else:
         with pytest.raises(IllegalMove) as error:
-            store.move(run.fingerprint, wanted, "because")
+            plans.move(store, run, wanted, "because")
         assert error.value.current == current
         assert store.states([run.fingerprint])[run.fingerprint] == current
 

@@ -66,9 +66,11 @@ class FakeKubernetes(FakeApi):
             pod["status"] = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]}
 
     def end(self, name: str, code: int, index: int = 0, reason: str | None = None) -> None:
-        """The pods end; the one of that index with the code, the others with success."""
+        """The pods, if any are left, end; the one of that index with the code, the others with success."""
         with self.lock:
-            for number, pod in enumerate(self._pods_of(name)):
+            if not (pods := self._pods_of(name)):
+                return
+            for number, pod in enumerate(pods):
                 this = code if number == index else 0
                 why = reason if this and reason else ("Error" if this else "Completed")
                 ended = {"exitCode": this, "reason": why}

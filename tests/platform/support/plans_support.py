@@ -12,6 +12,7 @@ from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt
 
@@ -53,6 +54,12 @@ def claimed(store: Store, run: PlannedRun | RunRow, lease_seconds: float = 90.0)
     )
     assert claim is not None
     return claim.number
+
+
+def move(store: Store, run: PlannedRun, state: RunState, reason: str | None = None) -> None:
+    """Give a recorded run another state."""
+    with store.writing() as connection:
+        leases.move(connection, run.fingerprint, state, reason)
 
 
 def begun(

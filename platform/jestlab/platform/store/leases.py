@@ -1,4 +1,6 @@
-"""Who works on what: claims of runs by launchers, and their end. Each is one transaction, but `finish`.
+"""Who works on what: claims of runs by launchers, their end, and the states that runs move to by them.
+
+Each function is one transaction, but `move` and `finish`, which are part of one.
 
 At most one attempt at a run is PENDING or RUNNING at any time: whoever wants to launch a run claims it here
 first, and of several launchers one is given it. Nothing here judges by clocks: a launcher that thinks another
@@ -17,8 +19,8 @@ from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import Lease, Standing
 from jestlab.platform.store.sql import chunks, insert, now
-from jestlab.platform.store.states import LIVE, RunState
-from jestlab.platform.store.store import Store, move
+from jestlab.platform.store.states import LIVE, RunState, check_move
+from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, Run
 
 _LONG_GONE = timedelta(days=7)
@@ -244,6 +246,27 @@ def end(
             if seen != heartbeat_at:
                 return False
         return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
+
+
+def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
+    """Change a run's state.
+
+    Args:
+        connection: In a write transaction.
+        fingerprint: The run.
+        state: Its new state.
+        reason: Why.
+
+    Raises:
+        IllegalMove: The state cannot follow the run's present one.
+    """
+    current = connection.execute(
+        select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
+    ).scalar_one()
+    check_move(fingerprint, RunState(current), state)
+    connection.execute(
+        update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason, updated_at=now())
+    )
 
 
 def finish(

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, func, select, update
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import address, recording, schema
 from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
-from jestlab.platform.store.sql import chunks, now
-from jestlab.platform.store.states import RunState, check_move
+from jestlab.platform.store.sql import chunks
+from jestlab.platform.store.states import RunState
 from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
 
 if TYPE_CHECKING:
@@ -289,33 +289,6 @@ class Store:
             )
             for run in runs
         ]
-
-    # ---- what happens
-
-    def move(self, fingerprint: str, state: RunState, reason: str | None = None) -> None:
-        """Change a run's state.
-
-        Args:
-            fingerprint: The run.
-            state: Its new state.
-            reason: Why.
-
-        Raises:
-            IllegalMove: The state cannot follow the run's present one.
-        """
-        with self.writing() as connection:
-            move(connection, fingerprint, state, reason)
-
-
-def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None) -> None:
-    """`Store.move` inside a transaction."""
-    current = connection.execute(
-        select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
-    ).scalar_one()
-    check_move(fingerprint, RunState(current), state)
-    connection.execute(
-        update(Run).where(Run.fingerprint == fingerprint).values(state=state, reason=reason, updated_at=now())
-    )
 
 
 def _run_record(row: Any, needs: Mapping[str, RunRecord]) -> RunRecord:

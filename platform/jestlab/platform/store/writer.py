@@ -15,13 +15,13 @@ from pathlib import Path
 from sqlalchemy import Connection, select, update
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
-from jestlab.platform.store.leases import finish
+from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.points import Points
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.spool import Batch, Spool
 from jestlab.platform.store.sql import now, to_json
 from jestlab.platform.store.states import RunState
-from jestlab.platform.store.store import Store, move
+from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run
 
