@@ -18,6 +18,7 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.launch.bell import Bell
 from jestlab.platform.launch.controller import Options, Outcome, job_of, launch
 from jestlab.platform.launch.executors import tries
+from jestlab.platform.launch.listener import Listener
 from jestlab.platform.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import identity, leases
@@ -135,6 +136,28 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     assert outcome.exit_code == 0
     assert len(labs.starts(root, "uniform")) == 1
     assert {attempts for *_, attempts in rows(root, "SELECT run, attempts FROM v_runs")} == {1}
+
+
+def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, tmp_path, monkeypatch):
+    lab, bell = Lab.find(root), Bell()
+    store = Store.open(lab.store_url)
+    store.record(study)
+    harness = KubernetesHarness(tmp_path, monkeypatch)
+    cluster = Cluster(harness, root, bell.ring)
+    cluster.harms, cluster.held = {"uniform": "hold"}, harness.wait_for_image
+    heard = []
+
+    class Ear(Listener):
+        def state(self, run, state, reason=None):
+            if state == RunState.PENDING:
+                heard.append((run.name, reason, store.reasons([run.fingerprint])[run.fingerprint]))
+                cluster.release.set()
+
+    launch(lab, store, "toy", study.runs, lambda _: cluster, options=Options(), listener=Ear(), bell=bell)
+    harness.close()
+    why = "ImagePullBackOff: Back-off pulling image"
+    assert heard == [("uniform", why, why)]
+    assert store.reasons(study.fingerprints) == {}
 
 
 def test_a_cancelled_pod_is_stopped(root, study, harness):

@@ -97,6 +97,12 @@ RUNNING = run(RunState.RUNNING, lease())
             Done(RunState.RUNNING, "by another launch"),
         ),
         (
+            run(RunState.PENDING, lease(RunState.PENDING)),
+            seen(JobStatus(JobState.QUEUED, "ImagePullBackOff")),
+            Wait("ImagePullBackOff"),
+        ),
+        (RUNNING, seen(JobStatus(JobState.QUEUED, "its status is old")), Wait()),
+        (
             RUNNING,
             seen(JobStatus(JobState.FAILED, "killed by SIGKILL", -9)),
             End(lease(), RunState.FAILED, "killed by SIGKILL", -9),

@@ -7,6 +7,7 @@ with a code, its machines were taken away, somebody deleted it.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +27,9 @@ class Cluster:
     """An executor whose jobs run.
 
     Attributes:
-        harms: Run → what is done to its first worker, in mid-run: "preempt", "vanish" or "kill".
+        harms: Run → what is done to its first worker: in mid-run "preempt", "vanish" or "kill"; or "hold",
+            it does not begin before `release` is set.
+        held: Told the handle of a job that does not begin.
         launched: Names of the jobs, in order.
     """
 
@@ -45,6 +48,8 @@ class Cluster:
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()  # a fake API is not told two things at once
         self.harms: dict[str, str] = {}
+        self.release = threading.Event()
+        self.held: Callable[[str], None] = lambda handle: None
         self.launched: list[str] = []
         self.name = self._executor.name
         self.place: Place = "kubernetes" if self.name == "kubernetes" else "vertex"
@@ -76,6 +81,10 @@ class Cluster:
                     start_new_session=True,
                 )
             harm = self.harms.pop(job.labels["run"], None)
+            if harm == "hold":
+                self._workers[handle].send_signal(signal.SIGSTOP)
+                with self._lock:
+                    self.held(handle)
             threading.Thread(target=self._look_after, args=(handle, job, harm), daemon=True).start()
         return handle
 
@@ -98,9 +107,12 @@ class Cluster:
 
     def _look_after(self, handle: str, job: Job, harm: str | None) -> None:
         worker = self._workers[handle]
+        if harm == "hold":
+            self.release.wait()
+            worker.send_signal(signal.SIGCONT)
         with self._lock:
             self._harness.run(handle)
-        if harm is not None:
+        if harm in ("preempt", "vanish", "kill"):
             state = job.log.parent / "state.json"
             while not state.exists() and worker.poll() is None:
                 time.sleep(0.02)

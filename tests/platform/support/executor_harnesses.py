@@ -158,6 +158,9 @@ class KubernetesHarness(_Remote[FakeKubernetes]):
     def run(self, handle: str) -> None:
         self.api.run(_last(handle))
 
+    def wait_for_image(self, handle: str) -> None:
+        self.api.wait_for_image(_last(handle))
+
     def end(self, handle: str, code: int) -> None:
         self.api.end(_last(handle), code)
 

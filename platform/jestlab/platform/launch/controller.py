@@ -336,6 +336,8 @@ class _Controller:
             case reconcile.Enter(state, reason):
                 leases.enter(self._store, run, state, reason)
                 self._bell.ring()
+            case reconcile.Wait(str(reason)) if run.lease is not None and reason != run.reason:
+                leases.waits(self._store, run.lease, reason)
             case reconcile.Adopt(lease):
                 leases.adopt(self._store, lease, self._enter())
                 self._bell.ring()
@@ -482,6 +484,8 @@ class _Controller:
             case reconcile.End(_, RunState.PREEMPTED, reason, _, _):
                 shown = (RunState.PENDING, f"{reason}; goes on from its last checkpoint")
             case reconcile.Enter(RunState.PENDING, reason):
+                shown = (RunState.PENDING, reason)
+            case reconcile.Wait(str(reason)):
                 shown = (RunState.PENDING, reason)
             case reconcile.Wait() if run.state == RunState.RUNNING:
                 lease = run.lease

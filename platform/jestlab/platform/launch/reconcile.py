@@ -26,7 +26,13 @@ _ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, exits.STOPPED)
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing now."""
+    """Nothing now.
+
+    Attributes:
+        reason: Why its job has not begun; None where that is unknown, or it has.
+    """
+
+    reason: str | None = None
 
 
 @dataclass(frozen=True)
@@ -147,9 +153,9 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
         return Stop(lease)
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which nobody stopped
+    if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
+        return Wait(job.reason or None)  # for as long as it takes
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
-        if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
-            return Wait()  # a queue may be long
         reason = f"no sign of life for {seen.silent_seconds:.0f} s"
         return End(lease, RunState.PREEMPTED, reason, kill=True)
     return Wait()

@@ -199,6 +199,17 @@ def launched(store: Store, attempt_id: int, handle: str) -> None:
         connection.execute(update(Attempt).where(Attempt.id == attempt_id).values(handle=handle))
 
 
+def waits(store: Store, lease: Lease, reason: str) -> None:
+    """Keep why the job of an attempt has not begun yet; nothing if it has."""
+    pending = select(Attempt.run_id).where(Attempt.id == lease.id, Attempt.state == RunState.PENDING)
+    with store.writing() as connection:
+        connection.execute(
+            update(Run)
+            .where(Run.id.in_(pending), Run.state == RunState.PENDING)
+            .values(reason=reason, updated_at=now())
+        )
+
+
 def adopt(store: Store, lease: Lease, launcher_id: int) -> bool:
     """Look after an attempt whose launcher has gone; False if another one does by now."""
     owner = select(Launcher.id).where(Launcher.name == lease.launcher).scalar_subquery()
