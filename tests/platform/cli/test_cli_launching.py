@@ -222,6 +222,18 @@ def test_cancel_says_what_it_stopped(root, tmp_path):
     }
 
 
+def test_cancel_says_what_other_studies_lose_by_it(root):
+    store = Store.open(Lab.find(root).store_url)
+    reference, joint, uniform = plans.reference_and_two().runs
+    store.record(plans.plan(reference, joint, uniform))
+    store.record(plans.plan(reference, joint, name="other"))
+    shown = labs.jestlab("cancel", "toy", root=root)
+    assert shown.stdout.splitlines()[-2:] == [
+        "3 runs cancelled",
+        "2 of them belong to other, too: they stay CANCELLED there until it is launched",
+    ]
+
+
 def test_silence_is_told_by_ones_own_clock():
     now = [10.0]
     silence = Silence(lambda: now[0])

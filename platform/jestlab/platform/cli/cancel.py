@@ -90,5 +90,7 @@ def command(
         click.echo(json.dumps(names, ensure_ascii=False))
     else:
         click.echo(f"{len(stopped)} runs cancelled" if stopped else "nothing to cancel")
+        for other, count in sorted(store.shared(experiment, [row.fingerprint for row in stopped]).items()):
+            click.echo(f"{count} of them belong to {other}, too: they stay CANCELLED there until it is launched")
     done = (RunState.CANCELLED, RunState.COMPLETED)
     context.exit(0 if all(state in done for state in outcome.states.values()) else 1)

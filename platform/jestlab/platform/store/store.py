@@ -265,6 +265,22 @@ class Store:
         with self.reading() as connection:
             return list(connection.scalars(query))
 
+    def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
+        """How many of these runs belong to which experiments besides this one."""
+        counts: dict[str, int] = defaultdict(int)
+        query = (
+            select(Experiment.name, func.count(Run.id.distinct()))
+            .join(Member, Member.experiment_id == Experiment.id)
+            .join(Run, Run.id == Member.run_id)
+            .where(Experiment.name != experiment)
+            .group_by(Experiment.name)
+        )
+        with self.reading() as connection:
+            for chunk in chunks(fingerprints):
+                for name, count in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+                    counts[name] += count
+        return dict(counts)
+
     def finished(self) -> list[FinishedRun]:
         """Every completed run, the oldest first."""
         needed = aliased(Run)
