@@ -90,7 +90,9 @@ def command(
         click.echo(json.dumps(names, ensure_ascii=False))
     else:
         click.echo(f"{len(stopped)} runs cancelled" if stopped else "nothing to cancel")
-        for other, count in sorted(store.shared(experiment, [row.fingerprint for row in stopped]).items()):
-            click.echo(f"{count} of them belong to {other}, too: they stay CANCELLED there until it is launched")
+        shared = store.shared(experiment, [row.fingerprint for row in stopped])
+        for other, count in sorted(shared.items()):
+            what = "they stay CANCELLED there until it is launched"
+            click.echo(f"{count} of them belong to {other}, too: {what}")
     done = (RunState.CANCELLED, RunState.COMPLETED)
     context.exit(0 if all(state in done for state in outcome.states.values()) else 1)
