@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +26,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     yield root
     labs.wait_until(lambda: not labs.processes_of(root), seconds=3)  # the kernel takes a moment to kill
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Attempts that a test leaves unfinished do not complain, in the midst of the next one, that their store
+    has gone."""
+    yield
+    for thread in threading.enumerate():
+        target = getattr(thread, "_target", None)  # None of one that is just over
+        if thread.name == "store-writer" and target is not None:
+            target.__self__._ended = True
+            target.__self__._wake.set()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,8 @@ def start(processes, devices, *arguments):
     """The script as so many processes, each with so many devices."""
     port = free_port()
     for number in range(processes):
-        flags = f"--xla_force_host_platform_device_count={devices}"
+        # How work is shared out does not depend on how well it is compiled, which takes most of the time.
+        flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
         path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(
             os.pathsep
         )

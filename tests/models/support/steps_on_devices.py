@@ -13,11 +13,13 @@ import json
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax._src import compiler, distributed
 from jax.sharding import PartitionSpec
 from tests.models.support import collectives, structured
 
@@ -149,7 +151,6 @@ def trained(folder: Path) -> dict[str, Any]:
     }
     recorder = Recorder(folder / "records.jsonl")
     signal.signal(signal.SIGTERM, lambda *_: setattr(recorder, "stop", True))
-    initialize_processes()
     reference = TrainConfig.model_validate(tree | {"schedule": {"batch_size": 16, "examples_seen": 32}})
     joint = TrainConfig.model_validate(tree | {"selection": JOINT})
     common: dict[str, Any] = {"data_cache": folder / "data", "flops_per_example": 1.0}
@@ -231,14 +232,24 @@ def selections() -> dict[str, Any]:
     return found
 
 
+def keep_what_is_compiled() -> None:
+    """Of several processes JAX lets the first alone write to its cache, where the others are to find it.
+
+    On CPUs they do not, and compile for a minute: longer than the first, which has found all, waits for them.
+    """
+    first = SimpleNamespace(process_id=0, client=distributed.global_state.client)
+    setattr(compiler, "distributed", SimpleNamespace(global_state=first))  # noqa: B010
+
+
 def main() -> None:
     what, out = sys.argv[1], Path(sys.argv[2])
+    initialize_processes()
+    keep_what_is_compiled()
     if what == "steps":
-        initialize_processes()
         blocks.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
         results = {name: steps(config_of(name))[0] for name in CONFIGS}
         results |= {"losses": losses(), "selections": selections()}
-        if jax.process_count() == 1:
+        if jax.local_device_count() == 8:
             results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
     else:
         results = trained(Path(sys.argv[3]))
