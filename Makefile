@@ -25,7 +25,9 @@ bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench.py
 	$(BIN)/python tests/benchmarks/bench_data.py
 	$(BIN)/python tests/benchmarks/bench_jest.py
+	$(BIN)/python tests/benchmarks/bench_launch.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
+	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py
 
 faults: install  ## faults injected into real launches, and what was lost by them

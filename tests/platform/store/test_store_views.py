@@ -58,6 +58,16 @@ def test_queries_say_the_same(answers, sql):
     assert on_sqlite == on_postgresql != []
 
 
+def test_the_latest_are_the_last_of_each_curve(answers):
+    curves, latest = (
+        answers(f"SELECT label, seed, name, step, value FROM {v}") for v in ("v_metrics", "v_latest")
+    )
+    for points, found in zip(curves, latest, strict=True):
+        last = {(p["label"], p["seed"], p["name"]): p for p in sorted(points, key=lambda p: p["step"])}
+        assert sorted(found, key=repr) == sorted(last.values(), key=repr)
+        assert len(points) > len(found) > 0
+
+
 def _as_sqlite_has_it(value: Any) -> Any:
     """Times of a view are text there."""
     return value.isoformat(" ", "microseconds") if isinstance(value, datetime) else value

@@ -7,6 +7,7 @@ SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks t
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,14 +167,27 @@ def _writable_sqlite(path: Path) -> Engine:
     def _configure(connection: sqlite3.Connection, _: Any) -> None:
         connection.isolation_level = None  # BEGIN is ours, below
         cursor = connection.cursor()
-        if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-            cursor.execute("PRAGMA journal_mode = WAL")
+        _log_ahead(cursor)
         cursor.execute("PRAGMA synchronous = FULL")
         cursor.execute("PRAGMA foreign_keys = ON")
         cursor.close()
 
     _begin_sqlite(engine)
     return engine
+
+
+def _log_ahead(cursor: sqlite3.Cursor) -> None:
+    """Have the database write ahead; SQLite itself does not wait for those who are at that, too."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                cursor.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
 
 
 def _read_only_sqlite(path: Path) -> Engine:

@@ -45,13 +45,18 @@ class Batch:
 
     def followed_by(self, later: Batch) -> Batch:
         """Both, the later one's last word counting."""
-        return Batch(
-            self.points + later.points,
-            self.scores + later.scores,
-            self.artifacts + later.artifacts,
-            later.progress or self.progress,
-            later.end or self.end,
-        )
+        both = Batch()
+        both.add(self)
+        both.add(later)
+        return both
+
+    def add(self, later: Batch) -> None:
+        """Take a later one in, its last word counting."""
+        self.points += later.points
+        self.scores += later.scores
+        self.artifacts += later.artifacts
+        self.progress = later.progress or self.progress
+        self.end = later.end or self.end
 
 
 class Spool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ARRAY, Connection, bindparam, func, select
@@ -37,7 +39,7 @@ def execute_many(connection: Connection, statement: Any, rows: Sequence[Mapping[
 
 def upsert(
     connection: Connection,
-    table: type[Any],
+    table: Any,
     rows: Sequence[Mapping[str, Any]],
     keys: Sequence[str],
     changed: Sequence[str],
@@ -55,25 +57,35 @@ def upsert(
     """
     if not rows:
         return
-    last = list({tuple(row[key] for key in keys): row for row in rows}.values())
-    statement = insert(connection, table)
-    values: Any = last
-    if connection.dialect.name == "postgresql":
+    its_key = itemgetter(*keys)
+    last = list({its_key(row): row for row in rows}.values())
+    names = tuple(last[0])
+    server = connection.dialect.name == "postgresql"
+    values = {name: [row[name] for row in last] for name in names} if server else last
+    connection.execute(_upsert(server, table, names, tuple(keys), tuple(changed), newest), values)
+
+
+@functools.cache  # building one takes as long as executing it
+def _upsert(
+    server: bool,
+    table: Any,
+    names: tuple[str, ...],
+    keys: tuple[str, ...],
+    changed: tuple[str, ...],
+    newest: str | None,
+) -> Any:
+    statement: Any = (postgresql if server else sqlite).insert(table)
+    if server:
         # One array a column: one statement for all rows, where `executemany` sends one a row.
-        names = list(last[0])
         columns = {name: table.__table__.columns[name] for name in names}
         arrays = [bindparam(name, type_=ARRAY(column.type)) for name, column in columns.items()]
         given = func.unnest(*arrays).table_valued(*names, name="given").render_derived()
-        statement = statement.from_select(names, select(*(given.c[name] for name in names)))
-        values = {name: [row[name] for row in last] for name in names}
+        statement = statement.from_select(list(names), select(*(given.c[name] for name in names)))
     there = getattr(table, newest) if newest else None
-    connection.execute(
-        statement.on_conflict_do_update(
-            index_elements=list(keys),
-            set_={name: statement.excluded[name] for name in changed},
-            where=None if there is None else there <= statement.excluded[newest],
-        ),
-        values,
+    return statement.on_conflict_do_update(
+        index_elements=list(keys),
+        set_={name: statement.excluded[name] for name in changed},
+        where=None if there is None else there <= statement.excluded[newest],
     )
 
 

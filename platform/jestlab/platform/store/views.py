@@ -105,6 +105,19 @@ def _costs(microseconds: str) -> str:
     LEFT JOIN occupied ON occupied.run_id = run.id"""
 
 
+def _latest(joined: str, condition: str = "") -> str:
+    """The SELECT of `v_latest`: for each run and name a look at the end of the curve, by the primary key.
+
+    SQLite joins in the order of the CROSS JOINs; left to itself it would look at every point.
+    """
+    return f"""
+    SELECT {_IDENTITY}, metric_name.name AS name, metric.step AS step, metric.value AS value
+    FROM run{_JOINS}
+    CROSS JOIN metric_name
+    {joined}
+    {condition}"""
+
+
 VIEWS: dict[str, View] = {
     "v_runs": View(
         "one row for each run of each study",
@@ -156,6 +169,27 @@ VIEWS: dict[str, View] = {
     FROM run{_JOINS}
     JOIN metric ON metric.run_id = run.id
     JOIN metric_name ON metric_name.id = metric.name_id""",
+    ),
+    "v_latest": View(
+        "the last value of every metric of every run",
+        {
+            **_WHOSE,
+            "name": "metric",
+            "step": "its last step",
+            "value": "value; NULL where it was not a number",
+        },
+        _latest(
+            "CROSS JOIN metric",
+            """WHERE metric.run_id = run.id AND metric.name_id = metric_name.id AND metric.step = (
+        SELECT MAX(last.step) FROM metric AS last
+        WHERE last.run_id = run.id AND last.name_id = metric_name.id)""",
+        ),
+        _latest(
+            """CROSS JOIN LATERAL (
+        SELECT last.step, last.value FROM metric AS last
+        WHERE last.run_id = run.id AND last.name_id = metric_name.id
+        ORDER BY last.step DESC LIMIT 1) AS metric"""
+        ),
     ),
     "v_evaluations": View(
         "every score of every run, during and after training",

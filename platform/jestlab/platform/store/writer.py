@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
 import os
@@ -12,7 +13,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.leases import finish, move
@@ -39,6 +40,15 @@ SURE_SHARE = 2 / 3
 
 END_SECONDS = 600.0
 """How long the end of an attempt waits for a store that cannot be reached."""
+
+
+# Made once: this takes as long as executing them.
+_BEAT = (
+    update(AttemptRow)
+    .where(AttemptRow.id == bindparam("its_id"), AttemptRow.state == RunState.RUNNING)
+    .values(heartbeat_at=bindparam("at"))
+)
+_STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("its_id"))
 
 
 class AttemptLost(Exception):
@@ -308,7 +318,7 @@ class Attempt:
         if self._broken and batch.end is None:
             raise self._broken
         with self._buffering:
-            self._buffer = self._buffer.followed_by(batch)
+            self._buffer.add(batch)
             if len(self._buffer) >= FLUSH_POINTS:
                 self._wake.set()
 
@@ -406,16 +416,12 @@ class Attempt:
 
     def _beat(self, connection: Connection) -> str | None:
         """Say that this attempt lives, refuse to go on if it is over; why the run shall stop, if it shall."""
-        alive = connection.execute(
-            update(AttemptRow)
-            .where(AttemptRow.id == self._id, AttemptRow.state == RunState.RUNNING)
-            .values(heartbeat_at=now())
-        ).rowcount
+        alive = connection.execute(_BEAT, {"its_id": self._id, "at": now()}).rowcount
         if not alive:
             raise AttemptLost(
                 f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"
             )
-        return connection.scalar(select(Run.stop_reason).where(Run.fingerprint == self._fingerprint))
+        return connection.scalar(_STOP_REASON, {"its_id": self._run_id})
 
     def _write_end(
         self, connection: Connection, end: tuple[str, str | None, int], stop_reason: str | None
@@ -458,6 +464,7 @@ def _step(value: int) -> int:
     return number
 
 
+@functools.lru_cache(4_096)
 def _name(name: str) -> str:
     """A name that every database takes."""
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
