@@ -28,13 +28,15 @@ import plans_support as plans
 from sqlalchemy import text
 
 from jestlab.platform.lab import Lab
+from jestlab.platform.plan import plan
+from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
 BIN = Path(sys.executable).parent
 JOB = "/bin/true"
 FEW, MANY, ROUNDS = 10, 60, 5
 GRID = """
-name: large
+name: %s
 program: toy_programs:loop
 base: {steps: 10}
 runs: {uniform: {}, joint: {}}
@@ -67,13 +69,11 @@ def by_asyncio(count: int, folder: Path) -> float:
 
 def by_jestlab(count: int, folder: Path) -> float:
     """The same of a study of so many runs. None completes: its job says nothing, and ends."""
-    planned = plans.plan(*(plans.run(f"run{i}", config={"steps": i}) for i in range(count)))
-    study = planned.study.model_copy(
-        update={"resources": planned.study.resources.model_copy(update={"retries": 0, "parallel": 2})}
-    )
+    runs = (plans.run(f"run{i}", config={"steps": i}) for i in range(count))
+    planned = plans.plan(*runs, resources={"retries": 0, "parallel": 2})
     start = time.perf_counter()
     with mock.patch("sys.executable", JOB):
-        labs.launch_here(folder / "lab", type(planned)(study, planned.runs))
+        labs.launch_here(folder / "lab", planned)
     return time.perf_counter() - start
 
 
@@ -110,14 +110,8 @@ def commands(folder: Path) -> dict[str, float]:
         return 1e3 * statistics.median(times)
 
     large, done = folder / "large.yaml", folder / "done.yaml"
-    large.write_text(GRID % (list(range(50)), list(range(20)), 5))
-    done.write_text((GRID % (list(range(10)), list(range(10)), 5)).replace("large", "done"))
-    subprocess.run(
-        [BIN / "jestlab", "plan", str(done), "--root", str(root)], env=environment, check=True, stdout=-3
-    )
-    from jestlab.platform.plan import plan
-    from jestlab.platform.spec.load import load
-
+    large.write_text(GRID % ("large", list(range(50)), list(range(20)), 5))
+    done.write_text(GRID % ("done", list(range(10)), list(range(10)), 5))
     store = Store.open(Lab.find(root).store_url)
     store.record(plan(load(str(done))))
     with store.writing() as connection:

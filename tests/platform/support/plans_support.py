@@ -78,10 +78,10 @@ def begun(
     return attempt
 
 
-def plan(*runs: PlannedRun, name: str = "toy") -> Plan:
-    """A plan of these runs."""
-    study = Study.parse({"name": name, "question": "Does it run?", "scale": "smoke", "runs": {"any": {}}})
-    return Plan(study, runs)
+def plan(*runs: PlannedRun, name: str = "toy", **parts: Any) -> Plan:
+    """A plan of these runs, of a study with these parts besides."""
+    study = {"name": name, "question": "Does it run?", "scale": "smoke", "runs": {"any": {}}}
+    return Plan(Study.parse(study | parts), runs)
 
 
 def reference_and_two() -> Plan:
