@@ -142,7 +142,7 @@ def test_a_store_cannot_be_written_through_here(study):
 
 def test_all_is_read_at_one_moment(study, monkeypatch):
     with sqlite3.connect(study.path) as writing:
-        connection.execute("PRAGMA journal_mode = WAL")
+        writing.execute("PRAGMA journal_mode = WAL")
     before = frames.read(study.url, "study")
     read_one = connection.frame
 
