@@ -1,0 +1,134 @@
+"""The cost ledger: what each run was planned to take, and what it took."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .. import units
+from ..rendering import Column, Record, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from .history import History
+
+_SUMS = (
+    "planned_flops",
+    "actual_flops",
+    "planned_chip_hours",
+    "actual_chip_hours",
+    "planned_dollars",
+    "actual_hours",
+)
+_PARTS = {
+    "learner_flops": "learner",
+    "selection_flops": "selection",
+    "scoring_flops": "scoring",
+    "reference_scoring_flops": "reference scoring",
+}
+_ALL = "all runs"
+_MISSING = "—"
+
+
+def ledger(history: History) -> Table | None:
+    """Costs planned against actual, a row a label and one for all runs.
+
+    Args:
+        history: Of the experiment.
+
+    Returns:
+        A table whose frame has the columns label, runs, priced (runs whose price was planned), a column for
+        each planned part (`learner_flops`, …), planned_flops (learner and scoring), actual_flops, actual_share
+        (actual / planned, over runs that have both), planned_chip_hours, actual_chip_hours, planned_dollars,
+        actual_hours; sums over the runs of a label, NaN where nothing is known. None if no run has a price or
+        took any time.
+    """
+    import pandas as pd
+
+    costs = history.costs.rename(columns={"total_flops": "planned_flops"})
+    for name in _SUMS:
+        if name not in costs:
+            costs[name] = math.nan
+    if costs[[*_SUMS]].isna().all(axis=None):
+        return None
+    parts = [name for name in _PARTS if name in costs and costs[name].notna().any()]
+    both = costs["planned_flops"].notna() & costs["actual_flops"].notna()
+    costs["of_both"] = costs["planned_flops"].where(both & (costs["planned_flops"] > 0))
+    costs["in_both"] = costs["actual_flops"].where(costs["of_both"].notna())
+    rows = [_sums(of_label, str(label), parts) for label, of_label in costs.groupby("label", sort=False)]
+    once = costs.drop_duplicates("fingerprint")
+    rows.append(_sums(once, _ALL, parts))
+    frame = pd.DataFrame(rows)
+    frame.insert(1, "apart", False)
+    scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
+
+    def flops(header: str, key: str) -> Column:
+        return Column(f"{header} ({unit})", lambda row: _known(row, key, lambda x: units.significant(x / scale)))
+
+    def show(header: str, key: str, text: str) -> Column:
+        return Column(header, lambda row: _known(row, key, _TEXTS[text]))
+
+    chips = [str(chip) for chip in costs.get("chip", pd.Series(dtype=object)).dropna().unique()]
+    hours = "hours" if all(chip == "local" for chip in chips) else "chip-hours"
+    columns = [
+        Column("run", lambda row: str(row["label"]), align="left"),
+        Column("runs", lambda row: f"{row['runs']}"),
+        *(flops(_PARTS[part], part) for part in parts if frame[part].max() > 0),
+        flops("planned", "planned_flops"),
+        flops("actual", "actual_flops"),
+        show("actual / planned", "actual_share", "share"),
+        show(f"planned {hours}", "planned_chip_hours", "hours"),
+        show(f"actual {hours}", "actual_chip_hours", "hours"),
+        show("planned $", "planned_dollars", "dollars"),
+    ]
+    # A column that nothing is known of says nothing.
+    shown = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != _MISSING for row in rows)]
+    return Table(
+        name=f"{history.experiment} costs",
+        caption="Planned against actual cost, summed over the seeds of each run.",
+        frame=frame,
+        columns=tuple(shown),
+        notes=tuple(_notes(history, costs, once, unit, hours)),
+    )
+
+
+_TEXTS = {
+    "share": lambda x: f"{100 * x:.0f}%",
+    "hours": units.hours,
+    "dollars": units.dollars,
+}
+
+
+def _sums(costs: pd.DataFrame, label: str, parts: list[str]) -> dict[str, object]:
+    sums = costs[[*parts, *_SUMS, "of_both", "in_both"]].sum(min_count=1)
+    return {
+        "label": label,
+        "runs": len(costs),
+        "priced": int(costs["planned_flops"].notna().sum()),
+        **{name: float(sums[name]) for name in (*parts, "planned_flops", "actual_flops")},
+        "actual_share": float(sums["in_both"] / sums["of_both"]),
+        **{name: float(sums[name]) for name in _SUMS if not name.endswith("_flops")},
+    }
+
+
+def _known(row: Record, key: str, show: object) -> str:
+    value = float(row[key])
+    assert callable(show)
+    return _MISSING if math.isnan(value) else str(show(value))
+
+
+def _notes(history: History, costs: pd.DataFrame, once: pd.DataFrame, unit: str, hours: str) -> list[str]:
+    notes = ["planned: learner and scoring, before the launch; actual: as counted while training, so far"]
+    notes.append("actual / planned: over the runs for which both are known")
+    if len(once) < len(costs):
+        notes.append(f"{_ALL}: a run that stands under several names counts once")
+    unpriced = int(once["planned_flops"].isna().sum())
+    if unpriced:
+        notes.append(f"{unpriced} of {len(once)} runs have no planned price: their program names none")
+    retried = int((history.runs.drop_duplicates("fingerprint")["attempts"] > 1).sum())
+    if retried:
+        notes.append(
+            f"actual {hours} are of all attempts; {retried} {'run' if retried == 1 else 'runs'} took several"
+        )
+    return notes
