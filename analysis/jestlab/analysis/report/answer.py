@@ -137,5 +137,5 @@ def _sooner(best: Mapping[str, Any], baseline: str) -> str:
 
 def _caveat(best: Mapping[str, Any], rivals: int) -> str:
     if rivals > 1 and int(best["delta_seeds"]) > 1:
-        return f"The interval is {best['label']}’s alone: that it was chosen as the best of {rivals} is not in it."
+        return f"The interval does not allow for {best['label']} having been picked as the best of {rivals}."
     return ""

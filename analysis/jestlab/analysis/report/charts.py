@@ -6,9 +6,12 @@ Every number comes with its text, rounded here, so that the page shows the digit
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..drawing import near_references
 from ..style import GREY
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
 SHOWN_AT_FIRST = 16
 """Series that are drawn when the page opens: more than these nobody tells apart."""
+
+MOST_PRINTED = 40
+"""Of a figure with more runs only those are printed that the page shows at first."""
 
 _SYMBOLS = {
     "o": "circle",
@@ -47,24 +53,37 @@ def curves(plot: Plot) -> dict[str, Any]:
     data = plot.data
     scale, title, number = _effort(plot.texts.x, data["effort"])
     percent = "%" in plot.texts.y
+    columns = {
+        "x": (data["effort"] / scale).tolist(),
+        "x_text": [number(x) for x in data["effort"]],
+        "y": data["mean"].tolist(),
+        "y_text": _scores(data["mean"], percent),
+    }
+    band = {
+        "low": data["low"].tolist(),
+        "high": data["high"].tolist(),
+        "low_text": _scores(data["low"], percent),
+        "high_text": _scores(data["high"], percent),
+    }
     series = []
-    for label, of_label in data.groupby("label", sort=False):
-        band = of_label["seeds"].iloc[0] > 1
+    for look, first, last in _of_labels(data):
+        seeds = int(look["seeds"])
         series.append(
-            _look(of_label, str(label))
-            | {
-                "seeds": int(of_label["seeds"].iloc[0]),
-                "x": (of_label["effort"] / scale).tolist(),
-                "x_text": [number(x) for x in of_label["effort"]],
-                "y": of_label["mean"].tolist(),
-                "y_text": _scores(of_label["mean"], percent),
-                "low": of_label["low"].tolist() if band else [],
-                "high": of_label["high"].tolist() if band else [],
-                "low_text": _scores(of_label["low"], percent) if band else [],
-                "high_text": _scores(of_label["high"], percent) if band else [],
-            }
+            _identity(look)
+            | {"seeds": seeds}
+            | {name: values[first:last] for name, values in columns.items()}
+            | {name: values[first:last] if seeds > 1 else [] for name, values in band.items()}
         )
-    return {"kind": "curves", "x_title": title, "y_title": plot.texts.y, "series": _limited(series)}
+    competing = data[data["role"] != "reference"]
+    ends = competing[(competing["role"] == "baseline") & competing["final"]]
+    return {
+        "kind": "curves",
+        "x_title": title,
+        "y_title": plot.texts.y,
+        "series": _marked(series, lambda one: -one["y"][-1]),
+        "baseline_level": ends["mean"].tolist(),
+        "levels": _levels(data, [*competing["low"], *competing["high"]]),
+    }
 
 
 def pareto(plot: Plot) -> dict[str, Any]:
@@ -75,22 +94,29 @@ def pareto(plot: Plot) -> dict[str, Any]:
 
     Returns:
         Axis titles and series, plain JSON: x, y and spread of the mean, x and y of the seeds, the text of
-        each number; the front as the steps that the printed figure has.
+        each number; the front, whose steps the page draws as the printed figure does.
     """
     data = plot.data
     competing = data[data["role"] != "reference"]
     scale, title, number = _effort(plot.texts.x, competing["flops"])
     percent = "%" in plot.texts.y
+    means, seeds = data[data["kind"] == "mean"], data[data["kind"] == "seed"]
+    of_seeds = {
+        "seed": [int(seed) for seed in seeds["seed"]],
+        "seed_x": (seeds["flops"] / scale).tolist(),
+        "seed_x_text": [number(x) for x in seeds["flops"]],
+        "seed_y": seeds["score"].tolist(),
+        "seed_y_text": _scores(seeds["score"], percent),
+    }
+    places = {look["label"]: (first, last) for look, first, last in _of_labels(seeds)}
     series = []
-    seeds_of = {str(label): rows for label, rows in data[data["kind"] == "seed"].groupby("label", sort=False)}
-    for _, mean in data[data["kind"] == "mean"].iterrows():
-        label = str(mean["label"])
-        seeds = seeds_of[label]
+    for mean, *_ in _of_labels(means):
+        first, last = places[mean["label"]]
         spread = float(mean["spread"])
         series.append(
-            _look(data[(data["label"] == label) & (data["kind"] == "mean")], label)
+            _identity(mean)
             | {
-                "seeds": len(seeds),
+                "seeds": last - first,
                 "on_front": bool(mean["on_front"]),
                 "x": [mean["flops"] / scale],
                 "x_text": [number(mean["flops"])],
@@ -98,34 +124,56 @@ def pareto(plot: Plot) -> dict[str, Any]:
                 "y_text": _scores([mean["score"]], percent),
                 "spread": None if math.isnan(spread) else spread,
                 "spread_text": "" if math.isnan(spread) else _scores([spread], percent)[0],
-                "seed": [int(seed) for seed in seeds["seed"]],
-                "seed_x": (seeds["flops"] / scale).tolist(),
-                "seed_x_text": [number(x) for x in seeds["flops"]],
-                "seed_y": seeds["score"].tolist(),
-                "seed_y_text": _scores(seeds["score"], percent),
             }
+            | {name: values[first:last] for name, values in of_seeds.items()}
         )
-    front = data[(data["kind"] == "mean") & data["on_front"].eq(True)].sort_values("flops")
+    front = means[means["on_front"].eq(True)].sort_values("flops")
     return {
         "kind": "pareto",
         "x_title": title,
         "y_title": plot.texts.y,
-        "series": _limited(series),
+        "series": _marked(series, lambda one: (not one["on_front"], -one["y"][0])),
+        "levels": _levels(
+            means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
+        ),
         "front": {"x": (front["flops"] / scale).tolist(), "y": front["score"].tolist()},
     }
 
 
-def _look(rows: pd.DataFrame, label: str) -> dict[str, Any]:
+def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
+    """A figure as it is printed: of very many runs only the baseline and the best, as the caption then says.
+
+    Args:
+        plot: The whole figure.
+        variant: What the page draws of it.
+    """
+    competitors = sum(one["role"] != "reference" for one in variant["series"])
+    if competitors <= MOST_PRINTED:
+        return plot
+    kept = {one["label"] for one in variant["series"] if one["shown"] or one["role"] == "reference"}
+    said = f"{plot.texts.caption} Drawn are the baseline and the best: {SHOWN_AT_FIRST} of {competitors:,} runs."
+    return replace(
+        plot, data=plot.data[plot.data["label"].isin(kept)], texts=replace(plot.texts, caption=said)
+    )
+
+
+def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[str, Any], int, int]]:
+    """For each label its first row, and from where to where its rows lie: they lie together."""
+    firsts = (~data["label"].duplicated()).to_numpy().nonzero()[0].tolist()
+    heads: list[dict[str, Any]] = data.iloc[firsts].to_dict("records")  # type: ignore[assignment]
+    yield from zip(heads, firsts, [*firsts[1:], len(data)], strict=True)
+
+
+def _identity(row: Mapping[str, Any]) -> dict[str, Any]:
     """What identifies a series, and how it is drawn."""
-    first = rows.iloc[0]
-    reference = first["role"] == "reference"
+    reference = row["role"] == "reference"
     return {
-        "label": label,
-        "text": str(first["text"]),
-        "role": str(first["role"]),
-        "colour": GREY if reference else str(first["colour"]),
-        "symbol": "circle" if reference else _SYMBOLS[first["marker"]],
-        "dash": "dash" if reference else _dash(first["line"]),
+        "label": str(row["label"]),
+        "text": str(row["text"]),
+        "role": str(row["role"]),
+        "colour": GREY if reference else str(row["colour"]),
+        "symbol": "circle" if reference else _SYMBOLS[row["marker"]],
+        "dash": "dash" if reference else _dash(row["line"]),
     }
 
 
@@ -134,9 +182,16 @@ def _dash(line: Any) -> str:
     return "solid" if line == "-" else ",".join(f"{2 * length:g}px" for length in line[1])
 
 
-def _limited(series: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mark the series that are shown at first: all of a few; of many the baseline and the best."""
-    best = sorted(series, key=lambda one: (one["role"] != "baseline", -one["y"][-1]))[:SHOWN_AT_FIRST]
+def _levels(data: pd.DataFrame, scores: Iterable[float]) -> list[dict[str, Any]]:
+    """The lines that the printed figure draws for references."""
+    return [{"y": level, "text": text} for level, text in near_references(data, scores)]
+
+
+def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
+    """Mark the series that are shown at first: no references, which compete with none; of the others all of
+    a few, of many the baseline and the best by rank."""
+    competing = [one for one in series if one["role"] != "reference"]
+    best = sorted(competing, key=lambda one: (one["role"] != "baseline", rank(one)))[:SHOWN_AT_FIRST]
     shown = {one["label"] for one in best}
     return [one | {"shown": one["label"] in shown} for one in series]
 

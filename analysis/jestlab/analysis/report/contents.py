@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..connection import connect
@@ -157,8 +158,6 @@ def _written(
 
 
 def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:
-    from dataclasses import replace
-
     from ..figures import learning_curves, pareto
 
     parts = []
@@ -171,30 +170,27 @@ def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) 
     except ValueError as error:
         gaps["curves"] = str(error)
     if plots:
-        parts.append(
-            FigurePart(
-                "curves",
-                "Learning curves",
-                tuple(plot.texts.caption for plot in plots.values()),
-                {name: charts.curves(plot) for name, plot in plots.items()},
-                tuple(plots.values()),
-            )
-        )
+        parts.append(_part("curves", "Learning curves", plots, charts.curves))
     try:
         plot = pareto(frames, baseline, scope)
     except ValueError as error:
         gaps["pareto"] = str(error)
     else:
-        parts.append(
-            FigurePart(
-                "pareto",
-                "Accuracy against FLOPs",
-                (plot.texts.caption,),
-                {"training FLOPs": charts.pareto(plot)},
-                (plot,),
-            )
-        )
+        parts.append(_part("pareto", "Accuracy against FLOPs", {"training FLOPs": plot}, charts.pareto))
     return parts
+
+
+def _part(
+    name: str, title: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
+) -> FigurePart:
+    variants = {axis: chart(plot) for axis, plot in plots.items()}
+    return FigurePart(
+        name,
+        title,
+        tuple(plot.texts.caption for plot in plots.values()),
+        variants,
+        tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items()),
+    )
 
 
 def _unfinished(history: History) -> str:

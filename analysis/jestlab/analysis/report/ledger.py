@@ -56,11 +56,9 @@ def ledger(history: History) -> Table | None:
     both = costs["planned_flops"].notna() & costs["actual_flops"].notna()
     costs["of_both"] = costs["planned_flops"].where(both & (costs["planned_flops"] > 0))
     costs["in_both"] = costs["actual_flops"].where(costs["of_both"].notna())
-    rows = [_sums(of_label, str(label), parts) for label, of_label in costs.groupby("label", sort=False)]
     once = costs.drop_duplicates("fingerprint")
-    rows.append(_sums(once, _ALL, parts))
-    frame = pd.DataFrame(rows)
-    frame.insert(1, "apart", False)
+    frame = pd.concat([_sums(costs, parts), _sums(once.assign(label=_ALL), parts)], ignore_index=True)
+    rows = frame.to_dict("records")
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
 
     def flops(header: str, key: str) -> Column:
@@ -100,16 +98,15 @@ _TEXTS = {
 }
 
 
-def _sums(costs: pd.DataFrame, label: str, parts: list[str]) -> dict[str, object]:
-    sums = costs[[*parts, *_SUMS, "of_both", "in_both"]].sum(min_count=1)
-    return {
-        "label": label,
-        "runs": len(costs),
-        "priced": int(costs["planned_flops"].notna().sum()),
-        **{name: float(sums[name]) for name in (*parts, "planned_flops", "actual_flops")},
-        "actual_share": float(sums["in_both"] / sums["of_both"]),
-        **{name: float(sums[name]) for name in _SUMS if not name.endswith("_flops")},
-    }
+def _sums(costs: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """A row a label."""
+    of_label = costs.groupby("label", sort=False)
+    sums = of_label[[*parts, *_SUMS, "of_both", "in_both"]].sum(min_count=1)
+    sums["actual_share"] = sums.pop("in_both") / sums.pop("of_both")
+    sums.insert(0, "apart", False)
+    sums.insert(1, "runs", of_label.size())
+    sums.insert(2, "priced", of_label["planned_flops"].count())
+    return sums.reset_index()
 
 
 def _known(row: Record, key: str, show: object) -> str:

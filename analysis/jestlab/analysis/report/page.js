@@ -133,10 +133,16 @@ function axis(title, log) {
     zeroline: false,
     ticks: "outside",
     tickcolor: css("--muted"),
-    exponentformat: "SI",
-    dtick: log ? "D2" : undefined,
+    exponentformat: "B",
+    separatethousands: true,
     minexponent: 5,
+    dtick: log ? "D2" : undefined,
   };
+}
+
+/** A level across the whole plot. */
+function line(y, color, dash) {
+  return { type: "line", layer: "below", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color, dash, width: 1.2 } };
 }
 
 class Chart {
@@ -238,7 +244,23 @@ class Chart {
     const series = this.visible();
     const traces = series.flatMap(this.data.kind === "curves" ? curveTraces : paretoTraces);
     if (this.data.front) traces.unshift(frontTrace(this.data.front));
+    const lines = [
+      ...(this.data.baseline_level ?? []).map((y) => line(y, css("--ink"), "2px,2px")),
+      ...this.data.levels.map(({ y }) => line(y, css("--muted"), "6px,3px")),
+    ];
+    const named = this.data.levels.map(({ y, text }) => ({
+      text: literal(shortened(text)),
+      xref: "paper",
+      x: 0.01,
+      y: this.log.y ? Math.log10(y) : y,
+      xanchor: "left",
+      yanchor: "bottom",
+      showarrow: false,
+      font: { size: 12, color: css("--muted") },
+    }));
     const layout = {
+      shapes: lines,
+      annotations: named,
       margin: { l: 56, r: 12, t: 12, b: 48 },
       height: Math.max(300, Math.min(460, this.plot.clientWidth * 0.62)),
       paper_bgcolor: "rgba(0,0,0,0)",
@@ -313,7 +335,7 @@ function paint(swatch, one, kind) {
 function table(headers, rows) {
   const head = make("tr", {}, ...headers.map((text) => make("th", { scope: "col" }, text)));
   const body = rows.map(([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, first), ...rest.map((text) => make("td", {}, text))),
+    make("tr", {}, make("th", { scope: "row" }, make("span", { class: "name" }, first)), ...rest.map((text) => make("td", {}, text))),
   );
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
