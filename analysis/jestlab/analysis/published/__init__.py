@@ -7,11 +7,12 @@ As frames, one row a cell:
     published.read("sqlite:///lab/results.db")        # what has been imported into a store
 
 Modules:
-    cell       one cell, what it can say, and in which units
-    files      CSV files of cells, the paper's among them
-    reading    cells of a store, as a frame
-    rounding   what a printed number can stand for
-    lint       which printed numbers cannot be right
+    cell         one cell, what it can say, and in which units
+    files        CSV files of cells, the paper's among them
+    reading      cells of a store, as a frame
+    rounding     what a printed number can stand for
+    derivation   how cells follow from others
+    lint         which printed numbers cannot be right
 """
 
 from jestlab.analysis.published.cell import QUANTITIES, CellKey, PublishedCell
