@@ -150,6 +150,6 @@ def _difference(row: Row, cell: PublishedCell, others: Sequence[PublishedCell]) 
         finding,
         expected=other.printed,
         possible=(other.printed, other.printed),
-        message=f"{finding.message} here, but {elsewhere}: one training has one score",
+        message=f"{finding.message} here, but {elsewhere}: the same training",
         others=tuple(o.key for o in others),
     )

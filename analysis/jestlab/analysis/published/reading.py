@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from jestlab.analysis.frames import connect
+from jestlab.analysis.connection import connect
 from jestlab.analysis.published.cell import PublishedCell, order
 from jestlab.analysis.published.files import COLUMNS
 

@@ -135,6 +135,6 @@ def _check_baselines(cells: Sequence[PublishedCell], left: Mapping[CellKey, Mapp
         position = coming.get((key.source, key.table, row["group_name"]))
         if row["baseline"] and position not in (None, key.position):
             raise UserError(
-                f"{key.table} has its baseline in row {key.position} in the store, and in row {position} now: "
+                f"{key.table} has its baseline in row {key.position} in the store, in row {position} now: "
                 f"make them one, or first run jestlab published remove {key.source!r}"
             )
