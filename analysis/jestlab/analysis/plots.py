@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SUFFIXES = (".png", ".svg")
-
-# Where each format keeps the digest; a date would make two drawings of the same data differ.
-_DIGEST_IN = {".png": "Description", ".svg": "Description", ".pdf": "Subject"}
-_DATES = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 
 
 @dataclass(frozen=True)
@@ -70,20 +66,19 @@ class Plot:
             content.update(module.read_bytes())
         return content.hexdigest()
 
-    def save(self, folder: str | Path, suffixes: Sequence[str] = SUFFIXES) -> list[Path]:
-        """Write it, each file whole or not at all; files that show the same already are left alone.
+    def save(self, folder: str | Path) -> list[Path]:
+        """Write it as PNG and SVG, each whole or not at all; files that show the same already are left alone.
 
         A file carries the digest it was drawn from in its metadata. The same data gives the same bytes.
 
         Args:
             folder: Where to; made if it is not there.
-            suffixes: Formats: .png, .svg, .pdf.
 
         Returns:
-            The paths of the files.
+            The paths of the two files.
         """
         folder = Path(folder)
-        paths = [folder / f"{self.name}{suffix}" for suffix in suffixes]
+        paths = [folder / f"{self.name}{suffix}" for suffix in SUFFIXES]
         digest = f"jestlab:{self.digest()}"
         if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths):
             return paths
@@ -93,7 +88,8 @@ class Plot:
         with style.applied():
             figure = self.draw(self.data, self.texts)
             for path in paths:
-                metadata = {_DIGEST_IN[path.suffix]: digest} | _DATES.get(path.suffix, {})
+                # A date would make two drawings of the same data differ.
+                metadata = {"Description": digest} | ({"Date": None} if path.suffix == ".svg" else {})
                 content = io.BytesIO()
                 figure.savefig(content, format=path.suffix[1:], metadata=metadata)
                 contents.append(content.getvalue())
