@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..tables import show
+
 if TYPE_CHECKING:
     import pandas as pd
-
-_LEVEL = 0.95
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,7 @@ class Answer:
 def answer(rows: pd.DataFrame, baseline: str, in_percent: bool) -> Answer:
     """Say what came out.
 
-    The best competitor is compared with the baseline, seed by seed: the interval is Student's, of the mean of
-    the paired differences.
+    The best competitor is compared with the baseline, seed by seed.
 
     Args:
         rows: Frame of the summary table.
@@ -56,22 +55,6 @@ def answer(rows: pd.DataFrame, baseline: str, in_percent: bool) -> Answer:
     return Answer(_compared(say, best, own, baseline, len(rivals)), _caveat(best, len(rivals)))
 
 
-def interval(mean: float, std: float, n: int) -> tuple[float, float] | None:
-    """Student's 95% interval of a mean; None for fewer than two values.
-
-    Args:
-        mean: Of the sample.
-        std: Its standard deviation, with n − 1.
-        n: How many values.
-    """
-    if n < 2 or math.isnan(std):
-        return None
-    from scipy.special import stdtrit
-
-    half = float(stdtrit(n - 1, (1 + _LEVEL) / 2)) * std / math.sqrt(n)
-    return mean - half, mean + half
-
-
 class _Words:
     """Numbers as the table shows them."""
 
@@ -80,8 +63,7 @@ class _Words:
         self.unit = "points" if in_percent else "in score"
 
     def number(self, value: float, sign: str = "") -> str:
-        shown = f"{100 * value:{sign}.1f}" if self._in_percent else f"{value:{sign}.4g}"
-        return shown.replace("-", "−")
+        return show.score(value, self._in_percent, sign)
 
     def score(self, row: Mapping[str, Any]) -> str:
         spread = "" if math.isnan(row["score_std"]) else f" ± {self.number(row['score_std'])}"
@@ -90,11 +72,11 @@ class _Words:
 
 def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], baseline: str, rivals: int) -> str:
     delta, seeds = float(best["delta_mean"]), int(best["delta_seeds"])
-    bounds = interval(delta, float(best["delta_std"]), seeds)
+    low, high = float(best["delta_low"]), float(best["delta_high"])
     name = f"{best['label']}, the best of {rivals}," if rivals > 1 else f"{best['label']}"
     head = f"{name} scores {say.score(best)}"
     size = say.number(abs(delta))
-    if bounds is None:
+    if math.isnan(low):
         if delta <= 0:
             return (
                 f"No run scores above {baseline}, which ends at {say.score(own)}: {name} ends {size} {say.unit} "
@@ -104,7 +86,6 @@ def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], base
             f"{head}, {size} {say.unit} above {baseline}, by one seed: how much of that is chance, one seed "
             f"cannot tell. {_sooner(best, baseline)}"
         )
-    low, high = bounds
     spoken = f"95% CI {say.number(low)} to {say.number(high)}, {seeds} seeds"
     if low <= 0 <= high:
         return (

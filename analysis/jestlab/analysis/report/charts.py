@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..drawing import near_references
 from ..style import GREY
 
 if TYPE_CHECKING:
@@ -24,6 +23,8 @@ SHOWN_AT_FIRST = 16
 
 MOST_PRINTED = 40
 """Of a figure with more runs only those are printed that the page shows at first."""
+
+_NEAR = 0.35  # as in `drawing`
 
 _SYMBOLS = {
     "o": "circle",
@@ -183,8 +184,18 @@ def _dash(line: Any) -> str:
 
 
 def _levels(data: pd.DataFrame, scores: Iterable[float]) -> list[dict[str, Any]]:
-    """The lines that the printed figure draws for references."""
-    return [{"y": level, "text": text} for level, text in near_references(data, scores)]
+    """The lines that the printed figure draws for references: of those near the others' scores."""
+    known = list(scores)
+    if not known:
+        return []
+    low, high = min(known), max(known)
+    room = _NEAR * (high - low)
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    return [
+        {"y": float(score), "text": str(text)}
+        for score, text in zip(ends["mean"], ends["text"], strict=True)
+        if low - room <= score <= high + room
+    ]
 
 
 def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:

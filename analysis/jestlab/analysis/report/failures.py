@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..rendering import Column, Table
+from ..tables.show import MISSING
 
 if TYPE_CHECKING:
     from .history import History
@@ -52,7 +53,8 @@ def failures(history: History) -> Table | None:
     frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
     frame["attempt"] = frame["attempt"].astype("Int64")
     frame["exit_code"] = frame["exit_code"].astype("Int64")
-    frame.insert(0, "apart", False)
+    frame.insert(0, "row", [f"{one}" for one in range(len(frame))])
+    frame.insert(1, "apart", False)
     now_failed = frame.drop_duplicates("fingerprint")["state"].ne("COMPLETED")
     recovered = int((~now_failed).sum())
     notes = ["log: relative to the lab's root"]
@@ -63,16 +65,16 @@ def failures(history: History) -> Table | None:
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
         columns=(
-            Column("run", lambda row: str(row["label"]), align="left"),
-            Column("seed", lambda row: str(row["seed"])),
-            Column("attempt", lambda row: _text(row["attempt"])),
-            Column("ended", lambda row: _text(row["ended"]), align="left"),
-            Column("run is now", lambda row: str(row["state"]), align="left"),
-            Column("reason", lambda row: _first_line(row["reason"]), align="left"),
-            Column("when (UTC)", lambda row: _text(row["at"])[:19], align="left"),
-            Column("exit code", lambda row: _text(row["exit_code"])),
-            Column("host", lambda row: _text(row["host"]), align="left"),
-            Column("log", lambda row: _text(row["log"]), align="left"),
+            Column("run", "run", lambda row: str(row["label"]), align="left"),
+            Column("seed", "seed", lambda row: str(row["seed"])),
+            Column("attempt", "attempt", lambda row: _text(row["attempt"])),
+            Column("ended", "ended", lambda row: _text(row["ended"]), align="left"),
+            Column("state", "run is now", lambda row: str(row["state"]), align="left"),
+            Column("reason", "reason", lambda row: _first_line(row["reason"]), align="left"),
+            Column("at", "when (UTC)", lambda row: _text(row["at"])[:19], align="left"),
+            Column("exit_code", "exit code", lambda row: _text(row["exit_code"])),
+            Column("host", "host", lambda row: _text(row["host"]), align="left"),
+            Column("log", "log", lambda row: _text(row["log"]), align="left"),
         ),
         notes=tuple(notes),
     )
@@ -81,10 +83,10 @@ def failures(history: History) -> Table | None:
 def _text(value: object) -> str:
     import pandas as pd
 
-    return "—" if pd.isna(value) or value == "" else str(value)  # type: ignore[call-overload]
+    return MISSING if pd.isna(value) or value == "" else str(value)  # type: ignore[call-overload]
 
 
 def _first_line(reason: object, width: int = 160) -> str:
     lines = _text(reason).strip().splitlines()
-    text = lines[0] if lines else "—"
+    text = lines[0] if lines else MISSING
     return text if len(text) <= width else text[: width - 1] + "…"

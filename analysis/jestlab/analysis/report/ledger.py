@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import units
-from ..rendering import Column, Record, Table
+from ..rendering import Column, Table
+from ..tables.show import MISSING, known
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,7 +30,16 @@ _PARTS = {
     "reference_scoring_flops": "reference scoring",
 }
 _ALL = "all runs"
-_MISSING = "—"
+
+_FORMULAS = {
+    **{key: f"planned FLOPs of {part}, summed over seeds" for key, part in _PARTS.items()},
+    "planned_flops": "planned FLOPs of the learner's training and scoring, summed over seeds",
+    "actual_flops": "FLOPs counted while training until now, summed over seeds; what was done again counts once",
+    "actual_share": "actual over planned FLOPs, of the runs for which both are known",
+    "planned_chip_hours": "planned chips × hours, summed over seeds; of a process, its hours",
+    "actual_chip_hours": "chips × hours of all attempts until now; of a process, its hours",
+    "planned_dollars": "planned chip-hours at their price",
+}
 
 
 def ledger(history: History) -> Table | None:
@@ -58,44 +69,43 @@ def ledger(history: History) -> Table | None:
     costs["in_both"] = costs["actual_flops"].where(costs["of_both"].notna())
     once = costs.drop_duplicates("fingerprint")
     frame = pd.concat([_sums(costs, parts), _sums(once.assign(label=_ALL), parts)], ignore_index=True)
+    frame.insert(0, "row", [*frame["label"][:-1], f"{_ALL} of {history.experiment}"])  # no label is called so
     rows = frame.to_dict("records")
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
 
     def flops(header: str, key: str) -> Column:
-        return Column(f"{header} ({unit})", lambda row: _known(row, key, lambda x: units.significant(x / scale)))
+        return Column(
+            key,
+            f"{header} ({unit})",
+            lambda row: known(row[key], lambda x: units.significant(x / scale)),
+            formula=_FORMULAS[key],
+        )
 
-    def show(header: str, key: str, text: str) -> Column:
-        return Column(header, lambda row: _known(row, key, _TEXTS[text]))
+    def other(key: str, header: str, text: Callable[[float], str]) -> Column:
+        return Column(key, header, lambda row: known(row[key], text), formula=_FORMULAS[key])
 
     chips = [str(chip) for chip in costs.get("chip", pd.Series(dtype=object)).dropna().unique()]
     hours = "hours" if all(chip == "local" for chip in chips) else "chip-hours"
     columns = [
-        Column("run", lambda row: str(row["label"]), align="left"),
-        Column("runs", lambda row: f"{row['runs']}"),
+        Column("run", "run", lambda row: str(row["label"]), align="left"),
+        Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
         *(flops(_PARTS[part], part) for part in parts if frame[part].max() > 0),
         flops("planned", "planned_flops"),
         flops("actual", "actual_flops"),
-        show("actual / planned", "actual_share", "share"),
-        show(f"planned {hours}", "planned_chip_hours", "hours"),
-        show(f"actual {hours}", "actual_chip_hours", "hours"),
-        show("planned $", "planned_dollars", "dollars"),
+        other("actual_share", "actual / planned", lambda x: f"{100 * x:.0f}%"),
+        other("planned_chip_hours", f"planned {hours}", units.hours),
+        other("actual_chip_hours", f"actual {hours}", units.hours),
+        other("planned_dollars", "planned $", units.dollars),
     ]
     # A column that nothing is known of says nothing.
-    shown = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != _MISSING for row in rows)]
+    shown = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != MISSING for row in rows)]
     return Table(
         name=f"{history.experiment} costs",
         caption="Planned against actual cost, summed over the seeds of each run.",
         frame=frame,
         columns=tuple(shown),
-        notes=tuple(_notes(history, costs, once, unit, hours)),
+        notes=tuple(_notes(history, costs, once, hours)),
     )
-
-
-_TEXTS = {
-    "share": lambda x: f"{100 * x:.0f}%",
-    "hours": units.hours,
-    "dollars": units.dollars,
-}
 
 
 def _sums(costs: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
@@ -109,13 +119,7 @@ def _sums(costs: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     return sums.reset_index()
 
 
-def _known(row: Record, key: str, show: object) -> str:
-    value = float(row[key])
-    assert callable(show)
-    return _MISSING if math.isnan(value) else str(show(value))
-
-
-def _notes(history: History, costs: pd.DataFrame, once: pd.DataFrame, unit: str, hours: str) -> list[str]:
+def _notes(history: History, costs: pd.DataFrame, once: pd.DataFrame, hours: str) -> list[str]:
     notes = ["planned: learner and scoring, before the launch; actual: as counted while training, so far"]
     notes.append("actual / planned: over the runs for which both are known")
     if len(once) < len(costs):
