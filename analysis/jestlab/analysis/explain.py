@@ -13,6 +13,7 @@ from .connection import connect, frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sqlalchemy import Connection
 
     from .rendering import Column, Table
 
@@ -153,10 +154,10 @@ class Explanation:
     def _of_runs(self) -> list[str]:
         lines = []
         for run in self.runs:
-            made = [f"{name} {_number(value)}" for name, value in run.inputs.items()]
-            made += [f"{name} of {self.baseline} {_number(value)}" for name, value in run.against.items()]
+            made = [f"{name} {number(value)}" for name, value in run.inputs.items()]
+            made += [f"{name} of {self.baseline} {number(value)}" for name, value in run.against.items()]
             from_ = f" from {', '.join(made)}" if made else ""
-            lines.append(f"{_number(run.value)}{from_}")
+            lines.append(f"{number(run.value)}{from_}")
             lines.append(
                 f"  run {run.experiment}/{run.run}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
                 f"{run.step}, in {run.directory}"
@@ -184,14 +185,19 @@ class Origins:
             FileNotFoundError: The URL names a SQLite file that does not exist.
             ValueError: What is there is no results store.
         """
+        with connect(url) as connection:
+            return cls.load(connection, experiments)
+
+    @classmethod
+    def load(cls, connection: Connection, experiments: Sequence[str]) -> Origins:
+        """As `read`, over a connection from `connect`: beside other reads, in the same moment."""
         import pandas as pd
 
         parts: list[tuple[pd.DataFrame, pd.DataFrame]] = []
-        with connect(url) as connection:
-            for experiment in experiments:
-                runs = frame(connection, _RUNS, experiment=experiment)
-                attempts = frame(connection, _ATTEMPTS, experiment=experiment)
-                parts.append((runs.assign(experiment=experiment), attempts))
+        for experiment in experiments:
+            runs = frame(connection, _RUNS, experiment=experiment)
+            attempts = frame(connection, _ATTEMPTS, experiment=experiment)
+            parts.append((runs.assign(experiment=experiment), attempts))
         if not parts:
             return cls(pd.DataFrame(), pd.DataFrame())
         runs, attempts = (pd.concat(of_all, ignore_index=True) for of_all in zip(*parts, strict=True))
@@ -238,7 +244,7 @@ class Origins:
         theirs = table.parts[table.parts["row"] == table.baselines.get(row)].set_index("seed")
         found = []
         for _, part in mine.iterrows():
-            run = self._run(str(part["fingerprint"]), str(part["experiment"]))
+            run = self.run(str(part["fingerprint"]), str(part["experiment"]))
             compared = theirs.loc[part["seed"]] if column.compares and part["seed"] in theirs.index else {}
             found.append(
                 Contribution(
@@ -246,9 +252,9 @@ class Origins:
                     run=str(run["run"]),
                     seed=int(part["seed"]),
                     fingerprint=str(part["fingerprint"]),
-                    value=_finite(part.get(column.key)),
-                    inputs={key: _finite(part.get(key)) for key in column.inputs},
-                    against={key: _finite(compared.get(key)) for key in column.inputs if len(compared)},
+                    value=finite(part.get(column.key)),
+                    inputs={key: finite(part.get(key)) for key in column.inputs},
+                    against={key: finite(compared.get(key)) for key in column.inputs if len(compared)},
                     state=str(run["state"]),
                     step=int(run["step"]),
                     directory=str(run["directory"]),
@@ -270,13 +276,14 @@ class Origins:
             first = table.parts[table.parts["row"] == name].head(1)
             if first.empty:
                 return {}
-            run = self._run(str(first["fingerprint"].iloc[0]), str(first["experiment"].iloc[0]))
+            run = self.run(str(first["fingerprint"].iloc[0]), str(first["experiment"].iloc[0]))
             configs.append(_flat(json.loads(str(run["config"]) or "{}")))
         theirs, ours = configs
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
 
-    def _run(self, fingerprint: str, experiment: str) -> Mapping[Any, Any]:
+    def run(self, fingerprint: str, experiment: str) -> Mapping[Any, Any]:
+        """What the store says of a run: run, seed, state, step, config (JSON), directory."""
         return self._runs_by_name[experiment, fingerprint]
 
     @cached_property
@@ -320,7 +327,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _finite(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """A number of a frame; None where there is none, or it is infinite."""
     if value is None or _is_missing(value) or math.isinf(value):
         return None
     return float(value)
@@ -332,7 +340,8 @@ def _is_missing(value: Any) -> bool:
     return bool(pd.isna(value))
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """How a number is shown where it is explained: six digits, as the store has it."""
     return "—" if value is None else f"{value:.6g}".replace("-", "−")
 
 

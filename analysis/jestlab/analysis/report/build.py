@@ -73,7 +73,7 @@ def _files(contents: Contents, sources: Sources, beside: Path) -> dict[str, byte
 
 def _drawn(plot: Plot, beside: Path) -> dict[str, bytes]:
     """A figure's files; taken from disk where they show the same already, since drawing is slow."""
-    paths = plot.save(beside, (".pdf", ".png"))
+    paths = plot.save(beside)
     return {path.name: path.read_bytes() for path in paths}
 
 

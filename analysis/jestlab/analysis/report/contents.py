@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..connection import connect
+from ..explain import Origins
 from ..frames import Frames
 from ..frames import load as load_frames
 from . import charts
@@ -29,10 +31,12 @@ class TablePart:
 
     Attributes:
         name: Of its files, and of its place in the page.
+        title: Above it.
         table: What it shows.
     """
 
     name: str
+    title: str
     table: Table
 
 
@@ -69,6 +73,7 @@ class Contents:
         costs: The ledger; None where no run has a price or took any time.
         failures: What went wrong; None if nothing did.
         recipe: How to make it again.
+        origins: What is behind the runs.
         gaps: Why a part that readers would look for is not there: name of the part → one sentence.
     """
 
@@ -81,6 +86,7 @@ class Contents:
     costs: TablePart | None
     failures: TablePart | None
     recipe: Recipe
+    origins: Origins
     gaps: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -118,12 +124,13 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
             if history is None or history.runs.empty:
                 raise
             nothing = str(error)
+        origins = Origins.load(connection, [experiment])
     assert history is not None
-    return _written(history, frames, nothing, baseline, scope)
+    return _written(history, frames, origins, nothing, baseline, scope)
 
 
 def _written(
-    history: History, frames: Frames | None, nothing: str, baseline: str | None, scope: Scope
+    history: History, frames: Frames | None, origins: Origins, nothing: str, baseline: str | None, scope: Scope
 ) -> Contents:
     gaps = {"results": nothing} if nothing else {}
     compared = None if frames is None else frames.baseline(baseline)
@@ -131,7 +138,7 @@ def _written(
     figures: list[FigurePart] = []
     said = Answer("Nothing has been evaluated yet.")
     if frames is not None and compared is not None:
-        from ..tables import summary
+        from ..tables import speedup_table, summary
 
         try:
             table = summary(frames, compared, scope)
@@ -139,8 +146,11 @@ def _written(
             gaps["results"] = str(error)
             said = Answer("No run has completed yet.")
         else:
-            results.append(TablePart("summary", table))
+            results.append(TablePart("summary", "Final scores", table))
             said = answer(table.frame, compared, frames.scores_are_shares)
+        with contextlib.suppress(ValueError):  # without a baseline that completed nothing can be compared
+            if len(frames.competitors) > 1:
+                results.append(TablePart("speedups", "Speed-ups", speedup_table(frames, compared, scope)))
         figures = _figures(frames, compared, scope, gaps)
     costs, wrong = ledger(history), failures(history)
     return Contents(
@@ -150,9 +160,10 @@ def _written(
         unfinished=_unfinished(history),
         results=tuple(results),
         figures=tuple(figures),
-        costs=None if costs is None else TablePart("costs", costs),
-        failures=None if wrong is None else TablePart("failures", wrong),
+        costs=None if costs is None else TablePart("costs", "Costs", costs),
+        failures=None if wrong is None else TablePart("failures", "Failures", wrong),
         recipe=recipe(history, baseline, scope),
+        origins=origins,
         gaps=gaps,
     )
 

@@ -105,6 +105,7 @@ def ledger(history: History) -> Table | None:
         frame=frame,
         columns=tuple(shown),
         notes=tuple(_notes(history, costs, once, hours)),
+        parts=costs.assign(row=costs["label"]),
     )
 
 

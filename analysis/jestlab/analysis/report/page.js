@@ -332,10 +332,17 @@ function paint(swatch, one, kind) {
   swatch.append(svg(tag, { fill: colour, ...attributes }));
 }
 
-function table(headers, rows) {
-  const head = make("tr", {}, ...headers.map((text) => make("th", { scope: "col" }, text)));
+/** A table of texts; the first column names the rows, `left` says which others hold words and not numbers. */
+function table(headers, rows, left = []) {
+  const side = (i) => ({ class: left.includes(i) ? "left" : null });
+  const head = make("tr", {}, ...headers.map((text, i) => make("th", { scope: "col", ...side(i) }, text)));
   const body = rows.map(([first, ...rest]) =>
-    make("tr", {}, make("th", { scope: "row" }, make("span", { class: "name" }, first)), ...rest.map((text) => make("td", {}, text))),
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, make("span", { class: "name" }, first)),
+      ...rest.map((text, i) => make("td", side(i + 1), text)),
+    ),
   );
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
@@ -344,23 +351,64 @@ function table(headers, rows) {
 
 const dialog = document.getElementById("provenance");
 
+/** A table in a box of its own, so that the dialog does not scroll sideways. */
+function boxed(title, headers, rows, left) {
+  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
+  box.append(table(headers, rows, left));
+  return box;
+}
+
 function open(button) {
-  const { table: name, row, column } = button.dataset;
-  const part = DATA.provenance[name];
-  const cell = part.rows[row].cells[column];
+  const name = button.closest("table").dataset.table;
+  const { row: key, column: columnKey } = button.dataset;
+  const { columns, rows } = DATA.tables[name];
+  const column = columns[columnKey];
+  const row = rows[key];
+  const label = button.closest("tr").querySelector("th").textContent;
+  document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
   const place = dialog.querySelector(".body");
-  document.getElementById("provenance-title").textContent = `${part.rows[row].label} · ${part.columns[column].header}`;
-  place.replaceChildren(make("p", { class: "value" }, button.textContent.trim()));
-  if (cell.formula) place.append(make("p", {}, cell.formula));
-  for (const block of cell.blocks.map((i) => (typeof i === "number" ? DATA.blocks[i] : i))) {
-    place.append(make("h3", {}, block.title));
-    if (block.text) place.append(make("p", {}, block.text));
-    if (block.rows) {
-      place.append(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": block.title }, table(block.headers, block.rows)));
-    }
-  }
+  place.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));
+  if (row) place.append(...madeFrom(column, columnKey, row, rows[row.baseline]), ...ran(row), ...differs(row));
   dialog.showModal();
-  dialog.querySelector(".body").scrollTop = 0;
+  place.scrollTop = 0;
+}
+
+/** What each run gave to the number. */
+function madeFrom(column, key, row, baseline) {
+  const own = column.inputs.filter((input) => row.values[input] && input !== key);
+  const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
+  const result = row.values[key] ? [column.header] : [];
+  const headers = ["seed", "run", ...result, ...own, ...theirs.map((input) => `${input} of ${row.baseline}`)];
+  const lines = row.runs.map((run, i) => {
+    const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
+    return [
+      String(row.seeds[i]),
+      run.slice(0, 12),
+      ...(result.length ? [row.values[key][i]] : []),
+      ...own.map((input) => row.values[input][i]),
+      ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
+    ];
+  });
+  return [make("h3", {}, "Made from"), boxed("Made from", headers, lines, [1])];
+}
+
+/** Every go at each of the runs. */
+function ran(row) {
+  const lines = row.runs.flatMap((run) => {
+    const { name, state, directory, attempts } = DATA.runs[run];
+    const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—", "—"]];
+    return whole.map((attempt) => [name, state, ...attempt, directory]);
+  });
+  const headers = ["run", "state", "attempt", "ended", "host, device", "code", "begin (UTC)", "end (UTC)", "log", "folder"];
+  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8, 9])];
+}
+
+/** Where the config is another than the baseline's. */
+function differs(row) {
+  if (row.differences === null) return [];
+  const title = `Config, where it differs from ${row.baseline}`;
+  if (!row.differences.length) return [make("h3", {}, title), make("p", {}, "Nowhere.")];
+  return [make("h3", {}, title), boxed(title, ["key", "here", row.baseline], row.differences, [1, 2])];
 }
 
 document.addEventListener("click", (event) => {

@@ -8,8 +8,12 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from ..plots import SUFFIXES
+from ..tables.show import MISSING
+from . import provenance
 from .charts import SHOWN_AT_FIRST
 from .sources import SUFFIX
 
@@ -36,15 +40,25 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
     from markupsafe import Markup
 
     scripts = [_plotly(), _own("page.js")] if contents.figures else ["var Plotly = null;", _own("page.js")]
-    data = _json({"figures": {figure.name: {"variants": figure.variants} for figure in contents.figures}})
+    tables = [part.table for part in contents.tables]
+    data = {
+        "figures": {figure.name: {"variants": figure.variants} for figure in contents.figures},
+        "tables": {
+            part.name: provenance.of_table(part.table, contents.origins)
+            for part in contents.tables
+            if part.table.parts is not None
+        },
+        "runs": provenance.of_runs(tables, contents.origins),
+    }
     environment = Environment(autoescape=True, trim_blocks=False)
     history = contents.history
     return environment.from_string(_own("page.html.j2")).render(
         policy=_policy(scripts),
         style=Markup(_own("style.css")),
         scripts=[Markup(script) for script in scripts],
-        data=Markup(data),
+        data=Markup(_json(data)),
         folder=folder,
+        missing=MISSING,
         experiment=history.experiment,
         question=history.question,
         kicker=_kicker(contents),
@@ -84,31 +98,40 @@ def _kicker(contents: Contents) -> str:
 def _grid(part: TablePart) -> dict[str, Any]:
     """A table as the template takes it: texts, and which cells open their provenance."""
     table = part.table
-    apart, others = table._body()
-    rows = [(row, True) for row in apart] + [(row, False) for row in others]
-    most = _MOST_ROWS.get(part.name, len(rows))
+    opens = table.parts is not None
+    sections = table.sections()
+    most = _MOST_ROWS.get(part.name, len(table.frame))
+    left = most
     shown = []
-    for index, (row, is_apart) in enumerate(rows[:most]):
-        cells = [
+    for section in sections:
+        lines = section.lines[:left]
+        left -= len(lines)
+        last_apart = sum(line.apart for line in lines) - 1
+        rows = [
             {
-                "text": cell.text,
-                "bold": cell.bold,
-                "tag": "th" if i == 0 else "td",
-                "css": "wide" if column.header == "reason" else "left" if column.align == "left" and i else "",
-                "opens": False,
+                "key": line.key,
+                "css": " ".join(
+                    name
+                    for name, holds in (("apart", line.apart), ("last", i == last_apart), ("ours", line.ours))
+                    if holds
+                ),
+                "cells": list(zip(line.cells, table.columns, strict=True)),
             }
-            for i, (cell, column) in enumerate(zip(row, table.columns, strict=True))
+            for i, line in enumerate(lines)
         ]
-        css = ("apart last" if index + 1 == len(apart) else "apart") if is_apart else ""
-        shown.append({"index": index, "cells": cells, "css": css})
-    left_out = len(rows) - len(shown)
+        shown.append({"title": section.title, "rows": rows})
+    groups = [(group, len(list(columns))) for group, columns in groupby(table.columns, lambda c: c.group)]
+    cut = len(table.frame) > most
     return {
         "name": part.name,
+        "title": part.title,
         "caption": table.caption,
         "notes": table.notes,
-        "columns": [{"header": c.header, "left": c.align == "left"} for c in table.columns],
-        "rows": shown,
-        "left_out": f"{len(shown)} of {len(rows):,} rows; all are in {part.name}.csv." if left_out else "",
+        "columns": table.columns,
+        "groups": groups if any(group for group, _ in groups) else [],
+        "sections": shown,
+        "opens": opens,
+        "left_out": f"{most} of {len(table.frame):,} rows; all are in {part.name}.csv." if cut else "",
         "files": [f"{part.name}.tex", f"{part.name}.csv", part.name + SUFFIX],
     }
 
@@ -121,7 +144,7 @@ def _figure(figure: FigurePart) -> dict[str, Any]:
         "title": figure.title,
         "caption": figure.captions[0],
         "limited": f"at first {SHOWN_AT_FIRST} of {most:,}: the baseline and the best" if limited else "",
-        "files": [f"{plot.name}{suffix}" for plot in figure.plots for suffix in (".pdf", ".png", SUFFIX)],
+        "files": [f"{plot.name}{suffix}" for plot in figure.plots for suffix in (*SUFFIXES, SUFFIX)],
     }
 
 

@@ -1,0 +1,115 @@
+"""Where every number of a table is from, in a form that a page can carry for thousands of cells.
+
+The same as `explain.Origins.explain` says of one cell, with what cells share said once: numbers by row and
+column, attempts by run, differences of config by row. The page puts them together when a cell is opened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..explain import Origins, finite, number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pandas as pd
+
+    from ..rendering import Column, Table
+
+
+def of_table(table: Table, origins: Origins) -> dict[str, Any]:
+    """What the cells of a table open.
+
+    Args:
+        table: With its parts.
+        origins: Of the experiments that its runs stand in.
+
+    Returns:
+        Plain JSON: columns (key → header, formula, inputs, compares) and rows (key → runs by fingerprint,
+        seeds, texts of what each contributes by column or input, baseline, differences).
+    """
+    parts = table.parts
+    columns = {
+        column.key: {
+            "header": f"{column.group} {column.header}".strip(),
+            "formula": column.formula,
+            "inputs": list(column.inputs),
+            "compares": column.compares,
+        }
+        for column in table.columns
+    }
+    if parts is None:
+        return {"columns": columns, "rows": {}}
+    # The first column names the rows.
+    names = [name for name in dict.fromkeys(_named(table.columns[1:])) if name in parts]
+    texts = {name: [number(finite(value)) for value in parts[name].tolist()] for name in names}
+    rows = {}
+    for row, at in parts.groupby("row", sort=False).indices.items():
+        baseline = table.baselines.get(str(row))
+        rows[str(row)] = {
+            "runs": [str(parts["fingerprint"].iat[i]) for i in at],
+            "seeds": [int(parts["seed"].iat[i]) for i in at],
+            "values": {name: [texts[name][i] for i in at] for name in names},
+            "baseline": baseline,
+            "differences": _differences(table, str(row), baseline, origins),
+        }
+    return {"columns": columns, "rows": rows}
+
+
+def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
+    """What is known of the runs behind tables: fingerprint → its name, state, step, folder and attempts.
+
+    Args:
+        tables: With their parts.
+        origins: Of the experiments that the runs stand in.
+    """
+    found: dict[str, Any] = {}
+    for table in tables:
+        if table.parts is None:
+            continue
+        for experiment, fingerprint in _pairs(table.parts):
+            if fingerprint in found:
+                continue
+            run = origins.run(fingerprint, experiment)
+            found[fingerprint] = {
+                "name": f"{experiment}/{run['run']}/{run['seed']}",
+                "state": f"{run['state']} at step {int(run['step']):,}",
+                "directory": str(run["directory"]),
+                "attempts": [
+                    [
+                        str(one.number),
+                        one.state + (f": {one.reason.strip().splitlines()[0]}" if (one.reason or "").strip() else ""),
+                        ", ".join(part for part in (one.host, one.device) if part) or "—",
+                        (one.git_commit or "—")[:12] + (" with changes" if one.patched else ""),
+                        one.started_at or "—",
+                        one.ended_at or "—",
+                        one.log or "—",
+                    ]
+                    for one in origins.attempts(fingerprint)
+                ],
+            }
+    return found
+
+
+def _named(columns: Iterable[Column]) -> Iterable[str]:
+    for column in columns:
+        yield column.key
+        yield from column.inputs
+
+
+def _pairs(parts: pd.DataFrame) -> list[tuple[str, str]]:
+    pairs = parts[["experiment", "fingerprint"]].drop_duplicates()
+    return [(str(experiment), str(fingerprint)) for experiment, fingerprint in pairs.itertuples(index=False)]
+
+
+def _differences(
+    table: Table, row: str, baseline: str | None, origins: Origins
+) -> list[list[str]] | None:
+    """Config key, what this row has, what the baseline has; None where the row is compared with none."""
+    if baseline is None:
+        return None
+    return [
+        [key, "—" if ours is None else ours, "—" if theirs is None else theirs]
+        for key, (theirs, ours) in origins.differences(table, row, baseline).items()
+    ]
