@@ -172,6 +172,7 @@ class Origins:
     def __init__(self, runs: pd.DataFrame, attempts: pd.DataFrame) -> None:
         self._runs = runs
         self._attempts = attempts
+        self._configs: dict[tuple[str, str], dict[str, str]] = {}
 
     @classmethod
     def read(cls, url: str, experiments: Sequence[str]) -> Origins:
@@ -271,16 +272,27 @@ class Origins:
         """Config keys in which the first run of a row differs from that of another, their values as JSON."""
         if table.parts is None:
             return {}
-        configs = []
+        firsts = []
         for name in (other, row):
             first = table.parts[table.parts["row"] == name].head(1)
             if first.empty:
                 return {}
-            run = self.run(str(first["fingerprint"].iloc[0]), str(first["experiment"].iloc[0]))
-            configs.append(_flat(json.loads(str(run["config"]) or "{}")))
-        theirs, ours = configs
+            firsts.append((str(first["experiment"].iloc[0]), str(first["fingerprint"].iloc[0])))
+        return self.between(*firsts)
+
+    def between(self, other: tuple[str, str], one: tuple[str, str]) -> dict[str, tuple[str | None, str | None]]:
+        """Config keys in which two runs, each an experiment and a fingerprint, differ: values of the other
+        and of the one."""
+        theirs, ours = (self._config(*named) for named in (other, one))
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
+
+    def _config(self, experiment: str, fingerprint: str) -> dict[str, str]:
+        """Dotted key → value as JSON."""
+        named = (experiment, fingerprint)
+        if named not in self._configs:
+            self._configs[named] = _flat(json.loads(str(self.run(fingerprint, experiment)["config"]) or "{}"))
+        return self._configs[named]
 
     def run(self, fingerprint: str, experiment: str) -> Mapping[Any, Any]:
         """What the store says of a run: run, seed, state, step, config (JSON), directory."""

@@ -6,9 +6,10 @@ column, attempts by run, differences of config by row. The page puts them togeth
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
-from ..explain import Origins, finite, number
+from ..explain import Origins, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,16 +44,21 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
         return {"columns": columns, "rows": {}}
     # The first column names the rows.
     names = [name for name in dict.fromkeys(_named(table.columns[1:])) if name in parts]
-    texts = {name: [number(finite(value)) for value in parts[name].tolist()] for name in names}
+    texts = {name: _texts(parts[name]) for name in names}
+    places = {str(row): at for row, at in parts.groupby("row", sort=False).indices.items()}
+    runs = list(zip(parts["experiment"].map(str), parts["fingerprint"].map(str), strict=True))
+    seeds = [int(seed) for seed in parts["seed"]]
     rows = {}
-    for row, at in parts.groupby("row", sort=False).indices.items():
-        baseline = table.baselines.get(str(row))
-        rows[str(row)] = {
-            "runs": [str(parts["fingerprint"].iat[i]) for i in at],
-            "seeds": [int(parts["seed"].iat[i]) for i in at],
+    for row, at in places.items():
+        baseline = table.baselines.get(row)
+        rows[row] = {
+            "runs": [runs[i][1] for i in at],
+            "seeds": [seeds[i] for i in at],
             "values": {name: [texts[name][i] for i in at] for name in names},
             "baseline": baseline,
-            "differences": _differences(table, str(row), baseline, origins),
+            "differences": None
+            if baseline is None
+            else _differences(origins, runs[at[0]], runs[places[baseline][0]] if baseline in places else None),
         }
     return {"columns": columns, "rows": rows}
 
@@ -92,6 +98,11 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
     return found
 
 
+def _texts(values: pd.Series[Any]) -> list[str]:
+    known = values.astype(float).tolist()  # None becomes NaN
+    return [number(value if math.isfinite(value) else None) for value in known]
+
+
 def _named(columns: Iterable[Column]) -> Iterable[str]:
     for column in columns:
         yield column.key
@@ -103,13 +114,11 @@ def _pairs(parts: pd.DataFrame) -> list[tuple[str, str]]:
     return [(str(experiment), str(fingerprint)) for experiment, fingerprint in pairs.itertuples(index=False)]
 
 
-def _differences(
-    table: Table, row: str, baseline: str | None, origins: Origins
-) -> list[list[str]] | None:
-    """Config key, what this row has, what the baseline has; None where the row is compared with none."""
-    if baseline is None:
-        return None
+def _differences(origins: Origins, one: tuple[str, str], other: tuple[str, str] | None) -> list[list[str]]:
+    """Config key, what the one run has, what the other has."""
+    if other is None:
+        return []
     return [
         [key, "—" if ours is None else ours, "—" if theirs is None else theirs]
-        for key, (theirs, ours) in origins.differences(table, row, baseline).items()
+        for key, (theirs, ours) in origins.between(other, one).items()
     ]

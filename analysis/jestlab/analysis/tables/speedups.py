@@ -94,16 +94,18 @@ def _rows(found: Finals) -> pd.DataFrame:
     import pandas as pd
 
     compared = found.runs.dropna(subset="reached")
+    columns = {str(name): compared[name].to_numpy() for name in compared.columns}
     lines = []
-    for label, runs in compared.groupby("label", sort=False):
+    for label, at in compared.groupby("label", sort=False).indices.items():
         line: dict[str, object] = {"row": label, "label": label, "apart": False}
-        line |= {"seeds": len(runs), "seeds_reached": int(runs["reached"].sum())}
+        line |= {"seeds": len(at), "seeds_reached": int(columns["reached"][at].sum())}
         for effort in ("examples", "flops"):
-            took = to_match(runs[f"{effort}_to_match"], runs[f"{effort}_spent"])
-            missed = runs.loc[runs[f"{effort}_to_match"].isna(), f"{effort}_spent"]
-            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = took
-            line[f"{effort}_spent"] = missed.min() if len(missed) else math.nan
-            line[f"fewer_{effort}"] = censored_median(runs[f"fewer_{effort}"])
+            match, spent = (columns[f"{effort}_{what}"][at].tolist() for what in ("to_match", "spent"))
+            missed = [whole for took, whole in zip(match, spent, strict=True) if math.isnan(took)]
+            ends = to_match(match, spent)
+            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = ends
+            line[f"{effort}_spent"] = min(missed, default=math.nan)
+            line[f"fewer_{effort}"] = censored_median(columns[f"fewer_{effort}"][at].tolist())
         lines.append(line)
     return pd.DataFrame(lines)
 
