@@ -75,15 +75,17 @@ def _insert(
         "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
-    share = run.reference_training_share
+    selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
     insert(
-        "v_costs", *whose, learner, 0.9 * scoring, 0.1 * scoring, reference, learner + scoring, 3 * share, share
-    )
+        "v_costs", *whose, learner, scoring - selection, selection, reference, spent, 3 * share, share
+    )  # fmt: skip
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
-        spent = step * (run.flops_per_step[0] + run.flops_per_step[1])
+        until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
         for name in run.metrics:
-            insert("v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, spent, final)
+            insert(
+                "v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, until_then, final
+            )
         insert("v_metrics", *whose, "loss", step, 1.0 / step)
 
 

@@ -194,7 +194,7 @@ def test_the_bars_of_the_paper_s_figure():
 
 
 def test_at_the_paper_s_scale_choosing_and_the_loss_are_less_than_a_hundredth():
-    """4 · 5 · 30,720 · 1,536 FLOPs an example chosen, beside 8 · 57.8 GFLOP; 6 · 32,768 · 768 beside 3 · 57.8."""
+    """4 · 5 · 30,720 · 1,536 FLOPs an example, beside 8 · 57.8 GFLOP; 6 · 32,768 · 768 beside 3 · 57.8."""
     flexi_jest = costs.paper_step()
     jest = replace(flexi_jest, scoring="full", approximate_share=0.0).cost()
     assert jest.selection / jest.total() == pytest.approx(0.0020, abs=0.0001)
@@ -241,7 +241,7 @@ def test_each_scope_adds_its_components():
     cost = costs.Cost(1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
     assert [cost.total(scope) for scope in costs.SCOPES] == [111, 11_111, 111_111, 1_111_111]
     assert {name for names in costs.COMPONENTS.values() for name in names} == set(Cost.__dataclass_fields__)
-    assert costs.EXECUTED == tuple(Cost.__dataclass_fields__)[:-1]
+    assert tuple(Cost.__dataclass_fields__)[:-1] == costs.EXECUTED
 
 
 def test_an_approximation_is_counted_where_it_is_used():

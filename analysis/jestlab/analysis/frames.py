@@ -65,7 +65,8 @@ class Frames:
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
         evaluations: One row a run, step and metric: label, seed, dataset, metric, name (dataset/metric),
-            step, value, examples_seen, flops_total (learner, scoring and selection until then), final (0 or 1).
+            step, value, examples_seen, flops_total (learner, scoring and selection until then), final (0 or
+            1).
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
             reference_training_share_flops.

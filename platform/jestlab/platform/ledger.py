@@ -16,7 +16,7 @@ from jestlab.analysis.costs import (
     matching_examples,
 )
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.plan import Plan, PlannedRun
+from jestlab.platform.plan import Alias, Plan, PlannedRun
 from jestlab.platform.programs import Price
 
 
@@ -122,7 +122,7 @@ def _baseline(plan: Plan, trained: Mapping[str, _Group], name: str | None) -> st
         competing = (label for label, group in trained.items() if group.runs[0].name not in plan.needed)
         return next(competing, next(iter(trained)))
     for label, group in trained.items():
-        places = [group.runs[0], *group.runs[0].aliases]
+        places: list[PlannedRun | Alias] = [group.runs[0], *group.runs[0].aliases]
         if any(name in (place.label, place.name) for place in places):
             return label
     raise UserError(f"no run {name!r} that trains: {nearest(name, trained)}")

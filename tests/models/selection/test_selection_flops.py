@@ -16,7 +16,6 @@ import pytest
 from jestlab.analysis.costs import loss_flops, selection_flops
 from jestlab.models.losses import sigmoid_loss, softmax_loss
 from jestlab.models.selection import select
-from jestlab.models.selection.select import _select
 from jestlab.models.two_towers import Embeddings
 
 NARROW, WIDE = 128, 256
@@ -24,8 +23,9 @@ B, REFERENCE = 40, 32
 
 
 def embeddings(count, width):
-    array, scalar = jax.ShapeDtypeStruct((count, width), jnp.float32), jax.ShapeDtypeStruct((), jnp.float32)
-    return Embeddings(array, array, scalar, scalar)
+    """Their shapes alone."""
+    z, scalar = jnp.zeros((count, width)), jnp.float32(0.0)
+    return jax.eval_shape(lambda: Embeddings(z, z, scalar, scalar))
 
 
 def xla_flops(function, *arguments):
@@ -37,10 +37,10 @@ def xla_flops(function, *arguments):
 @pytest.fixture
 def unrolled(monkeypatch):
     """Every scan as a line of code; nothing traced before or meanwhile is used again."""
-    _select.clear_cache()
+    jax.clear_caches()
     monkeypatch.setattr(jax.lax, "scan", functools.partial(jax.lax.scan, unroll=True))
     yield
-    _select.clear_cache()
+    jax.clear_caches()
 
 
 @pytest.mark.parametrize(

@@ -156,7 +156,7 @@ def test_a_reference_is_shared_by_the_runs_of_all_studies_that_train_by_it(store
     store.record(plans.plan(reference, b, c, name="other"))
     store.record(plans.plan(reference, b, name="again"))
     found = shares(store)
-    assert {run: found[run] for run in "abc"} == {run: (3, 1.5) for run in "abc"}
+    assert {run: found[run] for run in "abc"} == dict.fromkeys("abc", (3, 1.5))
 
 
 def test_each_needed_run_is_divided_by_its_own_sharers_and_what_trains_nothing_shares_nothing(store):
@@ -173,10 +173,9 @@ def test_each_needed_run_is_divided_by_its_own_sharers_and_what_trains_nothing_s
     )
     store.record(plans.plan(reference, cache, a, b, online, diagnosis))
     found = shares(store)
-    assert found["online"] == (3, 1.5)
-    assert found["a"] == found["b"] == (2, 1.5 / 2 + 4.5 / 3)
-    assert found["cache"] == (3, 0)
-    assert found["diagnosis"][1] == 0
+    by_cache = (2, 1.5 / 2 + 4.5 / 3)
+    expected = {"online": (3, 1.5), "a": by_cache, "b": by_cache, "cache": (3, 0), "diagnosis": (0, 0)}
+    assert found == {"reference": (None, 0), **expected}
     paid = sum(share for _, share in found.values())
     assert paid == pytest.approx(4.5 + 1.5)  # the reference and the cache, once
 

@@ -30,7 +30,7 @@ def matching_examples(
     """
     budget, each = examples * spent.total(scope), wanted.total(scope)
     if not each > 0:
-        raise ValueError(f"an example costs nothing within scope {scope!r}: any number of them fits the budget")
+        raise ValueError(f"an example costs nothing within scope {scope!r}: any number fits the budget")
     if fixed > budget:
         raise ValueError(f"{fixed:.3g} FLOPs are spent before the first example, of a budget of {budget:.3g}")
     return (budget - fixed) / each
@@ -39,9 +39,8 @@ def matching_examples(
 def amortised(cost: Cost, reference_training: float, runs: int) -> Cost:
     """A run's cost with its share in the training of its reference.
 
-    The share is the reference's whole training over the number of runs that it serves: what each run would pay
-    if they divided the bill. A lone run pays all of it, so a share says nothing of who trained a reference for
-    one run only.
+    The share is the reference's whole training over the number of runs that it serves: what each would pay if
+    they divided the bill. Somebody who trains a reference for one run pays all of it.
 
     Args:
         cost: Of the run itself.

@@ -34,8 +34,8 @@ class Cost:
         loss: The logits of all pairs of the sub-batch, and their gradients.
         scoring: The learner's forward passes over super-batches.
         selection: Choosing the sub-batch by what scoring has embedded.
-        reference_scoring: The reference's forward passes over super-batches, or over the data whose embeddings
-            it caches.
+        reference_scoring: The reference's forward passes over super-batches, or over the data of which it
+            caches embeddings.
         reference_training: This run's share of what it took to make what it needs: see `amortised`.
     """
 

@@ -1,4 +1,4 @@
-"""What FLOPs take on accelerators, and what that costs: by a share of the peak that somebody has to assume."""
+"""What FLOPs take on accelerators and what that costs, by a share of the peak that somebody has to assume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def chip_hours(flops: float, peak_flops: float, utilisation: float = ASSUMED_UTI
 
     Args:
         flops: What is computed. Of a run, whatever it executes itself: learner, scoring, selection and
-            reference scoring that is not cached (`Cost.total("reference_scoring")`), and not the runs that it needs.
+            reference scoring that is not cached (`Cost.total("reference_scoring")`), and not the runs that it
+            needs.
         peak_flops: FLOP/s of one chip at its peak, such as 197e12 of a TPU v5e in bfloat16.
         utilisation: Share of the peak that is reached, in (0, 1].
 

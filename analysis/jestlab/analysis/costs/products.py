@@ -22,8 +22,8 @@ def loss_flops(*, batch_size: int, embedding_dim: int) -> int:
     """FLOPs of the loss of a sub-batch, forward and backward.
 
     The logits of b² pairs, computed once for both directions, and their gradients by both sides. Sigmoid and
-    softmax loss are the same. Over several devices the backward pass computes the logits again to save memory,
-    which is not counted.
+    softmax loss are the same. Over several devices the backward pass computes the logits again to save
+    memory, which is not counted.
 
     Args:
         batch_size: b.

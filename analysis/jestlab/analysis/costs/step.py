@@ -75,8 +75,8 @@ class Step:
                 for the diagnostics of some steps. The sub-batch passes the towers again after it was scored.
                 "paper": the pass of scoring is kept for the gradient where it was a full one, so that scoring
                 costs F(B/b − 1) beyond training: C_JEST = F(2 + B/b), C_Flexi = 3F((1−λ) + λA) + A·F·B/b.
-                Of JEST with a part trained on approximately, of which the paper says nothing, the pass is kept
-                for the others. Loss and selection cost nothing.
+                Of JEST with a part trained on approximately, of which the paper says nothing, the pass is
+                kept for the others. Loss and selection cost nothing.
 
         Raises:
             ValueError: For an unknown convention.

@@ -34,8 +34,8 @@ _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 def command(study: Study, baseline: str | None, scope: Scope, as_json: bool) -> None:
     """Show what an example seen costs in each run of SPEC, by both conventions, over uniform sampling.
 
-    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused, and
-    loss and selection cost nothing. `jestlab plan` has the cost of whole runs.
+    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused,
+    and loss and selection cost nothing. `jestlab plan` has the cost of whole runs.
     """
     from jestlab.platform.ledger import ledger
     from jestlab.platform.plan import plan
@@ -101,7 +101,7 @@ def _references(entries: list[Entry]) -> Iterator[str]:
     columns = ("RUN", "ITSELF", "REF. TRAINING", "SHARED BY", "SHARE", "WITH SHARE")
     yield table(columns, rows, right=range(1, len(columns)))
     yield ""
-    yield "REF. TRAINING is all that the run needs; within this study it is shared, and a lone run pays all of it."
+    yield "REF. TRAINING is all that a run needs, shared within this study: a lone run pays all of it."
 
 
 def _multiple(value: float) -> str:

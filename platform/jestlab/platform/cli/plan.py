@@ -210,8 +210,9 @@ def _on_tpu(plan: Plan) -> Iterator[str]:
     price = settings.prices.get(chip.name)
     paid = f", and {units.dollars(price)} a chip-hour" if price is not None else ""
     yield (
-        f"CHIP-HOURS are learner, scoring, selection and ref. scoring at {budgets.utilisation(settings, chip.name):.0%} "
-        f"of a {chip.name}'s {chip.peak_flops / 1e12:g} TFLOP/s, which is an assumption{paid}."
+        "CHIP-HOURS are learner, scoring, selection and ref. scoring at "
+        f"{budgets.utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+        f"TFLOP/s, which is an assumption{paid}."
     )
 
 

@@ -30,7 +30,8 @@ class Price:
     """What a whole run costs.
 
     Attributes:
-        cost: FLOPs by what they are spent on, as counted; what it took to make what the run needs is not in it.
+        cost: FLOPs by what they are spent on, as counted; what it took to make what the run needs is not in
+            it.
         examples: Examples seen by the learner.
         step: What each of its training steps does, for other conventions; None where it trains nothing.
     """

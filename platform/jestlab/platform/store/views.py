@@ -55,9 +55,9 @@ _MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000
 def _costs(microseconds: str) -> str:
     """The SELECT of `v_costs`.
 
-    What runs need is shared run by run: through a cache of embeddings a run needs the cache and its reference,
-    and each is divided by its own number of sharers. A sharer is a run that trains something: a cache or a
-    diagnosis hands on what it needs, and shares nothing.
+    What runs need is shared run by run: through a cache of embeddings a run needs the cache and its
+    reference, and each is divided by its own number of sharers. A sharer is a run that trains something: a
+    cache or a diagnosis hands on what it needs, and shares nothing.
     """
     return f"""
     WITH RECURSIVE chain (run_id, needs_id) AS (
@@ -252,10 +252,10 @@ VIEWS: dict[str, View] = {
             "total_flops": "planned: learner, scoring and selection",
             "reference_training_flops": "planned: all that the runs it needs compute, themselves or through "
             "others: a reference's training, the embeddings in a cache",
-            "reference_shared_by": "how many runs of the store train by what it needs, of several needed runs "
-            "by the one that the fewest share; NULL where it needs none",
-            "reference_training_share_flops": "reference_training_flops, each needed run's divided by the runs "
-            "that train by it: a lone run pays all; 0 for what trains nothing",
+            "reference_shared_by": "how many runs of the store train by what it needs, of several needed "
+            "runs by the one that the fewest share; NULL where it needs none",
+            "reference_training_share_flops": "reference_training_flops, each needed run's divided by the "
+            "runs that train by it: a lone run pays all; 0 for what trains nothing",
             "chip": "what it was planned to occupy: v5e, v6e, …; local: a process of a machine",
             "chips": "planned: how many at a time",
             "planned_chip_hours": "planned: chips × hours",
