@@ -103,12 +103,14 @@ def test_the_paper_s_formulas_hold_for_any_ratio_and_approximation(ratio, A, sha
         return Step(**sizes, **changes).cost("paper").total("reference_scoring")
 
     approximate: dict[str, Any] = {"approximate": full * A, "approximate_share": share}
-    assert total() == pytest.approx(3 * f)
+    assert total() == pytest.approx(3 * f) == pytest.approx(costs.paper_iid(f))
     assert total(scoring="full") == pytest.approx(f * (2 + ratio))
+    assert total(scoring="full") == pytest.approx(costs.paper_jest(f, ratio))
     assert total(scoring="full", reference=full) == pytest.approx(f * (2 + 2 * ratio))
-    assert total(scoring="approximate", **approximate) == pytest.approx(
-        3 * f * ((1 - share) + share * A) + A * f * ratio
-    )
+    assert total(scoring="full", reference=full) == pytest.approx(costs.paper_jest(f, ratio, cached=False))
+    flexi_jest = 3 * f * ((1 - share) + share * A) + A * f * ratio
+    assert total(scoring="approximate", **approximate) == pytest.approx(flexi_jest)
+    assert costs.paper_flexi(f, ratio, A, share) == pytest.approx(flexi_jest)
 
 
 def test_scoring_adds_133_percent_and_flexi_jest_10_in_all():
@@ -293,6 +295,8 @@ def test_bad_arguments_are_named():
         costs.vision_forward(image_size=16, patch_size=5, pooling="mean", embedding_dim=None, **BASE)
     with pytest.raises(ValueError, match=r"B/b is 0\.5"):
         step(super_batch_size=1)
+    with pytest.raises(ValueError, match=r"B/b is 0\.5"):
+        costs.paper_jest(1.0, 0.5)
     with pytest.raises(ValueError, match=r"λ is 1\.5"):
         step(approximate=F, approximate_share=1.5)
     with pytest.raises(ValueError, match="its cost is not given: set `approximate`"):

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis import where as conditions
-from jestlab.analysis.frames import connect
+from jestlab.analysis.connection import connect
 from jestlab.analysis.where import Among, Compare, Condition, Getter, Key, Row, Value, WhereError
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _TEXTS = frozenset((
     "experiment", "run", "label", "fingerprint", "program", "state", "name", "dataset", "metric", "kind",
-    "chip",
+    "chip", "source", "table_name", "group_name", "method", "variant", "accounting", "quantity", "printed",
+    "unit",
 ))  # fmt: skip
 """Columns of text, of any view, that everybody filters by."""
 
@@ -41,14 +42,26 @@ _NUMBERS = frozenset((
     "final", "number", "chips", "pid", "exit_code", "size", "image_tower_flops", "text_tower_flops",
     "loss_flops", "learner_flops", "scoring_flops", "selection_flops", "reference_scoring_flops",
     "total_flops", "reference_training_flops", "reference_shared_by", "reference_training_share_flops",
-    "planned_chip_hours", "planned_dollars", "actual_flops", "actual_hours", "actual_chip_hours",
+    "planned_chip_hours", "planned_dollars", "actual_flops", "actual_hours", "actual_chip_hours", "ours",
+    "baseline", "bold",
 ))  # fmt: skip
 """Columns of numbers."""
 
 _JSON = frozenset(("config", "point", "versions", "environment"))
 """Columns of JSON, which dotted keys look into."""
 
-_ORDER = ("experiment", "position", "label", "seed", "name", "number", "step", "created_at")
+_ORDER = (
+    "experiment",
+    "source",
+    "table_name",
+    "position",
+    "label",
+    "seed",
+    "name",
+    "number",
+    "step",
+    "created_at",
+)
 """How rows are sorted where nobody says, as far as a view has these columns."""
 
 _EXACT = 2**53  # beyond it a database may round an integer before comparing it

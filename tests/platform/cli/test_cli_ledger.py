@@ -109,7 +109,7 @@ def test_for_people(jestlab):
     assert lines[2][:4] == ["RUN", "BY", "IMAGE", "TEXT"]
     at = next(i for i, line in enumerate(lines) if line[:1] == ["jest"])
     assert lines[at][1:9] == ["counted", "0.809", "0.190", "0.001", "1.665", "0.005", "1.665", "4.34"]
-    assert lines[at + 1][:8] == ["paper", "0.810", "0.190", "–", "1.333", "–", "1.667", "4.00"]
+    assert lines[at + 1][:8] == ["paper", "0.809", "0.191", "–", "1.333", "–", "1.667", "4.00"]
     assert "as all that uniform sees, in scope scoring." in out
     assert "Not priced by the example: cache, own." in out
     assert "a lone run pays all of it" in out

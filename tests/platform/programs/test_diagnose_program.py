@@ -10,7 +10,7 @@ import labs_support as labs
 import pytest
 import yaml
 
-from jestlab.analysis import tables
+from jestlab.analysis import frames, tables
 from jestlab.analysis.costs import Cost
 from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.platform.errors import UserError
@@ -80,7 +80,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     connection.close()
 
     url = Lab.find(root).store_url
-    frame = tables.summary(url, "looked-into").frame.set_index("label")
+    frame = tables.summary(frames.read(url, "looked-into")).frame.set_index("label")
     assert frame["apart"].to_dict() == {
         "reference": True,
         "uniform": False,

@@ -14,7 +14,7 @@ Two conventions, each by its name (`Step.cost`):
 - *paper*: the appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST". The scoring pass of
   JEST is kept for the gradient, and neither loss nor selection is priced: C_IID = 3F,
   C_JEST = F(2 + B/b), or F(2 + 2B/b) where the reference is not cached, and
-  C_Flexi = 3F((1 − λ) + λA) + A·F·B/b.
+  C_Flexi = 3F((1 − λ) + λA) + A·F·B/b. In F alone: `paper_iid`, `paper_jest`, `paper_flexi`.
 
 Four scopes, each holding the ones before it (`Cost.total`): the learner; and scoring; and the reference's
 scoring; and a share in the reference's training.
@@ -33,6 +33,7 @@ from .bars import Bar, paper_step, step_bars
 from .budgets import amortised, break_even_runs, matching_examples
 from .cost import COMPONENTS, EXECUTED, SCOPES, Cost, Scope, check_scope
 from .money import ASSUMED_UTILISATION, chip_hours, dollars
+from .paper import paper_flexi, paper_iid, paper_jest
 from .products import RULES, loss_flops, selection_flops
 from .step import CONVENTIONS, Convention, Step
 from .towers import Forward, encoder_forward, text_forward, vision_forward
@@ -58,6 +59,9 @@ __all__ = [
     "encoder_forward",
     "loss_flops",
     "matching_examples",
+    "paper_flexi",
+    "paper_iid",
+    "paper_jest",
     "paper_step",
     "selection_flops",
     "step_bars",
