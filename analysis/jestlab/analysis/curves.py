@@ -175,7 +175,9 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
 
     known = curves.dropna(subset=["score", effort])
     columns = {name: known[name].to_numpy() for name in ("seed", "score", "final", effort)}
-    parts: dict[str, list[Any]] = {name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")}
+    parts: dict[str, list[Any]] = {
+        name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
+    }
     for label, at in known.groupby("label", sort=False).indices.items():
         seeds, completed = columns["seed"][at], columns["seed"][at][columns["final"][at]]
         runs = [at[seeds == seed] for seed in np.unique(completed if completed.size else seeds)]

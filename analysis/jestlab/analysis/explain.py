@@ -282,7 +282,9 @@ class Origins:
             firsts.append((str(first["experiment"].iloc[0]), str(first["fingerprint"].iloc[0])))
         return self.between(*firsts)
 
-    def between(self, other: tuple[str, str], one: tuple[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    def between(
+        self, other: tuple[str, str], one: tuple[str, str]
+    ) -> dict[str, tuple[str | None, str | None]]:
         """Config keys in which two runs, each an experiment and a fingerprint, differ: values of the other
         and of the one."""
         theirs, ours = (self._config(*named) for named in (other, one))

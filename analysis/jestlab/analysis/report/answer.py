@@ -70,7 +70,9 @@ class _Words:
         return f"{self.number(row['score_mean'])}{spread}{'%' if self._in_percent else ''}"
 
 
-def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], baseline: str, rivals: int) -> str:
+def _compared(
+    say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], baseline: str, rivals: int
+) -> str:
     delta, seeds = float(best["delta_mean"]), int(best["delta_seeds"])
     low, high = float(best["delta_low"]), float(best["delta_high"])
     name = f"{best['label']}, the best of {rivals}," if rivals > 1 else f"{best['label']}"
@@ -79,8 +81,8 @@ def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], base
     if math.isnan(low):
         if delta <= 0:
             return (
-                f"No run scores above {baseline}, which ends at {say.score(own)}: {name} ends {size} {say.unit} "
-                "below it, by one seed."
+                f"No run scores above {baseline}, which ends at {say.score(own)}: {name} ends {size} "
+                f"{say.unit} below it, by one seed."
             )
         return (
             f"{head}, {size} {say.unit} above {baseline}, by one seed: how much of that is chance, one seed "

@@ -30,8 +30,8 @@ def build(
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
-        folder: Where to; made if it is not there. The page is `report.html` there, its tables (.tex, .csv) and
-            figures (.pdf, .png) lie in `report/`, with a file for each that says what it was made from.
+        folder: Where to; made if it is not there. The page is `report.html` there. Its tables (.tex, .csv)
+            and figures lie in `report/`, with a file for each that says what it was made from.
         baseline: Label or run to compare with; by default the study's first run that is no reference.
         scope: What counts as FLOPs.
 

@@ -152,7 +152,8 @@ def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
     if competitors <= MOST_PRINTED:
         return plot
     kept = {one["label"] for one in variant["series"] if one["shown"] or one["role"] == "reference"}
-    said = f"{plot.texts.caption} Drawn are the baseline and the best: {SHOWN_AT_FIRST} of {competitors:,} runs."
+    few = f"{SHOWN_AT_FIRST} of {competitors:,} runs"
+    said = f"{plot.texts.caption} Drawn are the baseline and the best: {few}."
     return replace(
         plot, data=plot.data[plot.data["label"].isin(kept)], texts=replace(plot.texts, caption=said)
     )

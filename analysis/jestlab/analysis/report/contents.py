@@ -130,7 +130,12 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
 
 
 def _written(
-    history: History, frames: Frames | None, origins: Origins, nothing: str, baseline: str | None, scope: Scope
+    history: History,
+    frames: Frames | None,
+    origins: Origins,
+    nothing: str,
+    baseline: str | None,
+    scope: Scope,
 ) -> Contents:
     gaps = {"results": nothing} if nothing else {}
     compared = None if frames is None else frames.baseline(baseline)

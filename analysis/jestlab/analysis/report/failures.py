@@ -47,7 +47,9 @@ def failures(history: History) -> Table | None:
     runs = history.runs
     untried = runs[runs["state"].isin(_STUCK) & ~runs["fingerprint"].isin(bad["fingerprint"])]
     if len(untried):
-        frame = pd.concat([frame, untried[["label", "seed", "fingerprint", "state", "reason"]]], ignore_index=True)
+        frame = pd.concat(
+            [frame, untried[["label", "seed", "fingerprint", "state", "reason"]]], ignore_index=True
+        )
     if frame.empty:
         return None
     frame = frame.drop_duplicates(["fingerprint", "attempt"], ignore_index=True)
@@ -59,7 +61,9 @@ def failures(history: History) -> Table | None:
     recovered = int((~now_failed).sum())
     notes = ["log: relative to the lab's root"]
     if recovered:
-        notes.append(f"{recovered} {'run' if recovered == 1 else 'runs'} of these completed later all the same")
+        notes.append(
+            f"{recovered} {'run' if recovered == 1 else 'runs'} of these completed later all the same"
+        )
     return Table(
         name=f"{history.experiment} failures",
         caption="Attempts that did not complete, and runs that ended without one.",

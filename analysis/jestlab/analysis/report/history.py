@@ -87,7 +87,9 @@ def load(connection: Connection, experiment: str) -> History | None:
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
     costs = frame(connection, _COSTS, experiment=experiment)
-    costs = costs.assign(place=costs["fingerprint"].map(order)).sort_values(["place", "label"], ignore_index=True)
+    costs = costs.assign(place=costs["fingerprint"].map(order)).sort_values(
+        ["place", "label"], ignore_index=True
+    )
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     return History(
         experiment,
@@ -99,4 +101,3 @@ def load(connection: Connection, experiment: str) -> History | None:
         attempts.drop(columns="place"),
         costs.astype(dict.fromkeys(amounts, float)).drop(columns="place"),
     )
-

@@ -23,18 +23,21 @@ _SUMS = (
     "planned_dollars",
     "actual_hours",
 )
+_SHARE = "reference_training_share_flops"
 _PARTS = {
     "learner_flops": "learner",
     "selection_flops": "selection",
     "scoring_flops": "scoring",
     "reference_scoring_flops": "reference scoring",
+    _SHARE: "share of reference training",
 }
 _ALL = "all runs"
 
 _FORMULAS = {
     **{key: f"planned FLOPs of {part}, summed over seeds" for key, part in _PARTS.items()},
-    "planned_flops": "planned FLOPs of the learner's training and scoring, summed over seeds",
-    "actual_flops": "FLOPs counted while training until now, summed over seeds; what was done again counts once",
+    "planned_flops": "planned FLOPs of the learner's training, scoring and selection, summed over seeds",
+    "actual_flops": "FLOPs counted while training until now, summed over seeds; what was done again counts "
+    "once",
     "actual_share": "actual over planned FLOPs, of the runs for which both are known",
     "planned_chip_hours": "planned chips × hours, summed over seeds; of a process, its hours",
     "actual_chip_hours": "chips × hours of all attempts until now; of a process, its hours",
@@ -50,10 +53,10 @@ def ledger(history: History) -> Table | None:
 
     Returns:
         A table whose frame has the columns label, runs, priced (runs whose price was planned), a column for
-        each planned part (`learner_flops`, …), planned_flops (learner and scoring), actual_flops, actual_share
-        (actual / planned, over runs that have both), planned_chip_hours, actual_chip_hours, planned_dollars,
-        actual_hours; sums over the runs of a label, NaN where nothing is known. None if no run has a price or
-        took any time.
+        each planned part (`learner_flops`, …), planned_flops (learner, scoring, selection), actual_flops,
+        actual_share (actual / planned, over runs that have both), planned_chip_hours, actual_chip_hours,
+        planned_dollars, actual_hours; sums over the runs of a label, NaN where nothing is known. None if no
+        run has a price or took any time.
     """
     import pandas as pd
 
@@ -70,6 +73,8 @@ def ledger(history: History) -> Table | None:
     once = costs.drop_duplicates("fingerprint")
     frame = pd.concat([_sums(costs, parts), _sums(once.assign(label=_ALL), parts)], ignore_index=True)
     frame.insert(0, "row", [*frame["label"][:-1], f"{_ALL} of {history.experiment}"])  # no label is called so
+    if _SHARE in parts:  # the references themselves are among all runs
+        frame.loc[frame.index[-1], _SHARE] = math.nan
     rows = frame.to_dict("records")
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
 
@@ -121,7 +126,9 @@ def _sums(costs: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
 
 
 def _notes(history: History, costs: pd.DataFrame, once: pd.DataFrame, hours: str) -> list[str]:
-    notes = ["planned: learner and scoring, before the launch; actual: as counted while training, so far"]
+    notes = [
+        "planned: training, scoring and selection, before the launch; actual: the same as counted, until now"
+    ]
     notes.append("actual / planned: over the runs for which both are known")
     if len(once) < len(costs):
         notes.append(f"{_ALL}: a run that stands under several names counts once")

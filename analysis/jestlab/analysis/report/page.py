@@ -52,28 +52,31 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
     }
     environment = Environment(autoescape=True, trim_blocks=False)
     history = contents.history
-    return environment.from_string(_own("page.html.j2")).render(
-        policy=_policy(scripts),
-        style=Markup(_own("style.css")),
-        scripts=[Markup(script) for script in scripts],
-        data=Markup(_json(data)),
-        folder=folder,
-        missing=MISSING,
-        experiment=history.experiment,
-        question=history.question,
-        kicker=_kicker(contents),
-        unfinished=contents.unfinished,
-        answer=contents.answer,
-        results=[_grid(part) for part in contents.results],
-        figures=[_figure(figure) for figure in contents.figures],
-        costs=contents.costs and _grid(contents.costs),
-        failures=contents.failures and _grid(contents.failures),
-        no_failure="No attempt has failed." if len(history.attempts) else "Nothing was attempted yet.",
-        recipe=contents.recipe,
-        gaps=contents.gaps,
-        made=sources.common,
-        digest=_digest(contents),
-    ) + "\n"
+    return (
+        environment.from_string(_own("page.html.j2")).render(
+            policy=_policy(scripts),
+            style=Markup(_own("style.css")),
+            scripts=[Markup(script) for script in scripts],
+            data=Markup(_json(data)),
+            folder=folder,
+            missing=MISSING,
+            experiment=history.experiment,
+            question=history.question,
+            kicker=_kicker(contents),
+            unfinished=contents.unfinished,
+            answer=contents.answer,
+            results=[_grid(part) for part in contents.results],
+            figures=[_figure(figure) for figure in contents.figures],
+            costs=contents.costs and _grid(contents.costs),
+            failures=contents.failures and _grid(contents.failures),
+            no_failure="No attempt has failed." if len(history.attempts) else "Nothing was attempted yet.",
+            recipe=contents.recipe,
+            gaps=contents.gaps,
+            made=sources.common,
+            digest=_digest(contents),
+        )
+        + "\n"
+    )
 
 
 def _policy(scripts: Sequence[str]) -> str:

@@ -58,7 +58,9 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
             "baseline": baseline,
             "differences": None
             if baseline is None
-            else _differences(origins, runs[at[0]], runs[places[baseline][0]] if baseline in places else None),
+            else _differences(
+                origins, runs[at[0]], runs[places[baseline][0]] if baseline in places else None
+            ),
         }
     return {"columns": columns, "rows": rows}
 
@@ -85,7 +87,8 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
                 "attempts": [
                     [
                         str(one.number),
-                        one.state + (f": {one.reason.strip().splitlines()[0]}" if (one.reason or "").strip() else ""),
+                        one.state
+                        + (f": {one.reason.strip().splitlines()[0]}" if (one.reason or "").strip() else ""),
                         ", ".join(part for part in (one.host, one.device) if part) or "—",
                         (one.git_commit or "—")[:12] + (" with changes" if one.patched else ""),
                         one.started_at or "—",

@@ -45,11 +45,13 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     name = shlex.quote(history.experiment)
     options = f" --baseline {shlex.quote(baseline)}" if baseline else ""
     options += f" --scope {scope}" if scope != "scoring" else ""
-    where = attempts.groupby(["git_commit", "patched", "device"], dropna=False).size().sort_values(ascending=False)
+    where = (
+        attempts.groupby(["git_commit", "patched", "device"], dropna=False)
+        .size()
+        .sort_values(ascending=False)
+    )
     code = tuple(
-        f"{_commit(commit, patched)} on {device if isinstance(device, str) and device else 'an unknown device'}: "
-        f"{count} {'attempt' if count == 1 else 'attempts'}"
-        for (commit, patched, device), count in where.items()
+        _ran(commit, patched, device, int(count)) for (commit, patched, device), count in where.items()
     )
     caveats = []
     if attempts["patched"].any():
@@ -74,10 +76,13 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     )
 
 
-def _commit(commit: object, patched: object) -> str:
-    if not isinstance(commit, str) or not commit:
-        return "code outside any checkout"
-    return f"commit {commit[:12]}{' with changes' if patched else ''}"
+def _ran(commit: object, patched: object, device: object, attempts: int) -> str:
+    known = isinstance(commit, str) and commit
+    code = (
+        f"commit {str(commit)[:12]}{' with changes' if patched else ''}" if known else "code of no checkout"
+    )
+    where = device if isinstance(device, str) and device else "an unknown device"
+    return f"{code} on {where}: {attempts} {'attempt' if attempts == 1 else 'attempts'}"
 
 
 def _versions(documents: list[str]) -> dict[str, str]:

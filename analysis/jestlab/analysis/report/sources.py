@@ -1,4 +1,4 @@
-"""What a report was made from, beside every file of it: enough to make it again and see that it is the same."""
+"""What a report was made from, beside every file of it: enough to make it again and to compare."""
 
 from __future__ import annotations
 
@@ -91,7 +91,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
     """Standard output of git; None where it fails, or is not there."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
