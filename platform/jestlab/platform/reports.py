@@ -30,7 +30,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
     Returns:
         The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG. The second
-        report of a kind is named `<kind>-2`.
+        report of a kind is named `<kind>-2`. Last comes `report.html`, a page that holds the whole experiment,
+        and what lies beside it in `report/`.
     """
     from jestlab.analysis import frames
 
@@ -45,7 +46,21 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
             written += _write_report(lab.store_url, study.name, results, report, folder, name)
         except ValueError as error:
             note(f"no {name} yet: {error}")
+    try:
+        written += _write_page(lab, study, folder) if study.reports else []
+    except ValueError as error:
+        note(f"no page yet: {error}")
     return written
+
+
+def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
+    """All of it as one page, and what lies beside it; compared as in the study's first table or figure."""
+    from jestlab.analysis.report.build import build
+
+    comparisons = (report for report in study.reports if not isinstance(report, LearnabilityReport))
+    for report in comparisons:
+        return build(lab.store_url, study.name, folder, report.baseline, report.scope)
+    return build(lab.store_url, study.name, folder)
 
 
 def _write_report(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from .. import units
-from ..rendering import Column, Table
+from ..rendering import Column, Record, Table
 from ..tables.show import MISSING, known
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def ledger(history: History) -> Table | None:
     frame.insert(0, "row", [*frame["label"][:-1], f"{_ALL} of {history.experiment}"])  # no label is called so
     if _SHARE in parts:  # the references themselves are among all runs
         frame.loc[frame.index[-1], _SHARE] = math.nan
-    rows = frame.to_dict("records")
+    rows: list[Record] = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
 
     def flops(header: str, key: str) -> Column:

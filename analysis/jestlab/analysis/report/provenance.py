@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..explain import Origins, number
+from ..explain import Attempt, Origins, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,21 +84,23 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
                 "name": f"{experiment}/{run['run']}/{run['seed']}",
                 "state": f"{run['state']} at step {int(run['step']):,}",
                 "directory": str(run["directory"]),
-                "attempts": [
-                    [
-                        str(one.number),
-                        one.state
-                        + (f": {one.reason.strip().splitlines()[0]}" if (one.reason or "").strip() else ""),
-                        ", ".join(part for part in (one.host, one.device) if part) or "—",
-                        (one.git_commit or "—")[:12] + (" with changes" if one.patched else ""),
-                        one.started_at or "—",
-                        one.ended_at or "—",
-                        one.log or "—",
-                    ]
-                    for one in origins.attempts(fingerprint)
-                ],
+                "attempts": [_told(attempt) for attempt in origins.attempts(fingerprint)],
             }
     return found
+
+
+def _told(attempt: Attempt) -> list[str]:
+    """One go at a run: number, how it ended, where, by what code, from when to when, its log."""
+    why = (attempt.reason or "").strip()
+    return [
+        str(attempt.number),
+        f"{attempt.state}: {why.splitlines()[0]}" if why else attempt.state,
+        ", ".join(part for part in (attempt.host, attempt.device) if part) or "—",
+        (attempt.git_commit or "—")[:12] + (" with changes" if attempt.patched else ""),
+        attempt.started_at or "—",
+        attempt.ended_at or "—",
+        attempt.log or "—",
+    ]
 
 
 def _texts(values: pd.Series[Any]) -> list[str]:

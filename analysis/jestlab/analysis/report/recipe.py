@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,14 +46,9 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     name = shlex.quote(history.experiment)
     options = f" --baseline {shlex.quote(baseline)}" if baseline else ""
     options += f" --scope {scope}" if scope != "scoring" else ""
-    where = (
-        attempts.groupby(["git_commit", "patched", "device"], dropna=False)
-        .size()
-        .sort_values(ascending=False)
-    )
-    code = tuple(
-        _ran(commit, patched, device, int(count)) for (commit, patched, device), count in where.items()
-    )
+    ran = zip(attempts["git_commit"], attempts["patched"], attempts["device"], strict=True)
+    where = Counter((_known(commit), bool(patched), _known(device)) for commit, patched, device in ran)
+    code = tuple(_ran(*told, attempts=count) for told, count in where.most_common())
     caveats = []
     if attempts["patched"].any():
         caveats.append(
@@ -76,13 +72,14 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     )
 
 
-def _ran(commit: object, patched: object, device: object, attempts: int) -> str:
-    known = isinstance(commit, str) and commit
-    code = (
-        f"commit {str(commit)[:12]}{' with changes' if patched else ''}" if known else "code of no checkout"
-    )
-    where = device if isinstance(device, str) and device else "an unknown device"
-    return f"{code} on {where}: {attempts} {'attempt' if attempts == 1 else 'attempts'}"
+def _known(text: object) -> str:
+    return text if isinstance(text, str) else ""
+
+
+def _ran(commit: str, patched: bool, device: str, attempts: int) -> str:
+    code = f"commit {commit[:12]}{' with changes' if patched else ''}" if commit else "code of no checkout"
+    count = f"{attempts} {'attempt' if attempts == 1 else 'attempts'}"
+    return f"{code} on {device or 'an unknown device'}: {count}"
 
 
 def _versions(documents: list[str]) -> dict[str, str]:
