@@ -179,7 +179,6 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         tab.on("pageerror", lambda error: found.complaints.append(str(error)))
         tab.on("request", lambda request: found.requests.append(request.url))
         tab.goto(path.as_uri())
-        tab.wait_for_function("document.readyState === 'complete'")
         return found
 
     yield open_page
