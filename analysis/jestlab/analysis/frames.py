@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RUNS = """
     SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
-        needed
+        needed, point, config
     FROM v_runs WHERE experiment = :experiment"""
 
 _EVALUATED = """
@@ -63,11 +63,14 @@ class Frames:
         question: What it asks; empty if it does not say.
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
-        scores: One row a run and step where it was evaluated, in the order of the runs: label, seed, step,
-            examples_seen, flops_total (learner and scoring until then), final (bool: the last step of a
-            completed run), and a column for each name of `evaluated`, NaN where there is no such score.
+        scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
+            seed, step, examples_seen, flops_total (learner and scoring until then), final (bool: the last
+            step of a completed run), and a column for each name of `evaluated`, NaN where there is no such
+            score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             reference_scoring_flops.
+        configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
+            axes) and config, both JSON; see `configs`.
     """
 
     experiment: str
@@ -75,6 +78,7 @@ class Frames:
     runs: pd.DataFrame
     scores: pd.DataFrame
     costs: pd.DataFrame
+    configs: pd.DataFrame
 
     @cached_property
     def labels(self) -> list[str]:
@@ -111,6 +115,12 @@ class Frames:
         """
         names = set(self.evaluated)
         return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
+
+    @cached_property
+    def shared_metrics(self) -> list[str]:
+        """Those of `metrics` that no completed run lacks at its end."""
+        finals = self.scores[self.scores["final"]]
+        return [name for name in self.metrics if finals[name].notna().all()]
 
     @cached_property
     def scores_are_shares(self) -> bool:
@@ -188,7 +198,9 @@ def read(url: str, experiment: str) -> Frames:
     costs = costs.sort_values(["label", "seed"], ignore_index=True)
     costs = costs.astype({name: float for name in costs.columns if str(name).endswith("_flops")})
     question = runs.pop("question").iloc[0] or ""
-    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs)
+    configs = runs[["run", "label", "seed", "point", "config"]]
+    runs = runs.drop(columns=["point", "config"])
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     silent = _silent(frames)
@@ -215,7 +227,7 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     merged = whose.merge(scores, on="fingerprint").sort_values(["place", "step"], ignore_index=True)
     last = merged["step"] == merged.groupby("place")["step"].transform("max")
     merged.insert(4, "final", last & (merged["state"] == "COMPLETED"))
-    return merged.drop(columns=["fingerprint", "state", "place"])
+    return merged.drop(columns=["state", "place"])
 
 
 def _silent(frames: Frames) -> set[str]:
@@ -309,7 +321,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
-        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, runs[:0], runs[:0])
+        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, *[runs[:0]] * 3)
         completed = runs[runs["state"] == "COMPLETED"]
         first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
         label = first if run is None else frames.label_of(run)
