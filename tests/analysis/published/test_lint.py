@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_DOWN, ROUND_HALF_UP, Decimal
 from statistics import fmean
 
 import pytest
@@ -148,7 +148,8 @@ def test_the_possible_are_all_that_could_be_printed():
         for a, b, c, d, e in itertools.product((-half, half), repeat=5)
     ]
     assert found.interval == (float(min(corners)) / 100, float(max(corners)) / 100)
-    assert found.possible == (half_up(min(corners)), half_up(max(corners))) == ("0.1", "0.3")
+    least, greatest = min(corners).quantize(Decimal("0.1"), ROUND_HALF_DOWN), half_up(max(corners))
+    assert found.possible == (f"{least}", greatest) == ("0.0", "0.3")
 
 
 def test_of_a_baseline_all_is_measured_by_itself():
@@ -191,6 +192,25 @@ def test_a_mean_of_two_scores_counts_once():
     scores = {"coco/i2t_r1": "60.0", "coco/t2i_r1": "40.0", "coco/mean_r1": "50.0", "birds/10_shot": "20.0"}
     assert lint.findings(table(base=scores | {"mean": "40.0"})) == []
     assert [f.expected for f in lint.findings(table(base=scores | {"mean": "42.5"}))] == ["40.0"]
+
+
+@pytest.mark.parametrize(
+    "printed, confirmed", [("0.0", True), ("0.3", True), ("0.4", False), ("−0.1", False)]
+)
+def test_what_only_a_half_rounded_the_other_way_could_give_may_be_right(printed, confirmed):
+    base, row = dict.fromkeys(SCORES[:2], "50.0"), {SCORES[0]: "50.4", SCORES[1]: "49.9"}
+    (found,) = lint.checks(table(base=base, row=row | {"mean_delta": printed}))
+    assert found.confirmed == confirmed  # +0.15 ± 0.1
+
+
+def test_a_derived_cell_is_no_difference_as_well():
+    row = {"coco/i2t_r1": "60.0", "coco/t2i_r1": "40.0", "examples_seen": "4B"}
+    here, there = (
+        table(row=row | {"coco/mean_r1": "50.0"}),
+        table(row={"coco/mean_r1": "52.0", "examples_seen": "4B"}),
+    )
+    found = lint.findings([*here, *(replace(cell, table="other") for cell in there)])
+    assert [(f.table, f.expected) for f in found] == [("other", "50.0")]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ intervals = st.tuples(fractions, fractions).map(lambda ends: Interval(min(ends),
         ("12,800", 12799.5, 12800.5),
         ("600M", 599.5e6, 600.5e6),
         ("45 %", 44.5, 45.5),
+        ("1T", 0.5e12, 1.5e12),
+        ("40k", 39.5e3, 40.5e3),
     ],
 )
 def test_half_a_unit_of_the_last_digit_to_either_side(text, low, high):
@@ -105,6 +107,18 @@ def test_intervals_hold_what_their_numbers_give(a, b, s, t):
             a / b
     else:
         assert (a / b).low <= x / y <= (a / b).high
+
+
+@settings(deadline=None)
+@given(intervals, st.integers(0, 2), st.fractions(0, 1))
+def test_what_could_be_printed_of_an_interval(a, places, t):
+    step = Fraction(1, 10**places)
+    low, high = a.printable(step)
+    assert low <= rounded(a.low + t * (a.high - a.low), step) <= high
+    for printed in (low, high):
+        assert Interval(printed - step / 2, printed + step / 2).meets(a)
+    for printed in (low - step, high + step):
+        assert not Interval(printed - step / 2, printed + step / 2).meets(a)
 
 
 def test_neighbours_touch_and_do_not_overlap():
