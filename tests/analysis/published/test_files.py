@@ -179,7 +179,7 @@ def cells_of_a_table(draw):
     return cells
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(cells_of_a_table())
 def test_what_is_written_is_read_back(cells):
     assert published.parse(published.render(cells).encode(), "x.csv") == cells
