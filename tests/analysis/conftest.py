@@ -16,8 +16,10 @@ VIEWS = {
     "v_metrics": "experiment run label seed fingerprint name step value",
     "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
     "flops_total final",
-    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops reference_scoring_flops "
-    "total_flops reference_training_flops",
+    "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
+    "git_commit git_patch log",
+    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops selection_flops "
+    "reference_scoring_flops total_flops reference_training_flops reference_training_share_flops",
 }
 BATCH = 64
 METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
@@ -33,7 +35,9 @@ class StoredRun:
     seed: int = 0
     state: str = "COMPLETED"
     reason: str = ""
-    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)  # learner, scoring, reference scoring
+    # Learner, scoring with selection (a tenth of it), reference scoring.
+    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)
+    reference_training_share: float = 0.0
     needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
@@ -73,12 +77,17 @@ def _insert(
         "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
-    insert("v_costs", *whose, learner, scoring, reference, learner + scoring, 0.0)
+    selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
+    insert(
+        "v_costs", *whose, learner, scoring - selection, selection, reference, spent, 3 * share, share
+    )  # fmt: skip
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
-        spent = step * (run.flops_per_step[0] + run.flops_per_step[1])
+        until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
         for name in run.metrics:
-            insert("v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, spent, final)
+            insert(
+                "v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, until_then, final
+            )
         insert("v_metrics", *whose, "loss", step, 1.0 / step)
 
 
@@ -107,16 +116,16 @@ def study(new_store: Callable[[], Store]) -> Store:
     """A reference, uniform, independent and joint, two seeds each; seed 1 of independent never gets there.
 
     Uniform ends at .4 (seed 0) and .5 (seed 1) after four steps. Joint is at .4 after 1.5 steps and at .5
-    after 2 steps; each of its steps costs 8/3 of uniform's.
+    after 2 steps; each of its steps costs 8/3 of uniform's. Its share in the reference's training is 8 GFLOP.
     """
-    scoring = (3e9, 5e9, 5e9)
+    scoring: dict[str, Any] = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
     return new_store().add(
         StoredRun("reference", [0.5, 0.7], seed=0, needed=1),
         StoredRun("reference", [0.5, 0.8], seed=1, needed=1),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
-        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring),
-        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, flops_per_step=scoring),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, flops_per_step=scoring),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, flops_per_step=scoring),
+        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, **scoring),
+        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, **scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, **scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, **scoring),
     )

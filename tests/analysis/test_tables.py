@@ -67,7 +67,8 @@ def test_frame_holds_raw_numbers(study):
 
 
 @pytest.mark.parametrize(
-    ("scope", "gflop"), [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0")]
+    ("scope", "gflop"),
+    [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0"), ("reference_training", "60.0")],
 )
 def test_scope(study, scope, gflop):
     table = tables.summary(frames.read(study.url, "study"), "uniform", scope)
@@ -180,9 +181,9 @@ def test_snapshot(study):
         "study: Is it faster? Scores in %, mean ± standard deviation over seeds; score is the mean of the "
         "metrics. - FLOPs: training and the learner's scoring of super-batches, no pass reused; reference "
         "scores cached - Δ: score minus that of uniform with the same seed, mean [95% confidence interval] "
-        "- fewer examples, FLOPs: factor by which a run reaches the final score of uniform sooner; same seed, "
-        "first crossing of the interpolated curve, median over seeds (seeds that reach it) - reference: a "
-        "reference, needed by other runs; no competitor"
+        "- fewer examples, FLOPs: factor by which a run reaches the final score of uniform sooner; same "
+        "seed, first crossing of the interpolated curve, median over seeds (seeds that reach it) "
+        "- reference: a reference, needed by other runs; no competitor"
     )
 
 

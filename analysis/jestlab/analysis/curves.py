@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .costs import SCOPES, Scope, check_scope
+from .costs import Scope, check_scope
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +40,9 @@ def score_curves(
 
     Args:
         frames: Results of an experiment.
-        scope: What counts as cost. The store records learner and scoring, which is scope "scoring"; every
-            part of the cost grows with the examples seen, so other scopes follow in proportion to the
-            planned parts.
+        scope: What counts as cost. The store records what is in scope "scoring"; what a run computes itself
+            grows with the examples seen, so the scopes of that follow in proportion to the planned parts. The
+            share in a reference's training is there from the start.
         metrics: Names whose mean the score is; by default the headline metrics.
 
     Returns:
@@ -58,14 +58,16 @@ def score_curves(
     curves["score"] = curves[list(metrics or frames.metrics)].mean(axis=1, skipna=False)
 
     planned = frames.costs.set_index(["label", "seed"])
-    parts = [f"{part}_flops" for part in SCOPES]
-    within = planned[parts[: SCOPES.index(scope) + 1]].sum(axis=1)
-    recorded = planned[["learner_flops", "scoring_flops"]].sum(axis=1)
     curves["flops"] = curves.pop("flops_total")
     if scope != "scoring":
+        within = planned["learner_flops" if scope == "learner" else "total_flops"]
+        if scope in ("reference_scoring", "reference_training"):
+            within = within + planned["reference_scoring_flops"]
+        of_run = list(zip(curves["label"], curves["seed"], strict=True))
         # 0/0, of a program without a price, is NaN: unknown.
-        share = (within / recorded).reindex(list(zip(curves["label"], curves["seed"], strict=True)))
-        curves["flops"] *= share.to_numpy()
+        curves["flops"] *= (within / planned["total_flops"]).reindex(of_run).to_numpy()
+    if scope == "reference_training":
+        curves["flops"] += planned["reference_training_share_flops"].reindex(of_run).to_numpy()
     curves["flops"] = curves["flops"].where(curves["flops"] > 0)  # 0 is what a program that counts none says
     return curves
 

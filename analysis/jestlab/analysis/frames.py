@@ -34,7 +34,8 @@ _SCORES = """
 _ONE_METRIC = ", MAX(CASE WHEN dataset = :dataset_{i} AND metric = :metric_{i} THEN value END) AS metric_{i}"
 
 _COSTS = """
-    SELECT label, seed, learner_flops, scoring_flops, reference_scoring_flops
+    SELECT label, seed, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops,
+        reference_training_share_flops
     FROM v_costs WHERE experiment = :experiment"""
 
 _METRICS = """
@@ -64,11 +65,12 @@ class Frames:
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
         scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
-            seed, step, examples_seen, flops_total (learner and scoring until then), final (bool: the last
-            step of a completed run), and a column for each name of `evaluated`, NaN where there is no such
-            score.
+            seed, step, examples_seen, flops_total (learner, scoring and selection until then), final (bool:
+            the last step of a completed run), and a column for each name of `evaluated`, NaN where there is
+            no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
-            reference_scoring_flops.
+            selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
+            reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
     """
