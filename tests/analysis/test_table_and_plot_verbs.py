@@ -87,7 +87,7 @@ UNKNOWN = {
 @pytest.mark.parametrize("verb", UNKNOWN)
 def test_errors_are_one_line(jestlab, tmp_path, verb):
     assert jestlab(verb, "stody") == (1, "", f"jestlab: {UNKNOWN[verb]}\n")
-    code, out, err = jestlab(verb, "study", "--baseline", "unifrm")
+    code, _, err = jestlab(verb, "study", "--baseline", "unifrm")
     assert (code, err) == (1, "jestlab: experiment 'study' has no run 'unifrm': did you mean 'uniform'?\n")
     code, _, err = jestlab(verb, "study", store=f"sqlite:///{tmp_path}/none.db")
     assert (code, err.count("\n")) == (1, 1)
