@@ -21,7 +21,7 @@ def test_score_is_the_mean_over_all_metrics(new_store, stored_run):
     assert table.loc[("uniform", 2), "score"] == pytest.approx(0.4)
     assert math.isnan(table.loc[("joint", 1), "score"])  # it lacks a metric that another run has
     assert list(table.loc["uniform", "examples_seen"]) == [64, 128]
-    assert list(table["final"]) == [True, False, True]
+    assert list(table["final"]) == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -14,17 +14,17 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from jestlab.analysis import figures, style
+from jestlab.analysis import figures, frames, style
 
 
 @pytest.fixture
 def curves(study):
-    return figures.learning_curves(study.url, "study", "uniform")
+    return figures.learning_curves(frames.read(study.url, "study"), "uniform")
 
 
 @pytest.fixture
 def pareto(study):
-    return figures.pareto(study.url, "study", "uniform")
+    return figures.pareto(frames.read(study.url, "study"), "uniform")
 
 
 def names(folder):
@@ -55,7 +55,7 @@ def test_learning_curves_show_every_competitor(curves):
 
 
 def test_learning_curves_over_flops(study):
-    plot = figures.learning_curves(study.url, "study", effort="flops", band="std")
+    plot = figures.learning_curves(frames.read(study.url, "study"), effort="flops", band="std")
     figure = plot.figure()
     assert figure.axes[0].get_xlabel() == "training FLOPs (GFLOP)"
     assert max(x.max() for _, _, x, _ in lines_of(figure, 4)) == pytest.approx(32)
@@ -88,7 +88,7 @@ def test_pareto_front_is_of_the_competitors(pareto):
 
 
 def test_trajectories_are_apart_from_the_front(study):
-    plot = figures.pareto(study.url, "study", trajectories=True)
+    plot = figures.pareto(frames.read(study.url, "study"), trajectories=True)
     assert (plot.data["kind"] == "trajectory").sum() == 2 + 3 * 4
     assert plot.data.loc[plot.data["kind"] == "trajectory", "on_front"].isna().all()
     assert "no points of the front" in plot.texts.caption
@@ -98,7 +98,7 @@ def test_costs_far_apart_get_a_logarithmic_axis(new_store, stored_run):
     store = new_store().add(
         stored_run("small", [0.3]), stored_run("large", [0.6], flops_per_step=(3e11, 0.0, 0.0))
     )
-    (axes,) = figures.pareto(store.url, "study").figure().axes
+    (axes,) = figures.pareto(frames.read(store.url, "study")).figure().axes
     assert axes.get_xscale() == "log"
 
 
@@ -111,7 +111,10 @@ def test_names_do_not_touch(new_store, stored_run):
             for i in range(9)
         )
     )  # fmt: skip
-    for plot in (figures.pareto(store.url, "study"), figures.learning_curves(store.url, "study")):
+    for plot in (
+        figures.pareto(frames.read(store.url, "study")),
+        figures.learning_curves(frames.read(store.url, "study")),
+    ):
         figure = plot.figure()
         figure.canvas.draw()
         # Of the text alone: an annotation's own extent holds its arrow, too.
@@ -127,22 +130,24 @@ def test_half_finished_runs_are_marked(new_store, stored_run):
         stored_run("joint", [0.3, 0.5]),
         stored_run("joint", [0.3], seed=1, state="FAILED", total_steps=2),
     )
-    assert "joint (1 of 2 seeds)" in texts_of(figures.learning_curves(store.url, "study").figure())
-    assert "joint (1 of 2 seeds)" in texts_of(figures.pareto(store.url, "study").figure())
+    assert "joint (1 of 2 seeds)" in texts_of(
+        figures.learning_curves(frames.read(store.url, "study")).figure()
+    )
+    assert "joint (1 of 2 seeds)" in texts_of(figures.pareto(frames.read(store.url, "study")).figure())
 
 
 def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
-    figures.learning_curves(running.url, "study").figure()  # a curve may be shown before it ends
+    figures.learning_curves(frames.read(running.url, "study")).figure()  # a curve may be shown before it ends
     with pytest.raises(
         ValueError, match="no run of experiment 'study' has completed with a score and a price"
     ):
-        figures.pareto(running.url, "study")
+        figures.pareto(frames.read(running.url, "study"))
     split = new_store().add(
         stored_run("uniform", [0.1], metrics=["a/own"]), stored_run("joint", [0.1], metrics=["b/own"])
     )
     with pytest.raises(ValueError, match="'study' has no score to draw over examples_seen yet: 2 COMPLETED"):
-        figures.learning_curves(split.url, "study")
+        figures.learning_curves(frames.read(split.url, "study"))
 
 
 def test_saved_files_are_whole_and_the_same_each_time(pareto, tmp_path):
@@ -160,7 +165,7 @@ def test_saved_files_are_whole_and_the_same_each_time(pareto, tmp_path):
 
 def test_drawn_only_when_something_changed(study, stored_run, tmp_path):
     def saved():
-        paths = figures.pareto(study.url, "study", "uniform").save(tmp_path)
+        paths = figures.pareto(frames.read(study.url, "study"), "uniform").save(tmp_path)
         return [path.stat().st_mtime_ns for path in paths]
 
     first = saved()
@@ -174,8 +179,8 @@ def test_drawn_only_when_something_changed(study, stored_run, tmp_path):
 
 def test_unchanged_figures_need_no_matplotlib(study, tmp_path):
     code = (
-        "import sys; from jestlab.analysis import figures\n"
-        f"figures.pareto({study.url!r}, 'study').save({str(tmp_path)!r})\n"
+        "import sys; from jestlab.analysis import frames, figures\n"
+        f"figures.pareto(frames.read({study.url!r}, 'study')).save({str(tmp_path)!r})\n"
         "print('matplotlib' in sys.modules)"
     )
     runs = [

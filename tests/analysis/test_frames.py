@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from jestlab.analysis import frames
+from jestlab.analysis import connection, frames
 
 
 def test_read_gives_runs_in_the_order_of_the_study(study):
@@ -14,9 +14,10 @@ def test_read_gives_runs_in_the_order_of_the_study(study):
     assert (read.experiment, read.question) == ("study", "Is it faster?")
     assert read.labels == ["reference", "uniform", "independent", "joint"]
     assert len(read.runs) == len(read.costs) == 8
-    assert len(read.evaluations) == 2 * (2 * 2 + 6 * 4)
+    assert len(read.scores) == 2 * 2 + 6 * 4
+    assert read.scores[read.metrics].notna().all(axis=None)
     assert read.metrics == ["shapes/zero_shot", "shapes_retrieval/i2t_r1"]
-    assert read.evaluations["final"].sum() == 8 * 2
+    assert read.scores["final"].sum() == 8
     assert read.progress() == "8 COMPLETED"
 
 
@@ -134,27 +135,27 @@ def test_reading_writes_nothing_beside_a_store_in_wal_mode(study):
 def test_a_store_cannot_be_written_through_here(study):
     with (
         pytest.raises(ValueError, match="attempt to write a readonly database"),
-        frames.connect(study.url) as connection,
+        connection.connect(study.url) as reading,
     ):
-        connection.exec_driver_sql("DELETE FROM v_runs")
+        reading.exec_driver_sql("DELETE FROM v_runs")
 
 
 def test_all_is_read_at_one_moment(study, monkeypatch):
-    with sqlite3.connect(study.path) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
+    with sqlite3.connect(study.path) as writing:
+        writing.execute("PRAGMA journal_mode = WAL")
     before = frames.read(study.url, "study")
-    read_one = frames._frame
+    read_one = connection.frame
 
     def read_one_while_a_worker_writes(*args, **kwargs):
         frame = read_one(*args, **kwargs)
-        with connection:
-            connection.execute("DELETE FROM v_evaluations WHERE seed = 1")
+        with writing:
+            writing.execute("DELETE FROM v_evaluations WHERE seed = 1")
         return frame
 
-    monkeypatch.setattr(frames, "_frame", read_one_while_a_worker_writes)
-    assert len(frames.read(study.url, "study").evaluations) == len(before.evaluations)
-    assert len(frames.read(study.url, "study").evaluations) < len(before.evaluations)
-    connection.close()
+    monkeypatch.setattr("jestlab.analysis.frames.frame", read_one_while_a_worker_writes)
+    assert len(frames.read(study.url, "study").scores) == len(before.scores)
+    assert len(frames.read(study.url, "study").scores) < len(before.scores)
+    writing.close()
 
 
 def test_a_path_with_odd_characters(study):
@@ -181,4 +182,4 @@ def test_recall_at_further_ranks_is_no_headline(new_store, stored_run, evaluated
     store = new_store().add(stored_run("uniform", [0.1], metrics=evaluated))
     read = frames.read(store.url, "study")
     assert read.metrics == headline
-    assert set(read.evaluations["name"]) == set(evaluated)
+    assert read.evaluated == sorted(evaluated)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jestlab.analysis import tables
+from jestlab.analysis import frames, tables
 
 
 def shown(table):
@@ -21,7 +21,7 @@ def shown(table):
 
 
 def test_rows_and_figures(study):
-    table = tables.summary(study.url, "study", "uniform")
+    table = tables.summary(frames.read(study.url, "study"), "uniform")
     rows = shown(table)
     assert list(rows) == ["reference", "uniform", "independent", "joint"]
     std = 100 * np.std([0.6, 0.7], ddof=1)
@@ -44,7 +44,7 @@ def test_rows_and_figures(study):
 
 
 def test_a_reference_is_apart_and_never_the_best(study):
-    table = tables.summary(study.url, "study", "uniform")
+    table = tables.summary(frames.read(study.url, "study"), "uniform")
     assert list(table.frame["apart"]) == [True, False, False, False]
     reference = shown(table)["reference"]
     assert reference["score"].startswith("75.0")  # higher than all, and not bold
@@ -53,7 +53,7 @@ def test_a_reference_is_apart_and_never_the_best(study):
 
 
 def test_frame_holds_raw_numbers(study):
-    frame: Any = tables.summary(study.url, "study", "uniform").frame.set_index("label")
+    frame: Any = tables.summary(frames.read(study.url, "study"), "uniform").frame.set_index("label")
     joint = frame.loc["joint"]
     assert joint["score_mean"] == pytest.approx(0.65)
     assert joint["score_std"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
@@ -69,21 +69,21 @@ def test_frame_holds_raw_numbers(study):
     ("scope", "gflop"), [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0")]
 )
 def test_scope(study, scope, gflop):
-    table = tables.summary(study.url, "study", "uniform", scope)
+    table = tables.summary(frames.read(study.url, "study"), "uniform", scope)
     assert shown(table)["joint"]["GFLOP"] == gflop
     assert sum(note.startswith("FLOPs: ") for note in table.notes) == 1
 
 
 def test_the_baseline_defaults_to_the_first_competitor(study):
-    assert "Δ uniform" in shown(tables.summary(study.url, "study"))["joint"]
-    assert "Δ joint" in shown(tables.summary(study.url, "study", "joint"))["uniform"]
+    assert "Δ uniform" in shown(tables.summary(frames.read(study.url, "study")))["joint"]
+    assert "Δ joint" in shown(tables.summary(frames.read(study.url, "study"), "joint"))["uniform"]
     with pytest.raises(ValueError, match="has no run 'unform': did you mean 'uniform'"):
-        tables.summary(study.url, "study", "unform")
+        tables.summary(frames.read(study.url, "study"), "unform")
 
 
 def test_nothing_to_compare_no_such_columns(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.25]))
-    table = tables.summary(store.url, "study")
+    table = tables.summary(frames.read(store.url, "study"))
     assert shown(table) == {
         "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "**25.0**", "I2T R@1": "**25.0**",
                     "score": "**25.0**", "examples": "64", "GFLOP": "3.00"}
@@ -99,7 +99,7 @@ def test_half_finished(new_store, stored_run):
         stored_run("joint", [0.9], seed=1, state="FAILED", reason="exit code 1: boom\nmore", total_steps=2),
         stored_run("easy", [], seed=0, state="PENDING", total_steps=2),
     )
-    table = tables.summary(store.url, "study")
+    table = tables.summary(frames.read(store.url, "study"))
     rows = shown(table)
     assert (rows["joint"]["seeds"], rows["joint"]["score"]) == ("1 of 2", "**50.0**")
     assert rows["joint"]["Δ uniform"] == "+30.0"  # of seed 0 alone
@@ -113,7 +113,7 @@ def test_steps_to_go_may_be_unknown(new_store, stored_run):
     with sqlite3.connect(store.path) as connection:
         connection.execute("UPDATE v_runs SET total_steps = NULL")
     connection.close()
-    assert "own: seed 0 RUNNING at step 1" in tables.summary(store.url, "study").notes
+    assert "own: seed 0 RUNNING at step 1" in tables.summary(frames.read(store.url, "study")).notes
 
 
 def test_none_finished(new_store, stored_run):
@@ -123,21 +123,21 @@ def test_none_finished(new_store, stored_run):
     with pytest.raises(
         ValueError, match="no run of experiment 'study' has completed yet: 1 RUNNING, 1 FAILED"
     ):
-        tables.summary(store.url, "study")
+        tables.summary(frames.read(store.url, "study"))
 
 
 def test_a_missing_metric_is_said(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
     )
-    table = tables.summary(store.url, "study")
+    table = tables.summary(frames.read(store.url, "study"))
     assert shown(table)["joint"]["score"] == "—"
     assert "joint: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
 
 
 def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/own"]))
-    assert list(shown(tables.summary(store.url, "study"))["uniform"])[2:5] == [
+    assert list(shown(tables.summary(frames.read(store.url, "study")))["uniform"])[2:5] == [
         "a zero-shot",
         "own",
         "b zero-shot",
@@ -146,7 +146,7 @@ def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, store
 
 def test_scores_beyond_one_are_no_percentages(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [31.4159]), stored_run("joint", [30.0]))
-    table = tables.summary(store.url, "study")
+    table = tables.summary(frames.read(store.url, "study"))
     assert shown(table)["uniform"]["score"] == "**31.42**"
     assert shown(table)["joint"]["Δ uniform"] == "−1.416"
     assert "%" not in table.caption
@@ -158,12 +158,12 @@ def test_a_run_without_a_price(new_store, stored_run):
         stored_run("uniform", [0.1, 0.2], flops_per_step=unpriced),
         stored_run("own", [0.2], flops_per_step=unpriced),
     )
-    row = shown(tables.summary(store.url, "study"))["own"]
+    row = shown(tables.summary(frames.read(store.url, "study")))["own"]
     assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**2.0×**", "—")
 
 
 def test_snapshot(study):
-    lines = tables.summary(study.url, "study", "uniform").markdown().splitlines()
+    lines = tables.summary(frames.read(study.url, "study"), "uniform").markdown().splitlines()
     assert [re.sub(" +", " ", re.sub("-+", "-", line)) for line in lines[:6]] == [
         "| run | seeds | zero-shot | I2T R@1 | score | Δ uniform | examples | GFLOP | "
         "fewer examples | fewer FLOPs |",
@@ -196,7 +196,7 @@ def test_recall_at_further_ranks_changes_neither_score_nor_columns(new_store, st
                 connection.execute("UPDATE v_evaluations SET value = 0.9 WHERE metric LIKE '%_r5'")
                 connection.execute("DELETE FROM v_evaluations WHERE metric LIKE '%_r10'")
             connection.close()
-        tables_of[len(metrics)] = tables.summary(store.url, "study")
+        tables_of[len(metrics)] = tables.summary(frames.read(store.url, "study"))
     assert tables_of[2].markdown() == tables_of[4].markdown()
     assert shown(tables_of[4])["uniform"]["score"] == "**20.0**"
     assert list(tables_of[2].frame) == list(tables_of[4].frame)

@@ -16,7 +16,7 @@ import stores_support as stores
 from click.testing import CliRunner
 from sqlalchemy import insert, text
 
-from jestlab.analysis import query, tables
+from jestlab.analysis import frames, query, tables
 from jestlab.platform.archive import merging, writing
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
@@ -88,7 +88,7 @@ def everything(lab):
         for path in (lab.root / folder).rglob("*")
         if path.is_file() and not path.name.startswith(".")
     }
-    return {**views, "table": tables.summary(lab.store_url, "toy").render("json"), **files}
+    return {**views, "table": tables.summary(frames.read(lab.store_url, "toy")).render("json"), **files}
 
 
 @pytest.mark.parametrize("ending", ["tar.zst", "tar.gz"])
@@ -133,9 +133,9 @@ def test_one_experiment_with_what_it_needs_and_without_checkpoints(lab, tmp_path
     files = {path.relative_to(copy.root).as_posix() for path in copy.root.rglob("*") if path.is_file()}
     assert {f for f in files if f.startswith("runs")} == {f"{run.directory}/log.txt" for run in RUNS}
     assert "reports/toy/table.md" in files
-    assert tables.summary(copy.store_url, "toy").render("md") == tables.summary(lab.store_url, "toy").render(
-        "md"
-    )
+    assert tables.summary(frames.read(copy.store_url, "toy")).render("md") == tables.summary(
+        frames.read(lab.store_url, "toy")
+    ).render("md")
     with pytest.raises(UserError, match="did you mean 'toy'"):
         export(lab, tmp_path / "x.tar.gz", "toi")
     assert not (tmp_path / "x.tar.gz").exists()

@@ -8,7 +8,7 @@ import stores_support as stores
 from postgres_support import PASSWORD
 from sqlalchemy import text
 
-from jestlab.analysis import frames, query, tables
+from jestlab.analysis import connection, frames, query, tables
 from jestlab.platform.store.store import Store
 
 # Text that locales sort in other ways than bytes do.
@@ -35,7 +35,7 @@ def test_frames_are_equal(urls):
     import pandas as pd
 
     on_sqlite, on_postgresql = (frames.read(url, "study") for url in urls)
-    for name in ("runs", "evaluations", "costs"):
+    for name in ("runs", "scores", "costs"):
         pd.testing.assert_frame_equal(getattr(on_sqlite, name), getattr(on_postgresql, name))
     assert on_sqlite.labels == on_postgresql.labels == LABELS
     assert frames.experiments(urls[0]) == frames.experiments(urls[1]) == ["Another", "study"]
@@ -45,25 +45,25 @@ def test_frames_are_equal(urls):
 
 
 def test_tables_are_equal(urls):
-    one, other = (tables.summary(url, "study", "a run", "learner") for url in urls)
+    one, other = (tables.summary(frames.read(url, "study"), "a run", "learner") for url in urls)
     for form in ("markdown", "latex", "csv", "html", "json"):
         assert getattr(one, form)() == getattr(other, form)()
 
 
 def test_one_moment_is_read(urls, monkeypatch):
-    read_one, store = frames._frame, Store.open(urls[1])
+    read_one, store = connection.frame, Store.open(urls[1])
     before = frames.read(urls[1], "study")
 
     def read_one_while_a_worker_writes(*args, **kwargs):
         frame = read_one(*args, **kwargs)
-        with store.writing() as connection:
-            connection.execute(text("DELETE FROM evaluation"))
-            connection.execute(text("DELETE FROM cost"))
+        with store.writing() as writing:
+            writing.execute(text("DELETE FROM evaluation"))
+            writing.execute(text("DELETE FROM cost"))
         return frame
 
-    monkeypatch.setattr(frames, "_frame", read_one_while_a_worker_writes)
+    monkeypatch.setattr("jestlab.analysis.frames.frame", read_one_while_a_worker_writes)
     after = frames.read(urls[1], "study")
-    assert len(after.evaluations) == len(before.evaluations) > 0
+    assert len(after.scores) == len(before.scores) > 0
     assert len(after.costs) == len(before.costs) > 0
     store.close()
 

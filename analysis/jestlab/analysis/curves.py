@@ -35,20 +35,15 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
             planned parts.
 
     Returns:
-        One row a run and step, ordered by label, seed and step: label, seed, step, examples_seen, flops (NaN
+        One row a run and step, in the order of the runs: label, seed, step, examples_seen, flops (NaN
         if unknown), score (NaN if a headline metric is missing), final (bool), and a column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
     """
     check_scope(scope)
-    key = ["label", "seed", "step"]
-    evaluations = frames.evaluations
-    values = evaluations.pivot(index=key, columns="name", values="value")
-    curves = evaluations.groupby(key)[["examples_seen", "flops_total", "final"]].max()
-    curves["score"] = values[frames.metrics].mean(axis=1, skipna=False)
-    curves["final"] = curves["final"].astype(bool)
-    curves = curves.join(values).reset_index()
+    curves = frames.scores.copy()
+    curves["score"] = curves[frames.metrics].mean(axis=1, skipna=False)
 
     planned = frames.costs.set_index(["label", "seed"])
     parts = [f"{part}_flops" for part in SCOPES]

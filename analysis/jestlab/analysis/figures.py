@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .costs import Scope
 from .curves import Band, Effort, mean_curves, score_curves
 from .drawing import draw_curves, draw_pareto
-from .frames import Frames, read
+from .frames import Frames
 from .pareto import front
 from .plots import Plot, Texts
 from .style import looks
@@ -27,8 +27,7 @@ _BANDS: dict[Band, str] = {
 
 
 def learning_curves(
-    url: str,
-    experiment: str,
+    frames: Frames,
     baseline: str | None = None,
     effort: Effort = "examples_seen",
     scope: Scope = "scoring",
@@ -39,8 +38,7 @@ def learning_curves(
     The baseline's final score is a dotted line; that of a reference, which competes with none, a grey one.
 
     Args:
-        url: SQLAlchemy URL of the store.
-        experiment: Its name.
+        frames: Results of an experiment, from `frames.read`.
         baseline: Label or run; by default the study's first run that is no reference.
         effort: The horizontal axis.
         scope: What counts as FLOPs.
@@ -50,16 +48,14 @@ def learning_curves(
         The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If the store does not know the experiment, nothing of it can be drawn yet, or it has no
+        ValueError: If nothing of it can be drawn yet, or it has no
             such baseline.
     """
-    frames = read(url, experiment)
     compared = frames.baseline(baseline)
     curves = mean_curves(score_curves(frames, scope), effort, band)
     if curves.empty:
         raise ValueError(
-            f"experiment {experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
+            f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
         )
     data = _dressed(frames, curves, compared, ["mean", "low", "high"]).rename(columns={effort: "effort"})
     _require_competitors(frames, data)
@@ -78,8 +74,7 @@ def learning_curves(
 
 
 def pareto(
-    url: str,
-    experiment: str,
+    frames: Frames,
     baseline: str | None = None,
     scope: Scope = "scoring",
     trajectories: bool = False,
@@ -89,8 +84,7 @@ def pareto(
     Completed runs alone are points: a marker a label, with error bars over seeds, and a dot a seed.
 
     Args:
-        url: SQLAlchemy URL of the store.
-        experiment: Its name.
+        frames: Results of an experiment, from `frames.read`.
         baseline: Label or run that is drawn in black; by default the study's first run that is no reference.
         scope: What counts as FLOPs.
         trajectories: Whether to show, faintly, how each mean came there over training. These points belong to
@@ -101,19 +95,18 @@ def pareto(
         "seed" (a run) and "trajectory" (a point on the way).
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If the store does not know the experiment, no run of it has completed with a known price
+        ValueError: If no run of it has completed with a known price
             yet, or it has no such baseline.
     """
     import pandas as pd
 
-    frames = read(url, experiment)
     compared = frames.baseline(baseline)
     curves = score_curves(frames, scope)
     runs = curves[curves["final"]].dropna(subset=["score", "flops"])
     if runs.empty:
         raise ValueError(
-            f"no run of experiment {experiment!r} has completed with a score and a price: {frames.progress()}"
+            f"no run of experiment {frames.experiment!r} has completed with a score and a price: "
+            f"{frames.progress()}"
         )
     of_label = runs.groupby("label", sort=False)
     means = of_label[["flops", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())

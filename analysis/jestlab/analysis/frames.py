@@ -8,27 +8,30 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+
+from .connection import connect, frame
 
 if TYPE_CHECKING:
     import pandas as pd
-    from sqlalchemy import URL, Connection, Engine
+    from sqlalchemy import Connection
 
 _RUNS = """
     SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
         needed
     FROM v_runs WHERE experiment = :experiment"""
 
-_EVALUATIONS = """
-    SELECT label, seed, dataset, metric, name, step, value, examples_seen, flops_total, final
-    FROM v_evaluations WHERE experiment = :experiment"""
+_EVALUATED = """
+    SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"""
+
+# One row a run and step: the database puts the metrics beside each other, so that fewer rows travel.
+_SCORES = """
+    SELECT fingerprint, step, MAX(examples_seen) AS examples_seen, MAX(flops_total) AS flops_total{metrics}
+    FROM v_evaluations WHERE experiment = :experiment GROUP BY fingerprint, step"""
+_ONE_METRIC = ", MAX(CASE WHEN dataset = :dataset_{i} AND metric = :metric_{i} THEN value END) AS metric_{i}"
 
 _COSTS = """
     SELECT label, seed, learner_flops, scoring_flops, reference_scoring_flops
@@ -47,9 +50,6 @@ _MEASURED = """
     FROM v_metrics WHERE experiment = :experiment AND label = :label
         AND (name LIKE 'learnability%' OR name LIKE 'selected/%')"""
 
-_ORDER = ("position", "label", "seed", "name", "step")
-"""What rows are sorted by, as far as there are such columns."""
-
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
 
@@ -63,8 +63,9 @@ class Frames:
         question: What it asks; empty if it does not say.
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
-        evaluations: One row a run, step and metric: label, seed, dataset, metric, name (dataset/metric),
-            step, value, examples_seen, flops_total (learner and scoring until then), final (0 or 1).
+        scores: One row a run and step where it was evaluated, in the order of the runs: label, seed, step,
+            examples_seen, flops_total (learner and scoring until then), final (bool: the last step of a
+            completed run), and a column for each name of `evaluated`, NaN where there is no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             reference_scoring_flops.
     """
@@ -72,18 +73,18 @@ class Frames:
     experiment: str
     question: str
     runs: pd.DataFrame
-    evaluations: pd.DataFrame
+    scores: pd.DataFrame
     costs: pd.DataFrame
 
     @cached_property
     def labels(self) -> list[str]:
         """Labels in the order of the study."""
-        return list(dict.fromkeys(self.runs["label"]))
+        return [str(label) for label in self.runs["label"].unique()]
 
     @cached_property
     def reference_labels(self) -> list[str]:
         """Labels of the runs that other runs of the study need: they stand apart from competitors."""
-        return list(dict.fromkeys(self.runs.loc[self.runs["needed"] > 0, "label"]))
+        return [str(label) for label in self.runs.loc[self.runs["needed"] > 0, "label"].unique()]
 
     def apart_from(self, baseline: str) -> list[str]:
         """References that do not compete: all but the baseline, which is compared with even if it is one."""
@@ -96,20 +97,26 @@ class Frames:
         return [label for label in self.labels if label not in apart]
 
     @cached_property
+    def evaluated(self) -> list[str]:
+        """Names (dataset/metric) of all that was evaluated, in alphabetical order."""
+        return sorted(name for name in self.scores.columns if "/" in name)
+
+    @cached_property
     def metrics(self) -> list[str]:
         """Names (dataset/metric) of the headline evaluations, in alphabetical order.
 
         The score is their mean, and tables show them. Recall at a further rank is none where there is recall
         at 1, such as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in
-        `evaluations`. Every other name, whatever program gave it, is a headline.
+        `scores`. Every other name, whatever program gave it, is a headline.
         """
-        names = set(self.evaluations["name"])
+        names = set(self.evaluated)
         return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
 
     @cached_property
     def scores_are_shares(self) -> bool:
         """Whether all evaluations lie in 0…1, so that they are shown in percent."""
-        return bool(self.evaluations["value"].dropna().between(0, 1).all())
+        values = self.scores[self.evaluated]
+        return not bool(((values < 0) | (values > 1)).to_numpy().any())  # NaN is neither
 
     def label_of(self, name: str) -> str:
         """The label that a user means by `name`: a label itself, or a run that has only one.
@@ -170,27 +177,51 @@ def read(url: str, experiment: str) -> Frames:
             nothing of it has been evaluated yet.
     """
     with connect(url) as connection:
-        runs = _frame(connection, _RUNS, experiment=experiment)
+        runs = frame(connection, _RUNS, experiment=experiment)
         if runs.empty:
             raise ValueError(_unknown(experiment, _experiments(connection)))
-        evaluations = _frame(connection, _EVALUATIONS, experiment=experiment)
-        costs = _frame(connection, _COSTS, experiment=experiment)
+        scores = _scores(connection, experiment)
+        costs = frame(connection, _COSTS, experiment=experiment)
     # A column of NULLs alone says nothing of its type.
     runs = runs.astype({"step": float, "total_steps": float})
-    evaluations = evaluations.astype({"value": float, "examples_seen": float, "flops_total": float})
+    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    costs = costs.sort_values(["label", "seed"], ignore_index=True)
     costs = costs.astype({name: float for name in costs.columns if str(name).endswith("_flops")})
     question = runs.pop("question").iloc[0] or ""
-    frames = Frames(experiment, str(question), runs, evaluations, costs)
-    if evaluations.empty:
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs)
+    if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     silent = _silent(frames)
     return replace(frames, runs=_without(runs, silent), costs=_without(costs, silent))
 
 
+def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
+    """What was evaluated: fingerprint, step, examples_seen, flops_total, and a column for each metric."""
+    pairs = sorted(
+        (str(dataset), str(metric))
+        for dataset, metric in frame(connection, _EVALUATED, experiment=experiment).itertuples(index=False)
+    )
+    named = {f"dataset_{i}": dataset for i, (dataset, _) in enumerate(pairs)}
+    named |= {f"metric_{i}": metric for i, (_, metric) in enumerate(pairs)}
+    sql = _SCORES.format(metrics="".join(_ONE_METRIC.format(i=i) for i in range(len(pairs))))
+    scores = frame(connection, sql, experiment=experiment, **named)
+    scores = scores.rename(columns={f"metric_{i}": "/".join(pair) for i, pair in enumerate(pairs)})
+    return scores.astype({name: float for name in scores.columns if name not in ("fingerprint", "step")})
+
+
+def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The scores in the order of the runs, once for each label that a run stands under."""
+    whose = runs[["fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
+    merged = whose.merge(scores, on="fingerprint").sort_values(["place", "step"], ignore_index=True)
+    last = merged["step"] == merged.groupby("place")["step"].transform("max")
+    merged.insert(4, "final", last & (merged["state"] == "COMPLETED"))
+    return merged.drop(columns=["fingerprint", "state", "place"])
+
+
 def _silent(frames: Frames) -> set[str]:
     """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a
     program by which nothing has been evaluated, where another one has."""
-    runs, evaluated = frames.runs, set(frames.evaluations["label"])
+    runs, evaluated = frames.runs, set(frames.scores["label"].unique())
     programs = set(runs.loc[runs["label"].isin(evaluated), "program"])
     may = runs.loc[(runs["state"] != "COMPLETED") & runs["program"].isin(programs), "label"]
     return set(frames.labels) - set(may) - evaluated
@@ -219,10 +250,10 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         known = _experiments(connection)
         if experiment not in known:
             raise ValueError(_unknown(experiment, known))
-        frame = _frame(connection, _METRICS, experiment=experiment, names=list(names))
-    if frame.empty:
+        logged = frame(connection, _METRICS, experiment=experiment, names=list(names))
+    if logged.empty:
         raise ValueError(f"experiment {experiment!r} has logged none of {_some(names)}")
-    return frame
+    return logged.sort_values(["label", "seed", "name", "step"], ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -254,8 +285,8 @@ def diagnosed(url: str, experiment: str) -> list[str]:
         ValueError: If what is there is no results store.
     """
     with connect(url) as connection:
-        runs = _frame(connection, _DIAGNOSES, experiment=experiment)
-    return list(dict.fromkeys(runs.loc[runs["state"] == "COMPLETED", "label"]))
+        runs = _diagnoses(connection, experiment)
+    return [str(label) for label in runs.loc[runs["state"] == "COMPLETED", "label"].unique()]
 
 
 def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
@@ -275,7 +306,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         known = _experiments(connection)
         if experiment not in known:
             raise ValueError(_unknown(experiment, known))
-        runs = _frame(connection, _DIAGNOSES, experiment=experiment)
+        runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
         frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, runs[:0], runs[:0])
@@ -285,108 +316,19 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         completed = completed[completed["label"] == label]
         if completed.empty:
             raise ValueError(f"no seed of {label!r} of {experiment!r} has completed: {frames.progress()}")
-        metrics = _frame(connection, _MEASURED, experiment=experiment, label=label)
+        metrics = frame(connection, _MEASURED, experiment=experiment, label=label)
+    metrics = metrics.sort_values(["label", "seed", "name", "step"], ignore_index=True)
     metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})
     return Diagnosis(frames.question, label, json.loads(completed["config"].iloc[0]), metrics)
 
 
-@contextmanager
-def connect(url: str) -> Iterator[Connection]:
-    """A transaction that only reads, and sees one moment; a SQLite file that is not there is not created.
-
-    Args:
-        url: SQLAlchemy URL of the store; `postgresql://` and `postgres://` need no driver's name.
-
-    Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there cannot be read. The message holds no password.
-    """
-    from sqlalchemy.exc import DatabaseError
-
-    address = _address(url)
-    engine = _sqlite(address) if address.get_backend_name() == "sqlite" else _server(address)
-    try:
-        with engine.connect() as connection:
-            if engine.dialect.name == "sqlite":
-                # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
-                connection.exec_driver_sql("BEGIN")
-            yield connection
-    except DatabaseError as error:
-        shown = address.render_as_string(hide_password=True)
-        said = " ".join(str(error.orig).split())
-        raise ValueError(f"cannot read results from {shown}: {said}") from error
-    finally:
-        engine.dispose()
-
-
-def _address(url: str) -> URL:
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        address = make_url(url)
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        hidden = re.sub(r":[^:]*@", ":***@", url)
-        raise ValueError(f"store {hidden!r} is no database URL: write sqlite:///path/to/results.db") from None
-    if address.drivername in ("postgres", "postgresql"):
-        address = address.set(drivername="postgresql+psycopg")
-    # A password may also be an option of the driver; as part of the address it is hidden in messages.
-    if "password" in address.query:
-        address = address.set(password=str(address.query["password"])).difference_update_query(["password"])
-    return address
-
-
-def _sqlite(address: URL) -> Engine:
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
-
-    path = Path(address.database or "")
-    if not path.is_file():
-        raise FileNotFoundError(f"no results store at {path}: launch an experiment first, or name its lab")
-    return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
-
-
-def _server(address: URL) -> Engine:
-    """On PostgreSQL a transaction sees one moment and cannot write; every statement is a cursor's query, so
-    that none can end the transaction."""
-    from sqlalchemy import create_engine
-    from sqlalchemy.pool import NullPool
-
-    engine = create_engine(address, poolclass=NullPool)
-    if engine.dialect.name != "postgresql":
-        return engine
-    return engine.execution_options(
-        isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
-    )
-
-
-def _open_sqlite(path: Path) -> sqlite3.Connection:
-    """Open for reading alone.
-
-    NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
-    connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
-    """
-    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-def _frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
-    import pandas as pd
-    from sqlalchemy import bindparam, text
-
-    statement = text(sql)
-    if "names" in parameters:
-        statement = statement.bindparams(bindparam("names", expanding=True))
-    result = connection.execute(statement, parameters)
-    frame = pd.DataFrame.from_records(result.fetchall(), columns=list(result.keys()))
-    # Not by ORDER BY: databases, and locales of one database, sort text in many ways.
-    keys = [name for name in _ORDER if name in frame.columns]
-    return frame.sort_values(keys, ignore_index=True) if keys else frame
+def _diagnoses(connection: Connection, experiment: str) -> pd.DataFrame:
+    runs = frame(connection, _DIAGNOSES, experiment=experiment)
+    return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
 def _experiments(connection: Connection) -> list[str]:
-    names = _frame(connection, "SELECT DISTINCT experiment FROM v_runs")["experiment"]
+    names = frame(connection, "SELECT DISTINCT experiment FROM v_runs")["experiment"]
     return sorted(str(name) for name in names)
 
 

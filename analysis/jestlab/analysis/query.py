@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis import where as conditions
-from jestlab.analysis.frames import connect
+from jestlab.analysis.connection import connect
 from jestlab.analysis.where import Among, Compare, Condition, Getter, Key, Row, Value, WhereError
 
 if TYPE_CHECKING:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from . import units
 from .costs import Scope
 from .curves import censored_median, score_curves, speedups
-from .frames import Frames, read
+from .frames import Frames
 from .rendering import Column, Record, Table
 
 if TYPE_CHECKING:
@@ -31,15 +32,14 @@ _METRIC_NAMES = {
 _MISSING = "—"
 
 
-def summary(url: str, experiment: str, baseline: str | None = None, scope: Scope = "scoring") -> Table:
+def summary(frames: Frames, baseline: str | None = None, scope: Scope = "scoring") -> Table:
     """The final table of an experiment: what each run scored, at what cost, and how much sooner.
 
     One row a label, in the order of the study, runs that others need as reference first and apart. All
     numbers are over the seeds that completed.
 
     Args:
-        url: SQLAlchemy URL of the store.
-        experiment: Its name.
+        frames: Results of an experiment, from `frames.read`.
         baseline: Label or run to compare with; by default the study's first run that is no reference.
         scope: What counts as FLOPs.
 
@@ -52,23 +52,21 @@ def summary(url: str, experiment: str, baseline: str | None = None, scope: Scope
         What compares is NaN or 0 for runs that stand apart.
 
     Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If the store does not know the experiment, no run of it has completed yet, or it has no
+        ValueError: If no run of it has completed yet, or it has no
             such baseline.
     """
-    frames = read(url, experiment)
     compared = frames.baseline(baseline)
     curves = score_curves(frames, scope)
     finals = curves[curves["final"]]
     if finals.empty:
-        raise ValueError(f"no run of experiment {experiment!r} has completed yet: {frames.progress()}")
+        raise ValueError(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
     in_percent = frames.scores_are_shares
     unit = " in %" if in_percent else ""
     over = "mean ± standard deviation over seeds" if finals["label"].duplicated().any() else "one seed each"
     return Table(
-        name=f"{experiment} summary",
-        caption=f"{experiment}{': ' + frames.question if frames.question else '.'} Scores{unit}, {over}; "
-        "score is the mean of the metrics.",
+        name=f"{frames.experiment} summary",
+        caption=f"{frames.experiment}{': ' + frames.question if frames.question else '.'} "
+        f"Scores{unit}, {over}; score is the mean of the metrics.",
         frame=_rows(frames, finals, speedups(curves, compared), compared),
         columns=_columns(frames, finals, compared, in_percent),
         notes=(*_conventions(frames, compared, scope), *_gaps(frames, finals, compared)),
@@ -130,13 +128,12 @@ def _columns(frames: Frames, finals: pd.DataFrame, baseline: str, in_percent: bo
 
 def _metric_headers(frames: Frames) -> dict[str, str]:
     """Name → heading; the dataset is left out where one dataset alone has the metric."""
-    pairs = frames.evaluations[["name", "dataset", "metric"]].drop_duplicates().sort_values("name")
-    pairs = pairs[pairs["name"].isin(frames.metrics)]
-    repeated = set(pairs.loc[pairs["metric"].duplicated(), "metric"])
+    parts = {name: name.split("/", 1) for name in frames.metrics}
+    several = Counter(metric for _, metric in parts.values())
     headers = {}
-    for name, dataset, metric in pairs.itertuples(index=False):
+    for name, (dataset, metric) in parts.items():
         short = _METRIC_NAMES.get(metric, metric)
-        headers[str(name)] = f"{dataset} {short}" if metric in repeated else short
+        headers[name] = f"{dataset} {short}" if several[metric] > 1 else short
     return headers
 
 

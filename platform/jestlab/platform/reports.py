@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.spec.reports import CurvesReport, LearnabilityReport, ParetoReport, Report, TableReport
 
 if TYPE_CHECKING:
+    from jestlab.analysis.frames import Frames
     from jestlab.platform.spec.schema import Study
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
@@ -30,6 +32,9 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG. The second
         report of a kind is named `<kind>-2`.
     """
+    from jestlab.analysis import frames
+
+    results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
     written: list[Path] = []
     seen: Counter[str] = Counter()
@@ -37,27 +42,29 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         seen[report.kind] += 1
         name = report.kind if seen[report.kind] == 1 else f"{report.kind}-{seen[report.kind]}"
         try:
-            written += _write_report(lab.store_url, study.name, report, folder, name)
+            written += _write_report(lab.store_url, study.name, results, report, folder, name)
         except ValueError as error:
             note(f"no {name} yet: {error}")
     return written
 
 
-def _write_report(url: str, experiment: str, report: Report, folder: Path, name: str) -> list[Path]:
+def _write_report(
+    url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
+) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, learnability, tables
 
     match report:
         case TableReport():
-            table = tables.summary(url, experiment, report.baseline, report.scope)
+            table = tables.summary(results(), report.baseline, report.scope)
             return [
                 _write_text(folder / f"{name}{suffix}", getattr(table, format)())
                 for suffix, format in _TABLE_FILES.items()
             ]
         case CurvesReport():
-            plot = figures.learning_curves(url, experiment, report.baseline, report.effort, report.scope)
+            plot = figures.learning_curves(results(), report.baseline, report.effort, report.scope)
         case ParetoReport():
-            plot = figures.pareto(url, experiment, report.baseline, report.scope)
+            plot = figures.pareto(results(), report.baseline, report.scope)
         case LearnabilityReport():
             plot = learnability.learnability(url, experiment, report.run)
     return replace(plot, name=name).save(folder)

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from jestlab.analysis import figures, tables
+from jestlab.analysis import figures, frames, tables
 from jestlab.models.config import EmbedConfig
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.platform.cli.show import command as show
@@ -103,10 +103,13 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
     assert rows(root, artifacts) == [("embeddings",)]
 
     url = Lab.find(root).store_url
-    table = tables.summary(url, "cached", "uniform")
+    table = tables.summary(frames.read(url, "cached"), "uniform")
     assert set(table.frame["label"]) == {"reference", "uniform", "joint"}
     assert not any(note.startswith("cache") for note in table.notes)
-    for figure in (figures.learning_curves(url, "cached"), figures.pareto(url, "cached")):
+    for figure in (
+        figures.learning_curves(frames.read(url, "cached")),
+        figures.pareto(frames.read(url, "cached")),
+    ):
         assert "cache" not in set(figure.data["label"])
     again = labs.jestlab("launch", spec, root=root)
     assert "nothing to run: all 4 runs are COMPLETED" in again.stdout

@@ -52,10 +52,12 @@ def command(
 
     try:
         plots = []
+        if kind != "learnability":
+            results = frames.read(lab.store_url, experiment)
         if kind in ("curves", "all"):
-            plots.append(figures.learning_curves(lab.store_url, experiment, baseline, scope=scope))
+            plots.append(figures.learning_curves(results, baseline, scope=scope))
         if kind in ("pareto", "all"):
-            plots.append(figures.pareto(lab.store_url, experiment, baseline, scope))
+            plots.append(figures.pareto(results, baseline, scope))
         if kind == "learnability" or (kind == "all" and frames.diagnosed(lab.store_url, experiment)):
             plots.append(learnability(lab.store_url, experiment, run))
     except (FileNotFoundError, ValueError) as error:

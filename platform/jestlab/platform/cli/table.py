@@ -41,10 +41,11 @@ def command(
 
     Mean and standard deviation are over the seeds that completed; csv and json hold the raw numbers.
     """
-    from jestlab.analysis.tables import summary
+    from jestlab.analysis import frames, tables
 
     try:
-        text = summary(lab.store_url, experiment, baseline, scope).render("json" if as_json else form)
+        results = frames.read(lab.store_url, experiment)
+        text = tables.summary(results, baseline, scope).render("json" if as_json else form)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     if out is None:

@@ -1,0 +1,123 @@
+"""The store as analysis reaches it: opened for reading alone, one moment at a time, by its URL."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy import URL, Connection, Engine
+
+
+@contextmanager
+def connect(url: str) -> Iterator[Connection]:
+    """A transaction that only reads, and sees one moment; a SQLite file that is not there is not created.
+
+    Args:
+        url: SQLAlchemy URL of the store; `postgresql://` and `postgres://` need no driver's name.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there cannot be read. The message holds no password.
+    """
+    from sqlalchemy.exc import DatabaseError
+
+    address = _address(url)
+    engine = _sqlite(address) if address.get_backend_name() == "sqlite" else _server(address)
+    try:
+        with engine.connect() as connection:
+            if engine.dialect.name == "sqlite":
+                # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
+                connection.exec_driver_sql("BEGIN")
+            yield connection
+    except DatabaseError as error:
+        shown = address.render_as_string(hide_password=True)
+        said = " ".join(str(error.orig).split())
+        raise ValueError(f"cannot read results from {shown}: {said}") from error
+    finally:
+        engine.dispose()
+
+
+def _address(url: str) -> URL:
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        address = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        hidden = re.sub(r":[^:]*@", ":***@", url)
+        raise ValueError(f"store {hidden!r} is no database URL: write sqlite:///path/to/results.db") from None
+    if address.drivername in ("postgres", "postgresql"):
+        address = address.set(drivername="postgresql+psycopg")
+    # A password may also be an option of the driver; as part of the address it is hidden in messages.
+    if "password" in address.query:
+        address = address.set(password=str(address.query["password"])).difference_update_query(["password"])
+    return address
+
+
+def _sqlite(address: URL) -> Engine:
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    path = Path(address.database or "")
+    if not path.is_file():
+        raise FileNotFoundError(f"no results store at {path}: launch an experiment first, or name its lab")
+    return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
+
+
+def _server(address: URL) -> Engine:
+    """On PostgreSQL a transaction sees one moment and cannot write; every statement is a cursor's query, so
+    that none can end the transaction."""
+    from sqlalchemy import create_engine
+    from sqlalchemy.pool import NullPool
+
+    engine = create_engine(address, poolclass=NullPool)
+    if engine.dialect.name != "postgresql":
+        return engine
+    return engine.execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
+    )
+
+
+def _open_sqlite(path: Path) -> sqlite3.Connection:
+    """Open for reading alone.
+
+    NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
+    connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
+    """
+    connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
+    """The rows of a SELECT.
+
+    Args:
+        connection: From `connect`.
+        sql: With named parameters; `:names` is a list.
+        parameters: Their values.
+
+    Returns:
+        A frame with the columns of the SELECT; in whatever order the database gave them, since databases,
+        and locales of one database, sort text in many ways.
+    """
+    import pandas as pd
+    from sqlalchemy import bindparam, text
+
+    statement = text(sql)
+    if "names" in parameters:
+        statement = statement.bindparams(bindparam("names", expanding=True))
+    result = connection.execute(statement, parameters)
+    columns = list(result.keys())
+    rows = result.fetchall()
+    # Column by column: pandas takes a list of plain tuples of one column much faster than rows of many.
+    return pd.DataFrame(
+        dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else {}, columns=columns
+    )
