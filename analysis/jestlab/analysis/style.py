@@ -41,6 +41,7 @@ _RC: dict[str, Any] = {
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
     "text.parse_math": False,  # a $ in a run's name is a $
+    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
     "svg.fonttype": "path",  # the same everywhere, whatever fonts there are
     "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
 }
