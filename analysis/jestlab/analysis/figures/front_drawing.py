@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..drawing import (
     EDGE,
-    LABEL_SIZE,
     LOG_FROM,
     axis_unit,
-    extent,
     figure_of,
-    frame_of,
     logarithmic,
     name_level,
     reference_levels,
     single_axes,
 )
-from ..labels import Box, place
+from ..labels import Box
 from ..plots import Texts
-from ..style import GREY, ink
+from ..style import GREY
+from .naming import name_points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,7 +61,12 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     for _, surface in attained.groupby("at_least") if not attained.empty else ():
         obstacles += _draw_steps(axes, surface, linestyle=":", linewidth=0.9)
     obstacles += _draw_steps(axes, means[means["on_front"]], linewidth=1.0)
-    _name_points(axes, means, seeds, obstacles)
+    name_points(
+        axes,
+        means.rename(columns={"flops": "x", "score": "y"}),
+        seeds[["flops", "score"]].to_numpy(),
+        obstacles,
+    )
     return figure_of(axes)
 
 
@@ -119,47 +121,3 @@ def _draw_steps(axes: Axes, steps: pd.DataFrame, **style: Any) -> list[Box]:
         Box(min(a[0], b[0]) - 3, min(a[1], b[1]) - 3, max(a[0], b[0]) + 3, max(a[1], b[1]) + 3)
         for a, b in pairwise(pixels)
     ]
-
-
-def _name_points(axes: Axes, means: pd.DataFrame, seeds: pd.DataFrame, obstacles: list[Box]) -> None:
-    """Names beside the markers, clear of all that is drawn; a fine line where it is not plain whose it is."""
-    point = axes.figure.dpi / 72  # pixels
-    names = [
-        axes.text(0, 0, mean["text"], size=LABEL_SIZE, color=ink(mean["colour"]), zorder=5)
-        for _, mean in means.iterrows()
-    ]
-    extents = [extent(axes, name) for name in names]
-    pad = 1.5 * point
-    sizes = [(box.right - box.left + 2 * pad, box.top - box.bottom + 2 * pad) for box in extents]
-    centres = axes.transData.transform(means[["flops", "score"]].to_numpy())
-    for (x, y), low, high in zip(
-        centres,
-        axes.transData.transform(means[["flops"]].assign(y=means["low"]).to_numpy()),
-        axes.transData.transform(means[["flops"]].assign(y=means["high"]).to_numpy()),
-        strict=True,
-    ):
-        obstacles.append(Box(x - 4 * point, y - 4 * point, x + 4 * point, y + 4 * point))
-        obstacles.append(Box(x - 2 * point, low[1], x + 2 * point, high[1]))
-    for x, y in axes.transData.transform(seeds[["flops", "score"]].to_numpy()):
-        obstacles.append(Box(x - point, y - point, x + point, y + point))
-    frame = frame_of(axes)
-    boxes = place([(float(x), float(y)) for x, y in centres], sizes, obstacles, frame)
-    for name, box, (x, y) in zip(names, boxes, centres, strict=True):
-        left, bottom = axes.transAxes.inverted().transform((box.left + pad, box.bottom + pad))
-        name.set(x=left, y=bottom, transform=axes.transAxes, va="bottom")
-        far = _distance(box, x, y) > 1.5 * (box.top - box.bottom)
-        if far or any(_distance(box, *other) < _distance(box, x, y) for other in centres):
-            ends = axes.transAxes.inverted().transform([(x, y), _nearest(box, x, y)])
-            axes.plot(
-                ends[:, 0], ends[:, 1], color=name.get_color(), linewidth=0.5, alpha=0.7,
-                transform=axes.transAxes, zorder=2,
-            )  # fmt: skip
-
-
-def _nearest(box: Box, x: float, y: float) -> tuple[float, float]:
-    """The point of a box that lies nearest to (x, y)."""
-    return min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
-
-
-def _distance(box: Box, x: float, y: float) -> float:
-    return math.dist(_nearest(box, x, y), (x, y))
