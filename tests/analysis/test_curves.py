@@ -75,24 +75,21 @@ def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(s
         assert np.interp(found, x, y) == pytest.approx(max(target, y[0]), abs=1e-6)
 
 
-def test_speedup():
-    curve: dict[str, Any] = {"x": [10, 20, 30], "y": [0.1, 0.3, 0.5]}
-    assert curves.speedup(**curve, baseline_effort=100, baseline_score=0.4) == pytest.approx(4)
-    assert curves.speedup(**curve, baseline_effort=100, baseline_score=0.6) is None
-    assert curves.speedup([0, 10], [0.5, 0.6], baseline_effort=100, baseline_score=0.4) == math.inf
-    assert curves.speedup([math.nan], [0.5], baseline_effort=100, baseline_score=0.4) is None
-
-
 def test_speedups_are_paired_by_seed(study):
     of_study = curves.speedups(curves.score_curves(frames.read(study.url, "study")), "uniform")
     table: Any = of_study.set_index(["label", "seed"])
     # seed 0: .4 between steps 1 (.3) and 2 (.5): 4 / 1.5; seed 1: .5 at step 2: 4 / 2. A step costs 8/3.
-    assert table.loc[("joint", 0), "examples_seen"] == pytest.approx(4 / 1.5)
-    assert table.loc[("joint", 1), "examples_seen"] == pytest.approx(2)
-    assert table.loc[("joint", 0), "flops"] == pytest.approx(4 / 1.5 * 3 / 8)
+    assert table.loc[("joint", 0), "fewer_examples"] == pytest.approx(4 / 1.5)
+    assert table.loc[("joint", 0), "examples_to_match"] == pytest.approx(1.5 * 64)
+    assert table.loc[("joint", 0), "flops_to_match"] == pytest.approx(1.5 * 8e9)
+    assert table.loc[("joint", 1), "fewer_examples"] == pytest.approx(2)
+    assert table.loc[("joint", 0), "fewer_flops"] == pytest.approx(4 / 1.5 * 3 / 8)
     assert not table.loc[("independent", 1), "reached"]
-    assert math.isnan(table.loc[("independent", 1), "examples_seen"])
-    assert list(table.loc["uniform", "examples_seen"]) == [1, 1]
+    assert math.isnan(table.loc[("independent", 1), "fewer_examples"])
+    assert math.isnan(table.loc[("independent", 1), "examples_to_match"])
+    assert table.loc[("independent", 1), "examples_spent"] == 4 * 64
+    assert list(table.loc["uniform", "fewer_examples"]) == [1, 1]
+    assert list(table.loc["uniform", "examples_to_match"]) == [4 * 64, 4 * 64]
 
 
 def test_unfinished_runs_have_no_speedup(new_store, stored_run):
@@ -106,22 +103,6 @@ def test_unfinished_runs_have_no_speedup(new_store, stored_run):
     assert list(table["label"]) == [
         "uniform"
     ]  # joint's seed 1 has nothing to compare with, its seed 0 failed
-
-
-@pytest.mark.parametrize(
-    ("factors", "median"),
-    [
-        ([2.0, 3.0, 5.0], 3.0),
-        ([2.0, 4.0], 3.0),
-        ([math.nan, 2.0, 3.0], 2.0),
-        ([math.nan, math.nan, 3.0], math.nan),
-        ([math.nan, 3.0], math.nan),
-        ([math.inf, 3.0, 2.0], 3.0),
-        ([], math.nan),
-    ],
-)
-def test_censored_median(factors, median):
-    assert curves.censored_median(factors) == pytest.approx(median, nan_ok=True)
 
 
 def test_mean_curves(study):

@@ -31,13 +31,14 @@ def test_rows_and_figures(study):
         "zero-shot": f"**65.0 ± {std:.1f}**",
         "I2T R@1": f"**65.0 ± {std:.1f}**",
         "score": f"**65.0 ± {std:.1f}**",
-        "Δ uniform": "+20.0 ± 0.0",  # .6 − .4 and .7 − .5: paired by seed
+        "Δ uniform": "+20.0 [+20.0, +20.0]",  # .6 − .4 and .7 − .5: paired by seed
         "examples": "256",
         "GFLOP": "32.0",
         "fewer examples": "**2.3×**",  # 4/1.5 and 4/2
         "fewer FLOPs": "0.9×",
     }
-    assert rows["independent"]["Δ uniform"] == f"+0.0 ± {100 * np.std([0.1, -0.1], ddof=1):.1f}"
+    # .1 and −.1: 12.706 standard errors of 10 points to either side
+    assert rows["independent"]["Δ uniform"] == "+0.0 [−127.1, +127.1]"
     assert rows["independent"]["fewer examples"] == "not reached (1/2)"
     assert (rows["uniform"]["Δ uniform"], rows["uniform"]["fewer FLOPs"]) == ("—", "**1.0×**")
     assert (rows["uniform"]["GFLOP"], rows["reference"]["GFLOP"]) == ("12.0", "6.00")
@@ -85,8 +86,8 @@ def test_nothing_to_compare_no_such_columns(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.25]))
     table = tables.summary(frames.read(store.url, "study"))
     assert shown(table) == {
-        "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "**25.0**", "I2T R@1": "**25.0**",
-                    "score": "**25.0**", "examples": "64", "GFLOP": "3.00"}
+        "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "**25.0**†", "I2T R@1": "**25.0**†",
+                    "score": "**25.0**†", "examples": "64", "GFLOP": "3.00"}
     }  # fmt: skip
     assert "one seed each" in table.caption
 
@@ -101,8 +102,8 @@ def test_half_finished(new_store, stored_run):
     )
     table = tables.summary(frames.read(store.url, "study"))
     rows = shown(table)
-    assert (rows["joint"]["seeds"], rows["joint"]["score"]) == ("1 of 2", "**50.0**")
-    assert rows["joint"]["Δ uniform"] == "+30.0"  # of seed 0 alone
+    assert (rows["joint"]["seeds"], rows["joint"]["score"]) == ("1 of 2", "**50.0**†")
+    assert rows["joint"]["Δ uniform"] == "+30.0†"  # of seed 0 alone
     assert (rows["easy"]["seeds"], rows["easy"]["score"]) == ("0 of 1", "—")
     assert "joint: seed 1 FAILED at step 1 of 2 (exit code 1: boom)" in table.notes
     assert "easy: seed 0 PENDING" in table.notes
@@ -147,8 +148,8 @@ def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, store
 def test_scores_beyond_one_are_no_percentages(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [31.4159]), stored_run("joint", [30.0]))
     table = tables.summary(frames.read(store.url, "study"))
-    assert shown(table)["uniform"]["score"] == "**31.42**"
-    assert shown(table)["joint"]["Δ uniform"] == "−1.416"
+    assert shown(table)["uniform"]["score"] == "**31.42**†"
+    assert shown(table)["joint"]["Δ uniform"] == "−1.416†"
     assert "%" not in table.caption
 
 
@@ -159,7 +160,7 @@ def test_a_run_without_a_price(new_store, stored_run):
         stored_run("own", [0.2], flops_per_step=unpriced),
     )
     row = shown(tables.summary(frames.read(store.url, "study")))["own"]
-    assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**2.0×**", "—")
+    assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**2.0×**†", "—")
 
 
 def test_snapshot(study):
@@ -170,18 +171,18 @@ def test_snapshot(study):
         "|:-|-:|-:|-:|-:|-:|-:|-:|-:|-:|",
         "| *reference* | 2 | 75.0 ± 7.1 | 75.0 ± 7.1 | 75.0 ± 7.1 | — | 128 | 6.00 | — | — |",
         "| uniform | 2 | 45.0 ± 7.1 | 45.0 ± 7.1 | 45.0 ± 7.1 | — | 256 | 12.0 | 1.0× | **1.0×** |",
-        "| independent | 2 | 45.0 ± 7.1 | 45.0 ± 7.1 | 45.0 ± 7.1 | +0.0 ± 14.1 | 256 | 32.0 | "
+        "| independent | 2 | 45.0 ± 7.1 | 45.0 ± 7.1 | 45.0 ± 7.1 | +0.0 [−127.1, +127.1] | 256 | 32.0 | "
         "not reached (1/2) | not reached (1/2) |",
-        "| joint | 2 | **65.0 ± 7.1** | **65.0 ± 7.1** | **65.0 ± 7.1** | +20.0 ± 0.0 | 256 | 32.0 | "
-        "**2.3×** | 0.9× |",
+        "| joint | 2 | **65.0 ± 7.1** | **65.0 ± 7.1** | **65.0 ± 7.1** | +20.0 [+20.0, +20.0] | "
+        "256 | 32.0 | **2.3×** | 0.9× |",
     ]
-    assert " ".join(lines[7:]) == (
+    assert re.sub(" +", " ", " ".join(lines[7:])) == (
         "study: Is it faster? Scores in %, mean ± standard deviation over seeds; score is the mean of the "
-        "metrics.  - FLOPs: training and the learner's scoring of super-batches, no pass reused; reference "
-        "scores   cached - Δ: score minus that of uniform with the same seed - fewer examples, FLOPs: factor "
-        "by which a run reaches the final score of uniform sooner; same seed,   first crossing of the "
-        "interpolated curve, median over seeds (seeds that reach it) - reference: a reference, needed by "
-        "other runs; no competitor"
+        "metrics. - FLOPs: training and the learner's scoring of super-batches, no pass reused; reference "
+        "scores cached - Δ: score minus that of uniform with the same seed, mean [95% confidence interval] "
+        "- fewer examples, FLOPs: factor by which a run reaches the final score of uniform sooner; same seed, "
+        "first crossing of the interpolated curve, median over seeds (seeds that reach it) - reference: a "
+        "reference, needed by other runs; no competitor"
     )
 
 
@@ -198,5 +199,75 @@ def test_recall_at_further_ranks_changes_neither_score_nor_columns(new_store, st
             connection.close()
         tables_of[len(metrics)] = tables.summary(frames.read(store.url, "study"))
     assert tables_of[2].markdown() == tables_of[4].markdown()
-    assert shown(tables_of[4])["uniform"]["score"] == "**20.0**"
+    assert shown(tables_of[4])["uniform"]["score"] == "**20.0**†"
     assert list(tables_of[2].frame) == list(tables_of[4].frame)
+
+
+def test_a_score_over_shared_metrics(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
+    )
+    table = tables.summary(frames.read(store.url, "study"), mean="shared")
+    assert shown(table)["joint"]["Δ uniform"] == "+10.0†"
+    assert "score: without shapes_retrieval/i2t_r1, which some runs lack" in table.notes
+    apart = new_store().add(
+        stored_run("uniform", [0.2], metrics=["a/own"]), stored_run("joint", [0.3], metrics=["b/own"])
+    )
+    with pytest.raises(ValueError, match="runs of experiment 'study' share no metric"):
+        tables.summary(frames.read(apart.url, "study"), mean="shared")
+
+
+def test_the_lasting_crossing_is_later(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.5, 0.3, 0.5, 0.5])
+    )
+    read = frames.read(store.url, "study")
+    first, lasting = (tables.summary(read, crossing=which) for which in ("first", "lasting"))
+    assert shown(first)["joint"]["fewer examples"] == "**4.0×**†"
+    assert shown(lasting)["joint"]["fewer examples"] == "**1.6×**†"  # at step 2.5 of 4
+
+
+def test_parts_are_what_the_means_were_made_from(study):
+    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    assert table.parts is not None
+    joint = table.parts[table.parts["row"] == "joint"]
+    assert list(joint["seed"]) == [0, 1]
+    for column in table.columns[2:]:  # after the run's name and the number of seeds
+        assert column.key in joint, column.key
+    assert joint["score"].mean() == pytest.approx(0.65)
+    assert list(joint["delta"]) == pytest.approx([0.2, 0.2])
+
+
+def test_cells_by_name(study):
+    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    assert table.row_named("JOINT") == table.row_named("jo") == "joint"
+    assert table.column_named("Δ uniform").key == table.column_named("delta").key == "delta"
+    assert table.cell("joint", table.column_named("score")).text.startswith("65.0")
+    with pytest.raises(ValueError, match="no row 'jiont': did you mean 'joint'"):
+        table.row_named("jiont")
+    with pytest.raises(ValueError, match="several columns called 'fewer': name one of"):
+        table.column_named("fewer")
+
+
+def test_speedups(study):
+    table = tables.speedup_table(frames.read(study.url, "study"), "uniform")
+    rows = shown(table)
+    assert list(rows) == ["uniform", "independent", "joint"]
+    assert rows["joint"] == {
+        "run": "joint",
+        "reached": "2 of 2",
+        "examples to match": "112 [96, 128]",  # 64 · 1.5 and 64 · 2
+        "fewer examples": "**2.3×**",
+        "GFLOP to match": "14.0 [12.0, 16.0]",
+        "fewer FLOPs": "0.9×",
+    }
+    assert rows["independent"]["examples to match"] == "> 256 [128, > 256]"  # seed 1 never gets there
+    assert rows["uniform"]["examples to match"] == "256"
+
+
+def test_a_score_never_reached_is_censored_and_not_extrapolated(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.1, 0.5]), stored_run("hard", [0.1, 0.4]))
+    row = shown(tables.speedup_table(frames.read(store.url, "study")))["hard"]
+    assert row["examples to match"] == "> 128, not reached†"
+    assert row["GFLOP to match"] == "> 6.00, not reached†"
+    assert row["fewer examples"] == "—"

@@ -7,7 +7,7 @@ each of them. Where one is missing there is no score, since a mean over fewer me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .costs import SCOPES, Scope, check_scope
@@ -21,11 +21,21 @@ Effort = Literal["examples_seen", "flops"]
 """What a run spends to reach a score: the columns of `score_curves` that a crossing can be sought in."""
 
 
+_EFFORT_NAMES = ("examples", "flops")
+"""The same in the names of columns."""
+
+Crossing = Literal["first", "lasting"]
+"""Which crossing of the baseline's final score counts: see `crossing`."""
+
+CROSSINGS: tuple[Crossing, ...] = get_args(Crossing)
+
 Band = Literal["range", "std"]
 """What the band around a mean curve spans."""
 
 
-def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
+def score_curves(
+    frames: Frames, scope: Scope = "scoring", metrics: Sequence[str] | None = None
+) -> pd.DataFrame:
     """The score of every run at every step where it was evaluated.
 
     Args:
@@ -33,17 +43,19 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
         scope: What counts as cost. The store records learner and scoring, which is scope "scoring"; every
             part of the cost grows with the examples seen, so other scopes follow in proportion to the
             planned parts.
+        metrics: Names whose mean the score is; by default the headline metrics.
 
     Returns:
-        One row a run and step, in the order of the runs: label, seed, step, examples_seen, flops (NaN
-        if unknown), score (NaN if a headline metric is missing), final (bool), and a column for each metric.
+        One row a run and step, in the order of the runs: fingerprint, label, seed, step, examples_seen,
+        flops (NaN if unknown), score (NaN if a headline metric is missing), final (bool), and a column for
+        each metric.
 
     Raises:
         ValueError: For an unknown scope.
     """
     check_scope(scope)
     curves = frames.scores.copy()
-    curves["score"] = curves[frames.metrics].mean(axis=1, skipna=False)
+    curves["score"] = curves[list(metrics or frames.metrics)].mean(axis=1, skipna=False)
 
     planned = frames.costs.set_index(["label", "seed"])
     parts = [f"{part}_flops" for part in SCOPES]
@@ -58,67 +70,58 @@ def score_curves(frames: Frames, scope: Scope = "scoring") -> pd.DataFrame:
     return curves
 
 
-def crossing(x: Iterable[float], y: Iterable[float], target: float) -> float | None:
-    """Where a curve first reaches a target, by linear interpolation between its points.
+def crossing(
+    x: Iterable[float], y: Iterable[float], target: float, which: Crossing = "first"
+) -> float | None:
+    """Where a curve reaches a target, by linear interpolation between its points.
 
     Args:
         x: Effort at each evaluation, increasing, [n].
         y: Score there, [n]; NaN where there is none.
         target: The score to reach.
+        which: "first", from below; or "lasting", after which the curve never falls below the target again:
+            later, and not flattered by noise.
 
     Returns:
-        The effort of the first crossing from below; the first point's own if it is there already (the curve
-        is unknown before it, so this is an upper bound); None if no point reaches the target: right-censored,
-        never extrapolated.
+        The effort of the crossing; the first point's own if it is there already (the curve is unknown before
+        it, so this is an upper bound); None if the target is not reached, or not reached to stay:
+        right-censored, never extrapolated.
     """
     before: tuple[float, float] | None = None
+    found: float | None = None
     for xi, yi in zip(x, y, strict=True):
-        if yi >= target:
-            if before is None:
-                return float(xi)
-            x0, y0 = before
-            return float(x0 + (xi - x0) * (target - y0) / (yi - y0))
-        if not math.isnan(yi):
-            before = (float(xi), float(yi))
-    return None
+        if math.isnan(yi):
+            continue
+        if yi < target:
+            before, found = (float(xi), float(yi)), None
+        elif yi >= target and found is None:
+            x0, y0 = before or (float(xi), -math.inf)
+            found = float(xi) if before is None else float(x0 + (xi - x0) * (target - y0) / (yi - y0))
+            if which == "first":
+                return found
+    return found
 
 
-def speedup(
-    x: Iterable[float], y: Iterable[float], *, baseline_effort: float, baseline_score: float
-) -> float | None:
-    """By what factor less effort a run reaches the baseline's final score.
-
-    Args:
-        x: The run's effort at each evaluation (examples seen or FLOPs), increasing, [n].
-        y: Its score there, [n].
-        baseline_effort: What the baseline spent in all.
-        baseline_score: What it ended at.
-
-    Returns:
-        baseline_effort / effort of the first crossing; infinite if the crossing is at no effort at all; None
-        if the score is not reached or an effort is unknown.
-    """
-    reached = crossing(x, y, baseline_score)
-    if reached is None or math.isnan(reached) or math.isnan(baseline_effort):
-        return None
-    return math.inf if reached == 0 else baseline_effort / reached
-
-
-def speedups(curves: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Speed-ups of every completed run over the baseline of the same seed.
+def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
+    """When every completed run reaches the final score of the baseline of the same seed.
 
     Args:
         curves: From `score_curves`.
-        baseline: Label of the baseline, whose own speed-up is 1.
+        baseline: Label of the baseline, which reaches its own final score when it ends.
+        which: Which crossing counts.
 
     Returns:
-        One row a completed run that has a score, and whose baseline of the same seed has one: label, seed,
-        reached (bool), examples_seen and flops (factors; NaN where not reached or unknown).
+        One row a completed run that has a score, and whose baseline of the same seed has one: fingerprint,
+        label, seed, reached (bool); for both efforts, examples and flops: `<effort>_to_match` (where it gets
+        there; NaN where it does not, or the effort is unknown), `<effort>_spent` (in all: if it was not
+        reached, it takes more than that) and `fewer_<effort>` (what the baseline spent over what it takes:
+        the speed-up; NaN as before, infinite where it takes none).
     """
     import pandas as pd
 
     efforts = get_args(Effort)
-    columns = {name: curves[name].to_numpy() for name in ("label", "seed", "score", "final", *efforts)}
+    names = ("fingerprint", "label", "seed", "score", "final", *efforts)
+    columns = {name: curves[name].to_numpy() for name in names}
     points = list(curves.groupby(["label", "seed"], sort=False).indices.values())
     # The last point of a completed run is its final one; the points lie in the order of the steps.
     completed = [at for at in points if columns["final"][at[-1]] and not math.isnan(columns["score"][at[-1]])]
@@ -129,14 +132,24 @@ def speedups(curves: pd.DataFrame, baseline: str) -> pd.DataFrame:
         if seed not in ends:
             continue
         score, target = columns["score"][at].tolist(), float(columns["score"][ends[seed]])
-        row: dict[str, Any] = {"label": label, "seed": seed}
-        row["reached"] = label == baseline or crossing(range(len(score)), score, target) is not None
-        for effort in efforts:
+        row: dict[str, Any] = {"fingerprint": columns["fingerprint"][at[-1]], "label": label, "seed": seed}
+        row["reached"] = label == baseline or crossing(range(len(score)), score, target, which) is not None
+        for effort, name in zip(efforts, _EFFORT_NAMES, strict=True):
             spent, whole = columns[effort][at].tolist(), float(columns[effort][ends[seed]])
-            factor = speedup(spent, score, baseline_effort=whole, baseline_score=target)
-            row[effort] = 1.0 if label == baseline else math.nan if factor is None else factor
+            reached = spent[-1] if label == baseline else crossing(spent, score, target, which)
+            row[f"{name}_to_match"] = math.nan if reached is None else reached
+            row[f"{name}_spent"] = spent[-1]
+            row[f"fewer_{name}"] = _factor(whole, row[f"{name}_to_match"], label == baseline)
         rows.append(row)
-    return pd.DataFrame(rows, columns=["label", "seed", "reached", *efforts])
+    kinds = [kind.format(name) for name in _EFFORT_NAMES for kind in ("{}_to_match", "{}_spent", "fewer_{}")]
+    return pd.DataFrame(rows, columns=["fingerprint", "label", "seed", "reached", *kinds])
+
+
+def _factor(whole: float, to_match: float, is_baseline: bool) -> float:
+    """By what factor less effort it takes; 1 for the baseline, even where the effort is unknown."""
+    if is_baseline:
+        return 1.0
+    return math.inf if to_match == 0 else whole / to_match
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:
@@ -175,19 +188,3 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
         parts.append(part)
     columns = ["label", "seeds", effort, "mean", "low", "high", "final"]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
-
-
-def censored_median(factors: Iterable[float]) -> float:
-    """The median of speed-ups, where NaN (not reached) counts as slower than any that was reached.
-
-    Args:
-        factors: One a seed, NaN where not reached.
-
-    Returns:
-        The median; NaN if it falls among those not reached, or there are none.
-    """
-    ordered = sorted(-math.inf if math.isnan(factor) else float(factor) for factor in factors)
-    if not ordered:
-        return math.nan
-    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return math.nan if -math.inf in middle else sum(middle) / 2

@@ -63,9 +63,10 @@ class Frames:
         question: What it asks; empty if it does not say.
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
-        scores: One row a run and step where it was evaluated, in the order of the runs: label, seed, step,
-            examples_seen, flops_total (learner and scoring until then), final (bool: the last step of a
-            completed run), and a column for each name of `evaluated`, NaN where there is no such score.
+        scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
+            seed, step, examples_seen, flops_total (learner and scoring until then), final (bool: the last
+            step of a completed run), and a column for each name of `evaluated`, NaN where there is no such
+            score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             reference_scoring_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
@@ -114,6 +115,12 @@ class Frames:
         """
         names = set(self.evaluated)
         return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
+
+    @cached_property
+    def shared_metrics(self) -> list[str]:
+        """Those of `metrics` that no completed run lacks at its end."""
+        finals = self.scores[self.scores["final"]]
+        return [name for name in self.metrics if finals[name].notna().all()]
 
     @cached_property
     def scores_are_shares(self) -> bool:
@@ -220,7 +227,7 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     merged = whose.merge(scores, on="fingerprint").sort_values(["place", "step"], ignore_index=True)
     last = merged["step"] == merged.groupby("place")["step"].transform("max")
     merged.insert(4, "final", last & (merged["state"] == "COMPLETED"))
-    return merged.drop(columns=["fingerprint", "state", "place"])
+    return merged.drop(columns=["state", "place"])
 
 
 def _silent(frames: Frames) -> set[str]:

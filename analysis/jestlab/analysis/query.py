@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _TEXTS = frozenset((
     "experiment", "run", "label", "fingerprint", "program", "state", "name", "dataset", "metric", "kind",
-    "chip",
+    "chip", "source", "table_name", "group_name", "method", "variant", "accounting", "quantity", "printed",
+    "unit",
 ))  # fmt: skip
 """Columns of text, of any view, that everybody filters by."""
 
@@ -40,14 +41,25 @@ _NUMBERS = frozenset((
     "seed", "position", "step", "total_steps", "attempts", "needed", "value", "examples_seen", "flops_total",
     "final", "number", "chips", "pid", "exit_code", "size", "learner_flops", "scoring_flops", "total_flops",
     "reference_scoring_flops", "reference_training_flops", "planned_chip_hours", "planned_dollars",
-    "actual_flops", "actual_hours", "actual_chip_hours",
+    "actual_flops", "actual_hours", "actual_chip_hours", "ours", "baseline", "bold",
 ))  # fmt: skip
 """Columns of numbers."""
 
 _JSON = frozenset(("config", "point", "versions", "environment"))
 """Columns of JSON, which dotted keys look into."""
 
-_ORDER = ("experiment", "position", "label", "seed", "name", "number", "step", "created_at")
+_ORDER = (
+    "experiment",
+    "source",
+    "table_name",
+    "position",
+    "label",
+    "seed",
+    "name",
+    "number",
+    "step",
+    "created_at",
+)
 """How rows are sorted where nobody says, as far as a view has these columns."""
 
 _EXACT = 2**53  # beyond it a database may round an integer before comparing it

@@ -12,7 +12,7 @@ from typing import Any
 
 import labs_support as labs
 
-from jestlab.analysis.tables import summary
+from jestlab.analysis import frames, tables
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.controller import Outcome
@@ -91,10 +91,11 @@ def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, t
         ("uniform", 0),
     ]
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(2,)]
-    table = summary(Lab.find(root).store_url, "toy", "uniform").frame.set_index("label")
+    toy = frames.read(Lab.find(root).store_url, "toy")
+    table = tables.summary(toy, "uniform").frame.set_index("label")
     assert table["apart"].to_dict() == {"reference": True, "uniform": False, "joint": False}
     assert table.loc["uniform", "flops"] == 10e6  # as recorded: this program names no price
-    against_reference = summary(Lab.find(root).store_url, "toy", "reference").frame.set_index("label")
+    against_reference = tables.summary(toy, "reference").frame.set_index("label")
     assert against_reference.loc["joint", ["delta_mean", "fewer_examples"]].notna().all()
 
 

@@ -21,6 +21,7 @@ from jestlab.platform.store.tables import (
     Member,
     Need,
     Note,
+    Published,
     Run,
     Tag,
 )
@@ -32,9 +33,14 @@ HEAD, CHECKSUMS = "jestlab.json", "checksums.json"
 
 TABLES: dict[str, Any] = {
     table.__tablename__: table
-    for table in (Experiment, Run, Member, Need, Attempt, Evaluation, Cost, Artifact, Budget, Note, Tag)
-}
+    for table in (
+        Experiment, Run, Member, Need, Attempt, Evaluation, Cost, Artifact, Budget, Note, Tag, Published,
+    )
+}  # fmt: skip
 """Those that are written row by row; metrics are written curve by curve."""
+
+SINCE = {"published": "0003"}
+"""Tables that archives of older schemas than this do not have."""
 
 METRIC = "metric"
 

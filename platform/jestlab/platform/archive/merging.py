@@ -2,7 +2,8 @@
 
 Runs meet by fingerprint. A run that is new comes in; one that is here gives way only if it is not COMPLETED
 and the archive's is, or if it never began and the archive's did; and never while a worker has it. Of an
-experiment that is here, the later launch counts. Doing it again changes nothing.
+experiment that is here, the later launch counts, of a published cell the later import. Doing it again changes
+nothing.
 
 Files come before rows, all rows in one transaction. A crash in between leaves folders that no run owns, or
 the archive's folder under a run of the same fingerprint, from which a launch goes on as from its own.
@@ -24,7 +25,8 @@ from jestlab.platform.archive import reading
 from jestlab.platform.archive.layout import FINGERPRINT, FOLDER, METRIC, NAME, decode
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store.sql import chunks, execute_many, insert
+from jestlab.platform.store.published import KEY
+from jestlab.platform.store.sql import chunks, execute_many, insert, upsert
 from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
@@ -39,6 +41,7 @@ from jestlab.platform.store.tables import (
     MetricName,
     Need,
     Note,
+    Published,
     Run,
     Tag,
 )
@@ -56,12 +59,14 @@ class Merged:
         replaced: Runs that gave way.
         kept: Runs that stayed as they are here.
         experiments: Experiments that came in, or were updated.
+        published: Published cells that came in, or were updated.
     """
 
     new: int = 0
     replaced: int = 0
     kept: int = 0
     experiments: list[str] = field(default_factory=list)
+    published: int = 0
 
 
 def merge(lab: Lab, store: Store, path: Path) -> Merged:
@@ -127,6 +132,7 @@ class _Merge:
         self._insert_metrics()
         self._insert_notes()
         self._insert(Tag, self._rows("tag"), ignore=True)
+        self._take_published()
         self._move_files(fresh)
         return self._merged
 
@@ -269,11 +275,28 @@ class _Merge:
         new = [row for row in rows if tuple(row.get(name) for name in names) not in known]
         self._execute(insert(self._connection, Note), iter(new))
 
+    def _take_published(self) -> None:
+        """Published cells that are new, or were imported later than ours."""
+        key = [getattr(Published, name) for name in KEY]
+        known = {
+            tuple(row[:-1]): row[-1] for row in self._connection.execute(select(*key, Published.updated_at))
+        }
+        later = []
+        for row in self._rows(Published.__tablename__):
+            values = decode(Published, row)
+            here = known.get(tuple(values[name] for name in KEY))
+            if here is None or here < values["updated_at"]:
+                later.append(values)
+        for start in range(0, len(later), _BATCH):
+            batch = later[start : start + _BATCH]
+            upsert(self._connection, Published, batch, KEY, [name for name in batch[0] if name not in KEY])
+        self._merged.published = len(later)
+
     # ---- rows
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for row in reading.rows(self._staging, table):
-            of_run = table not in ("experiment", "member", "note", "tag")
+            of_run = table not in ("experiment", "member", "note", "tag", "published")
             run = row.get("fingerprint" if table == "run" else "run")
             if (run is None and of_run) or (run is not None and not FINGERPRINT.fullmatch(str(run))):
                 raise _damaged(f"a row of {table} without a run")

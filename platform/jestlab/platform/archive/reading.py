@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from jestlab.platform.archive.layout import CHECKSUMS, FORMAT, HEAD, METRIC, TABLES
+from jestlab.platform.archive.layout import CHECKSUMS, FORMAT, HEAD, METRIC, SINCE, TABLES
 from jestlab.platform.archive.writing import compression_of
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.schema import HEAD as SCHEMA
@@ -55,12 +55,15 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def rows(folder: Path, table: str) -> Iterator[dict[str, Any]]:
-    """Rows of a table in an unpacked archive.
+    """Rows of a table in an unpacked archive; none of a table that came later.
 
     Raises:
         UserError: A line that is no row.
     """
-    with (folder / "tables" / f"{table}.jsonl").open("rb") as lines:
+    path = folder / "tables" / f"{table}.jsonl"
+    if table in SINCE and not path.exists():
+        return
+    with path.open("rb") as lines:
         for line in lines:
             try:
                 row = json.loads(line)
@@ -94,7 +97,10 @@ def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
     for name in {**wanted, **found}:
         if wanted.get(name) != found.get(name):
             raise UserError(f"has changed since it was written ({name}): copy it again")
-    if missing := _TABLES - found.keys():
+    later = {
+        f"tables/{name}.jsonl" for name, schema in SINCE.items() if _json(folder / HEAD)["schema"] < schema
+    }
+    if missing := _TABLES - later - found.keys():
         raise UserError(f"lacks {min(missing)}")
 
 

@@ -124,7 +124,8 @@ class _Writer:
             }
             self._text(HEAD, json.dumps(head, indent=1))
             for table in TABLES:
-                self._rows(table, _rows(connection, table, runs, names))
+                belongs = table != "published" or not experiments  # it is of the lab, and of no experiment
+                self._rows(table, _rows(connection, table, runs, names) if belongs else ())
             self._rows(METRIC, _curves(connection, runs))
             folders = _folders(connection, runs)
         tables = len(self._checksums)
@@ -222,7 +223,7 @@ def _runs(connection: Connection, experiments: Names | None) -> Names:
 
 
 def _rows(connection: Connection, name: str, runs: Names, experiments: Names) -> Iterator[dict[str, Any]]:
-    """Rows of a table that belong to the runs, or to the experiments."""
+    """Rows of a table that belong to the runs, or to the experiments; all of published results."""
     table = TABLES[name]
     own = table.__table__.columns
     shared = columns(table)
@@ -251,6 +252,9 @@ def _parts(query: Any, name: str, own: Any, runs: Names, experiments: Names) -> 
     """The query, for some of the runs at a time, and for the experiments."""
     if name == "experiment":
         yield query.where(own["id"].in_(list(experiments)))
+        return
+    if name == "published":
+        yield query
         return
     column = own["id"] if name == "run" else own["run_id"]
     for few in _batched(list(runs)):

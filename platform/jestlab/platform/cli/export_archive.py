@@ -30,6 +30,8 @@ def command(
 ) -> None:
     """Write results, logs and reports of EXPERIMENTs, or of the whole lab, to ARCHIVE (.tar.zst or .tar.gz).
 
+    The whole lab has its published results with it.
+
     Without checkpoints, runs that need the weights of others cannot be launched where it is imported.
     """
     from jestlab.platform.archive.writing import write

@@ -41,4 +41,5 @@ def command(archive: Path, as_json: bool, lab: Lab) -> None:
         click.echo(
             f"{merged.new} runs are new, {merged.replaced} replaced unfinished ones, {merged.kept} stayed as "
             f"they are; experiments: {', '.join(merged.experiments) or 'as they are'}"
+            + (f"; {merged.published} published cells" if merged.published else "")
         )

@@ -11,7 +11,7 @@ from jestlab.platform.store import address
 from jestlab.platform.store.engine import migrating, reading
 from jestlab.platform.store.views import VIEWS
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
 
 _MIGRATIONS = Path(__file__).parent / "migrations"

@@ -266,3 +266,31 @@ class Tag(Base):
     run_id: Mapped[int | None] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
     name: Mapped[str]
     created_at: Mapped[datetime]
+
+
+class Published(Base):
+    """A cell of a table that somebody has published. What its columns mean says `v_published`."""
+
+    __tablename__ = "published"
+    __table_args__ = (UniqueConstraint("source", "table_name", "position", "quantity"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    source: Mapped[str]
+    table_name: Mapped[str]
+    position: Mapped[int]
+    group_name: Mapped[str]
+    method: Mapped[str]
+    variant: Mapped[str]
+    data: Mapped[str]
+    citation: Mapped[str]
+    citation_key: Mapped[str]
+    ours: Mapped[int]  # 1 or 0, as all that is yes or no
+    baseline: Mapped[int]
+    accounting: Mapped[str]
+    quantity: Mapped[str]
+    printed: Mapped[str]
+    value: Mapped[float]
+    unit: Mapped[str]
+    bold: Mapped[int]
+    note: Mapped[str]
+    updated_at: Mapped[datetime]  # when it came in as it is

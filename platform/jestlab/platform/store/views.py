@@ -319,4 +319,32 @@ VIEWS: dict[str, View] = {
     LEFT JOIN member ON member.run_id = run.id
     LEFT JOIN experiment ON experiment.id = member.experiment_id""",
     ),
+    "v_published": View(
+        "every cell of every published table that was imported",
+        {
+            "source": "where it is published",
+            "table_name": "the table there",
+            "position": "the row in the table, from 1",
+            "group_name": "rows that are compared with one baseline; empty without groups",
+            "method": "what was trained",
+            "variant": "of the method, such as B or L",
+            "data": "what it was trained on",
+            "citation": "whose method it is, for people; empty where it is the source's own",
+            "citation_key": "the same as BibTeX has it",
+            "ours": "1 where the source marks the row as its authors' own, else 0",
+            "baseline": "1 where the row is what its group is compared with, else 0",
+            "accounting": "formula of its FLOPs per iteration: iid, jest, flexi; empty where there is none",
+            "quantity": "what the cell says: examples_seen, flops_total, mean, imagenet/zero_shot, …",
+            "printed": "exactly what is printed",
+            "value": "the same as a number: a share of 1 for percent and shares, a count, 1 or 0",
+            "unit": "of the printed text: percent, share, count or flag",
+            "bold": "1 where it is printed bold, else 0",
+            "note": "what to know before comparing it with others",
+            "updated_at": "when it was imported as it is, UTC",
+        },
+        """
+    SELECT source, table_name, position, group_name, method, variant, data, citation, citation_key, ours,
+        baseline, accounting, quantity, printed, value, unit, bold, note, updated_at
+    FROM published""",
+    ),
 }

@@ -1,0 +1,7 @@
+"""One table in every format: Markdown, LaTeX, CSV, HTML, JSON."""
+
+from __future__ import annotations
+
+from .table import FORMATS, Column, Format, Record, Table
+
+__all__ = ["FORMATS", "Column", "Format", "Record", "Table"]

@@ -1,0 +1,271 @@
+"""A table of results, before it has a format.
+
+The frame holds raw numbers and goes out as it is in CSV and JSON. The columns say how a row of it is shown to
+people; Markdown, LaTeX and HTML share those texts, and differ in how they escape and emphasise them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Format = Literal["md", "latex", "csv", "html", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+Record = Mapping[str, Any]
+"""A row of the frame."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """How one column is shown.
+
+    Attributes:
+        key: What it is called where it is asked for, and in `Table.parts`.
+        header: Its heading.
+        show: The text of a row's cell.
+        rank: The figure by which the best row of a section is found and set in bold, as rounded as it is
+            shown, so that what looks equal is bold together; NaN stays out. None: nothing is bold.
+        align: Side to which the cells are aligned.
+        group: Heading over neighbouring columns of the same group; empty for none.
+        shade: How far above (to 1) or below (to −1) what it is compared with a cell is coloured.
+        mark: Signs that send the reader to a note, such as "†".
+        formula: How its numbers come about, in a sentence.
+        inputs: Columns of `Table.parts` that a run's number was made from.
+        compares: Whether the same inputs of the run that it is compared with went into it, too.
+    """
+
+    key: str
+    header: str
+    show: Callable[[Record], str]
+    rank: Callable[[Record], float] | None = None
+    align: Literal["left", "right", "center"] = "right"
+    group: str = ""
+    shade: Callable[[Record], float] | None = None
+    mark: Callable[[Record], str] | None = None
+    formula: str = ""
+    inputs: tuple[str, ...] = ()
+    compares: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands at one place of a table.
+
+    Attributes:
+        text: As people read it.
+        bold: Whether it is the best of its column.
+        shade: −1…1, 0 for no colour.
+        mark: Signs behind the text that a note explains.
+    """
+
+    text: str
+    bold: bool = False
+    shade: float = 0.0
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a table, ready to be written.
+
+    Attributes:
+        key: The row's name.
+        cells: One a column.
+        apart: Whether it is set off, and no competitor.
+        ours: Whether it is shaded as the method that the table is about.
+    """
+
+    key: str
+    cells: tuple[Cell, ...]
+    apart: bool = False
+    ours: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """Rows that are compared with each other.
+
+    Attributes:
+        title: Heading; empty for none.
+        lines: Its rows, those that stand apart first.
+    """
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of results, ready to be printed.
+
+    Attributes:
+        name: Short, for file names and labels.
+        caption: What the numbers are.
+        frame: Raw numbers, one row a line of the table: column `row` names it. Its bool column `apart` marks
+            rows that do not compete: they are shown first in their section, set off, and are never the best.
+            Optional: text column `section`, the rows' heading; bool column `ours`, rows to be shaded.
+        columns: What is shown of it.
+        notes: What a reader must know besides: conventions; runs that are missing, and why.
+        parts: What the numbers of own runs were made from: a row a run, with `row`, experiment, label, seed,
+            fingerprint, and by the columns' keys what the run contributes. None where no run is in it.
+        published: What was printed elsewhere: a row a cell, with `row` and `column` beside the columns of
+            `v_published`. None where nothing is.
+        baselines: Row → the row that it is compared with.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+    parts: pd.DataFrame | None = None
+    published: pd.DataFrame | None = None
+    baselines: Mapping[str, str] = field(default_factory=dict)
+
+    def render(self, format: Format) -> str:
+        """The table in a format; the text ends with a newline."""
+        writers: dict[Format, Callable[[], str]] = {
+            "md": self.markdown,
+            "latex": self.latex,
+            "csv": self.csv,
+            "html": self.html,
+            "json": self.json,
+        }
+        return writers[format]()
+
+    def markdown(self) -> str:
+        """A GitHub table whose columns also line up in a terminal; rows that stand apart in italics."""
+        from .markdown import write
+
+        return write(self)
+
+    def latex(self) -> str:
+        """A `table` for a paper, with booktabs' rules, shaded rows and the best in bold."""
+        from .latex import write
+
+        return write(self)
+
+    def html(self, opens: bool = False) -> str:
+        """A table that stands on its own, its style with it.
+
+        Args:
+            opens: Whether each cell is a button with its row and column in `data-row` and `data-column`, for
+                a page that shows where the number is from; then without the style, which is the page's.
+        """
+        from .html import write
+
+        return write(self, opens)
+
+    def csv(self) -> str:
+        """Raw numbers, one row a line of the table; an empty cell where there is none."""
+        return str(self.frame.drop(columns="row").to_csv(index=False, lineterminator="\n"))
+
+    def json(self) -> str:
+        """Raw numbers with name, caption and notes; null where there is none."""
+        rows = [{key: plain(value) for key, value in row.items() if key != "row"} for row in self._records()]
+        content = {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def sections(self) -> list[Section]:
+        """The rows as they are shown, by section."""
+        records = self._records()
+        titles = list(dict.fromkeys(str(row.get("section", "")) for row in records))
+        by_title: dict[str, list[Record]] = {title: [] for title in titles}
+        for row in records:
+            by_title[str(row.get("section", ""))].append(row)
+        return [Section(title, self._lines(rows)) for title, rows in by_title.items()]
+
+    def row_named(self, name: str) -> str:
+        """The row that a user means: its name, in whatever case, or the only one that begins so.
+
+        Raises:
+            ValueError: No row or several are called so.
+        """
+        return _named(name, {str(row): str(row) for row in self.frame["row"]}, f"table {self.name!r}", "row")
+
+    def column_named(self, name: str) -> Column:
+        """The column that a user means, by key or heading; as `row_named`."""
+        by_name: dict[str, str] = {}
+        for column in self.columns:
+            for alias in (column.key, column.header, f"{column.group} {column.header}".strip()):
+                by_name.setdefault(alias, column.key)
+        key = _named(name, by_name, f"table {self.name!r}", "column")
+        return next(column for column in self.columns if column.key == key)
+
+    def cell(self, row: str, column: Column) -> Cell:
+        """What is shown at one place.
+
+        Args:
+            row: A row's own name.
+            column: One of the columns.
+        """
+        at = self.columns.index(column)
+        return next(
+            line.cells[at] for section in self.sections() for line in section.lines if line.key == row
+        )
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [{str(key): value for key, value in row.items()} for row in self.frame.to_dict("records")]
+
+    def _lines(self, records: list[Record]) -> tuple[Line, ...]:
+        """The rows of one section, the best of each column in bold, those that stand apart first."""
+        best = [
+            None
+            if column.rank is None
+            else max(
+                (rank for row in records if not row["apart"] and (rank := column.rank(row)) == rank),
+                default=None,
+            )
+            for column in self.columns
+        ]
+
+        def cell(row: Record, column: Column, top: float | None) -> Cell:
+            return Cell(
+                column.show(row),
+                bold=column.rank is not None and not row["apart"] and column.rank(row) == top,
+                shade=0.0 if column.shade is None else column.shade(row),
+                mark="" if column.mark is None else column.mark(row),
+            )
+
+        lines = [
+            Line(
+                str(row["row"]),
+                tuple(cell(row, column, top) for column, top in zip(self.columns, best, strict=True)),
+                apart=bool(row["apart"]),
+                ours=bool(row.get("ours", False)),
+            )
+            for row in records
+        ]
+        return tuple(sorted(lines, key=lambda line: not line.apart))
+
+
+def plain(value: Any) -> Any:
+    """A value of a frame as JSON has it: NumPy's scalars as Python's, null for what is no finite number."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+def _named(name: str, known: Mapping[str, str], whose: str, what: str) -> str:
+    """The value of the only key that a user may mean by `name`."""
+    if name in known:
+        return known[name]
+    folded = name.casefold()
+    for matches in (
+        {value for key, value in known.items() if key.casefold() == folded},
+        {value for key, value in known.items() if key.casefold().startswith(folded)},
+    ):
+        if len(matches) == 1:
+            return matches.pop()
+        if matches:
+            shown = ", ".join(repr(match) for match in sorted(matches)[:8])
+            raise ValueError(f"{whose} has several {what}s called {name!r}: name one of {shown}")
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    shown = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(list(known)[:12])}"
+    raise ValueError(f"{whose} has no {what} {name!r}: {shown}")

@@ -1,0 +1,23 @@
+"""The tables, by name."""
+
+from __future__ import annotations
+
+from .finals import MEANS, Finals, Mean, finals
+from .paper import LAYOUTS, paper_table
+from .speedups import speedup_table
+from .summary import summary
+
+NAMES: tuple[str, ...] = ("summary", "speedups", *LAYOUTS)
+"""What tables there are: of one experiment, and those of the paper."""
+
+__all__ = [
+    "LAYOUTS",
+    "MEANS",
+    "NAMES",
+    "Finals",
+    "Mean",
+    "finals",
+    "paper_table",
+    "speedup_table",
+    "summary",
+]

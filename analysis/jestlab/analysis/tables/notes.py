@@ -1,0 +1,65 @@
+"""What a reader of a table must know besides its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..costs import Scope
+from ..frames import Frames
+from .finals import Finals
+from .show import ONE_SEED
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FLOPS: dict[Scope, str] = {
+    "learner": "the learner's training alone",
+    "scoring": "training and the learner's scoring of super-batches, no pass reused; reference scores cached",
+    "reference_scoring": "training, and scoring of super-batches by learner and reference, no pass reused",
+}
+
+
+def single_seeds(finals: Finals) -> list[str]:
+    """What the mark of cells with one seed means, where there are such."""
+    return [f"{ONE_SEED} one seed: no spread is known"] if (finals.by_label["seeds"] == 1).any() else []
+
+
+def gaps(finals: Finals) -> list[str]:
+    """Rows that are not what they seem: references, runs that did not complete, scores that are missing."""
+    frames = finals.frames
+    notes = [
+        f"{label}: a reference, needed by other runs; no competitor"
+        for label in frames.apart_from(finals.baseline)
+    ]
+    notes += unfinished(frames)
+    left_out = [name for name in frames.metrics if name not in finals.averaged]
+    for label, ended in finals.runs.groupby("label", sort=False):
+        lacking = [name for name in finals.averaged if ended[name].isna().any()]
+        if lacking:
+            notes.append(f"{label}: no score where {', '.join(lacking)} is missing")
+    if left_out:
+        notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
+    return notes
+
+
+def unfinished(frames: Frames) -> list[str]:
+    """A line a label with runs that have not completed, and why."""
+    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
+    return [
+        f"{label}: {'; '.join(_why_open(run) for _, run in of_label.iterrows())}"
+        for label, of_label in runs.groupby("label", sort=False)
+    ]
+
+
+def _why_open(run: pd.Series[Any]) -> str:
+    text = f"seed {run['seed']} {run['state']}"
+    if run["step"] > 0:
+        text += f" at step {run['step']:.0f}"
+        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN where it is not known
+    if isinstance(run["reason"], str) and run["reason"].strip():
+        text += f" ({_shortened(run['reason'].strip().splitlines()[0])})"
+    return text
+
+
+def _shortened(text: str, width: int = 100) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -1,0 +1,298 @@
+"""`jestlab published`: results that others have published, beside those of one's own runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from jestlab.platform.cli.common import lab_options
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab import Lab
+
+if TYPE_CHECKING:
+    from jestlab.analysis.published import PublishedCell
+    from jestlab.analysis.published.lint import Finding
+
+_EPILOG = """\b
+Examples:
+  jestlab published import             # the tables of the JEST paper
+  jestlab published list --table comparison
+  jestlab published lint               # which printed numbers cannot be right
+"""
+_CSV = """\b
+FILE is CSV in UTF-8, one line a cell:
+  source,table,method,quantity,printed,unit,baseline
+  Doe et al. 2025,ours,SigLIP,imagenet/zero_shot,70.3,percent,yes
+  Doe et al. 2025,ours,SigLIP,examples_seen,13B,count,yes
+  Doe et al. 2025,ours,JEST++,imagenet/zero_shot,71.0,percent,
+\b
+Further columns: position group variant data citation citation_key ours
+  accounting value bold note, as `jestlab published export` writes them.
+unit: percent or share; count for examples_seen, flag for filtered (yes or no).
+quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
+  flops_per_iteration or flops_total.
+position: the row, from 1; without it, rows are numbered as they come.
+"""
+_LARGEST = 64_000_000  # bytes
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_File = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group("published", epilog=_EPILOG)
+def command() -> None:
+    """Results that others have published, beside those of one's own runs."""
+
+
+@command.command(
+    "import",
+    epilog=f"""{_CSV}
+\b
+Examples:
+  jestlab published import
+  jestlab published import ours.csv others.csv
+""",
+)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=_File)
+@_JSON
+@lab_options
+def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
+    """Put the published cells in FILEs into the store; without FILE, the tables of the JEST paper.
+
+    All of them or none; doing it again changes nothing. A cell that is there takes what the file says.
+    """
+    from jestlab.platform.store.published import import_cells
+    from jestlab.platform.store.store import Store
+
+    cells = _parsed(files)
+    done = import_cells(Store.open(lab.store_url), cells)
+    if as_json:
+        said = {
+            "new": done.new,
+            "unchanged": done.unchanged,
+            "changed": [
+                change.key._asdict() | {"before": change.before, "after": change.after}
+                for change in done.changed
+            ],
+            "left": [key._asdict() for key in done.left],
+        }
+        click.echo(json.dumps(said, ensure_ascii=False))
+        return
+    sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
+    counts = f"{done.new} cells are new, {len(done.changed)} changed, {done.unchanged} stayed as they are"
+    click.echo(f"{sources}: {counts}")
+    for change in done.changed:
+        what = ", ".join(f"{name} {change.before[name]} → {change.after[name]}" for name in change.after)
+        click.echo(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
+    if done.left:
+        key = done.left[0]
+        click.echo(
+            f"{len(done.left)} cells of these tables are not in what was imported ({key.table}, row "
+            f"{key.position}, {key.quantity}, …), and stay; to be rid of them, first run "
+            f"jestlab published remove {key.source!r}"
+        )
+
+
+@command.command(
+    "list",
+    epilog="""\b
+Examples:
+  jestlab published list
+  jestlab published list --table comparison --json
+""",
+)
+@click.option("--table", "name", metavar="NAME", help="This table alone.")
+@click.option("--source", metavar="SOURCE", help="Tables of this source alone.")
+@_JSON
+@lab_options
+def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
+    """Print the published tables in the store, as they are printed."""
+    cells = _stored(lab, name, source)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False))
+    elif not cells:
+        click.echo("nothing published yet: jestlab published import")
+    tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
+    for number, ((of, table), own) in enumerate(tables if not as_json else ()):
+        click.echo(("\n" if number else "") + f"{table} ({of})")
+        click.echo(_matrix(list(own)))
+
+
+@command.command(
+    "export",
+    epilog="""\b
+Examples:
+  jestlab published export > published.csv
+  jestlab published export --source "Evans et al. 2024" --out evans.csv
+""",
+)
+@click.option("--source", metavar="SOURCE", help="What this source has published alone.")
+@click.option("--out", type=_File, help="Write it here instead.")
+@_JSON
+@lab_options
+def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> None:
+    """Write the published cells in the store as CSV that `jestlab published import` takes."""
+    from jestlab.analysis.published import render
+    from jestlab.platform.cli.output import write_whole
+
+    cells = _stored(lab, None, source)
+    text = render(cells)
+    if as_json:
+        text = json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False) + "\n"
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_whole(out, text)
+    click.echo(f"{out}: {len(cells)} cells")
+
+
+@command.command(
+    "remove",
+    epilog="""\b
+Example:
+  jestlab published remove "Doe et al. 2025"
+""",
+)
+@click.argument("source")
+@_JSON
+@lab_options
+def remove(source: str, *, as_json: bool, lab: Lab) -> None:
+    """Delete all that SOURCE has published from the store."""
+    from jestlab.platform.store.published import remove_source
+    from jestlab.platform.store.store import Store
+
+    removed = remove_source(Store.open(lab.store_url, create=False), source)
+    said = json.dumps({"source": source, "removed": removed}, ensure_ascii=False)
+    click.echo(said if as_json else f"{source}: {removed} cells removed")
+
+
+@command.command(
+    "lint",
+    epilog="""\b
+What is calculated, from printed numbers with all that they may be rounded from:
+  flops_per_iteration   by the formula of the row's accounting: iid, jest, flexi
+  flops_total           per iteration × examples, over the baseline's examples
+  mean_delta            mean difference to the baseline, over shared scores
+  mean, coco/mean_r1    means of scores
+What is not calculated is compared with the same cell in other tables.
+\b
+Examples:
+  jestlab published lint
+  jestlab published lint --all
+  jestlab published lint ours.csv --json
+""",
+)
+@click.argument("file", metavar="[FILE]", required=False, type=_File)
+@click.option("--all", "everything", is_flag=True, help="List what is confirmed as well.")
+@_JSON
+@lab_options
+@click.pass_context
+def lint(context: click.Context, file: Path | None, *, everything: bool, as_json: bool, lab: Lab) -> None:
+    """List published numbers that cannot be right with those that they follow from. Nothing is changed.
+
+    Of the CSV file FILE; without it, of the store; where nothing was imported, of the JEST paper.
+    Exit code: 0 all may be right, 1 something cannot be.
+    """
+    from jestlab.analysis.published.lint import checks
+
+    found = checks(_parsed((file,)) if file is not None else _in_store(lab) or _parsed(()))
+    wrong = [finding for finding in found if not finding.confirmed]
+    shown = found if everything else wrong
+    if as_json:
+        rows = [dataclasses.asdict(finding) for finding in shown]
+        for row, finding in zip(rows, shown, strict=True):
+            row["others"] = [key._asdict() for key in finding.others]
+        said = {"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows}
+        click.echo(json.dumps(said, ensure_ascii=False))
+    else:
+        if everything:
+            click.echo(_regenerated(found) + "\n")
+        for finding in wrong:
+            click.echo(finding.message)
+        click.echo(f"{len(found) - len(wrong)} derived cells confirmed, {len(wrong)} findings")
+    context.exit(1 if wrong else 0)
+
+
+def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
+    """Cells of files, or of the paper."""
+    from jestlab.analysis.published import paper, parse
+
+    if not files:
+        return paper()
+    cells: list[PublishedCell] = []
+    origin: dict[Any, Path] = {}
+    for file in files:
+        try:
+            if file.stat().st_size > _LARGEST:
+                raise UserError(f"{file} has more than {_LARGEST // 10**6} MB: this is no file of tables")
+            content = file.read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read {file}: {error.strerror}") from error
+        for cell in parse(content, str(file)):
+            if (first := origin.setdefault(cell.key, file)) is not file:
+                where = f"{cell.table}, row {cell.position}, {cell.quantity}"
+                raise UserError(f"{file} and {first} both have {where}: leave one, or import one by one")
+            cells.append(cell)
+    return cells
+
+
+def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:
+    """What is in the store, if there is one, of one table or source."""
+    cells = _in_store(lab)
+    for wanted, attribute in ((source, "source"), (name, "table")):
+        known = {getattr(cell, attribute) for cell in cells}
+        if wanted is not None and wanted not in known:
+            raise UserError(f"no published {attribute} {wanted!r} in the store: {nearest(wanted, known)}")
+        cells = [cell for cell in cells if wanted is None or getattr(cell, attribute) == wanted]
+    return cells
+
+
+def _in_store(lab: Lab) -> list[PublishedCell]:
+    from jestlab.analysis.published import stored
+    from jestlab.platform.store.store import Store
+
+    # Opened first for its say on a store of another schema.
+    return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
+
+
+def _matrix(cells: Sequence[PublishedCell]) -> str:
+    """A table of cells as it is printed."""
+    from jestlab.analysis.published.cell import order
+    from jestlab.platform.cli.text import table
+
+    quantities = sorted({cell.quantity for cell in cells}, key=order)
+    rows = []
+    for _, own in itertools.groupby(cells, key=lambda cell: cell.position):
+        row = {cell.quantity: cell for cell in own}
+        first = next(iter(row.values()))
+        method = f"{first.method} (baseline)" if first.baseline else first.method
+        printed = (row[quantity].printed if quantity in row else "" for quantity in quantities)
+        rows.append([str(first.position), method, first.variant, *printed])
+    return table(["ROW", "METHOD", "VARIANT", *quantities], rows, right=(0, *range(3, 3 + len(quantities))))
+
+
+def _regenerated(found: Sequence[Finding]) -> str:
+    """All that was calculated again, in columns."""
+    from jestlab.platform.cli.text import table
+
+    rows = [
+        [
+            finding.table,
+            f"{finding.position}",
+            finding.row,
+            finding.column,
+            finding.printed,
+            finding.expected,
+            " to ".join(dict.fromkeys(finding.possible)),
+            "confirmed" if finding.confirmed else "CANNOT BE" if not finding.others else "DIFFERS",
+        ]
+        for finding in found
+    ]
+    heads = ["TABLE", "ROW", "OF", "CELL", "PRINTED", "CALCULATED", "POSSIBLE", "VERDICT"]
+    return table(heads, rows, right=(1, 4, 5))

@@ -1,0 +1,140 @@
+"""Published results in the store: cells of tables, each known by its source, table, row and quantity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete, select
+
+from jestlab.analysis.published import COLUMNS, CellKey, PublishedCell
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.store.sql import now, upsert
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Published
+
+KEY = ("source", "table_name", "position", "quantity")
+"""Columns that make a cell the same."""
+
+_NAMES = {"table": "table_name", "group": "group_name"}
+"""Attributes of cells whose columns have other names: these mean something in SQL."""
+
+_VALUES = tuple(name for column in COLUMNS if (name := _NAMES.get(column, column)) not in KEY)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell that was there, and says something else now.
+
+    Attributes:
+        key: Which.
+        before: What changed → what it was.
+        after: What changed → what it is.
+    """
+
+    key: CellKey
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+@dataclass
+class Imported:
+    """What became of cells.
+
+    Attributes:
+        new: How many came in.
+        unchanged: How many were there, just so.
+        changed: Those that were there otherwise.
+        left: Cells of the same tables that are in the store, and were not among those imported: they stay.
+    """
+
+    new: int = 0
+    unchanged: int = 0
+    changed: list[Change] = field(default_factory=list)
+    left: list[CellKey] = field(default_factory=list)
+
+
+def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
+    """Put cells into the store, all or none; doing it again changes nothing.
+
+    Args:
+        store: Where.
+        cells: No two with the same key.
+
+    Returns:
+        What became of them. Cells of the same tables that are not among them stay as they are.
+
+    Raises:
+        UserError: With what is there already, a group of rows would have two baselines.
+    """
+    done = Imported()
+    with store.writing() as connection:
+        there = _there(connection, {(cell.source, cell.table) for cell in cells})
+        written = []
+        for cell in cells:
+            values = _row(cell)
+            before = there.pop(cell.key, None)
+            if before is None:
+                done.new += 1
+            elif differing := [name for name in _VALUES if before[name] != values[name]]:
+                done.changed.append(
+                    Change(
+                        cell.key,
+                        {name: before[name] for name in differing},
+                        {name: values[name] for name in differing},
+                    )
+                )
+            else:
+                done.unchanged += 1
+                continue
+            written.append(values | {"updated_at": now()})
+        done.left = sorted(there)
+        _check_baselines(cells, there)
+        upsert(connection, Published, written, KEY, (*_VALUES, "updated_at"))
+    return done
+
+
+def remove_source(store: Store, source: str) -> int:
+    """Delete all cells of a source.
+
+    Returns:
+        How many.
+
+    Raises:
+        UserError: There are none.
+    """
+    with store.writing() as connection:
+        deleted = connection.execute(delete(Published).where(Published.source == source)).rowcount
+        if not deleted:
+            known = connection.scalars(select(Published.source).distinct()).all()
+            raise UserError(f"nothing published by {source!r} in the store: {nearest(source, known)}")
+    return deleted
+
+
+def _there(connection: Connection, tables: set[tuple[str, str]]) -> dict[CellKey, dict[str, Any]]:
+    """Rows of some tables that are in the store."""
+    columns = [getattr(Published, name) for name in (*KEY, *_VALUES)]
+    found = {}
+    for source, table in sorted(tables):
+        own = (Published.source == source, Published.table_name == table)
+        for row in connection.execute(select(*columns).where(*own)).mappings():
+            found[CellKey(*(row[name] for name in KEY))] = dict(row)
+    return found
+
+
+def _row(cell: PublishedCell) -> dict[str, Any]:
+    values = {_NAMES.get(column, column): getattr(cell, column) for column in COLUMNS}
+    return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
+
+
+def _check_baselines(cells: Sequence[PublishedCell], left: Mapping[CellKey, Mapping[str, Any]]) -> None:
+    """Raise where rows that stay and rows that come would be two baselines of one group."""
+    coming = {(cell.source, cell.table, cell.group): cell.position for cell in cells if cell.baseline}
+    for key, row in left.items():
+        position = coming.get((key.source, key.table, row["group_name"]))
+        if row["baseline"] and position not in (None, key.position):
+            raise UserError(
+                f"{key.table} has its baseline in row {key.position} in the store, in row {position} now: "
+                f"make them one, or first run jestlab published remove {key.source!r}"
+            )
