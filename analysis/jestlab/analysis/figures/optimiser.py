@@ -77,7 +77,7 @@ def optimiser_spikes(
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
     caption = (
         f"Faint: as logged, each seed; bold: running median{', mean over seeds' if seeds > 1 else ''}. "
-        f"A spike: points more than {_FAR:g} robust standard deviations above the running median of their run."
+        f"A spike: points more than {_FAR:g} robust standard deviations above their run's running median."
     )
     name = _NAMES.get(metric, metric)
     return Plot("optimiser_spikes", data, Texts(title(results), caption, "steps", name), draw_step_panels)

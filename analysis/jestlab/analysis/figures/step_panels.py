@@ -45,7 +45,7 @@ def draw_step_panels(data: pd.DataFrame, texts: Texts) -> Figure:
         axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
         axes.margins(x=0)
         ends = []
-        for kind, width, alpha, order in (("raw", 0.5, 0.45, 2), ("smooth", 1.6, 1.0, 3)):
+        for kind, width, alpha, order in (("raw", 0.7, 0.55, 2), ("smooth", 1.6, 1.0, 3)):
             of_kind = panel[panel["kind"] == kind]
             for _, line in of_kind.groupby(["line", "label", "seed"], sort=False, dropna=False):
                 axes.plot(
