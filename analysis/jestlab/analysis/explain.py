@@ -186,14 +186,14 @@ class Origins:
         """
         import pandas as pd
 
+        if not experiments:
+            return cls(pd.DataFrame(), pd.DataFrame())
         parts: list[tuple[pd.DataFrame, pd.DataFrame]] = []
         with connect(url) as connection:
             for experiment in experiments:
                 runs = frame(connection, _RUNS, experiment=experiment)
                 attempts = frame(connection, _ATTEMPTS, experiment=experiment)
                 parts.append((runs.assign(experiment=experiment), attempts))
-        if not parts:
-            return cls(pd.DataFrame(), pd.DataFrame())
         runs, attempts = (pd.concat(of_all, ignore_index=True) for of_all in zip(*parts, strict=True))
         # A run may stand in several studies, and in one under several labels.
         return cls(runs, attempts.drop_duplicates(["fingerprint", "number"]))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from .finals import MEANS, Finals, Mean, finals
+from .named import NAMES, table
 from .paper import LAYOUTS, paper_table
 from .speedups import speedup_table
 from .summary import summary
-
-NAMES: tuple[str, ...] = ("summary", "speedups", *LAYOUTS)
-"""What tables there are: of one experiment, and those of the paper."""
 
 __all__ = [
     "LAYOUTS",
@@ -20,4 +18,5 @@ __all__ = [
     "paper_table",
     "speedup_table",
     "summary",
+    "table",
 ]
