@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -45,6 +46,9 @@ class StoredRun:
     needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
+    config: dict[str, Any] = field(default_factory=dict)  # keys may be dotted
+    point: dict[str, Any] = field(default_factory=dict)
+    logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → a value a step
 
 
 @dataclass
@@ -78,8 +82,8 @@ def _insert(
 
     insert(
         "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, "train",
-        run.state, run.reason, len(run.scores), total, "{}", "{}", f"runs/{label}", 1, None, None,
-        "smoke", run.needed,
+        run.state, run.reason, len(run.scores), total, json.dumps(run.point),
+        json.dumps(_nested(run.config)), f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
@@ -92,7 +96,23 @@ def _insert(
         for name in run.metrics:
             evaluated = (*name.split("/"), name, step, score, step * BATCH, until_then, final)
             insert("v_evaluations", *whose, number, *evaluated)
-        insert("v_metrics", *whose, "loss", step, 1.0 / step)
+        if "loss" not in run.logged:
+            insert("v_metrics", *whose, "loss", step, 1.0 / step)
+    for name, values in run.logged.items():
+        for step, value in enumerate(values, start=1):
+            insert("v_metrics", *whose, name, step, value)
+
+
+def _nested(dotted: dict[str, Any]) -> dict[str, Any]:
+    """{"a.b": 1} → {"a": {"b": 1}}."""
+    tree: dict[str, Any] = {}
+    for key, value in dotted.items():
+        *sections, last = key.split(".")
+        node = tree
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[last] = value
+    return tree
 
 
 @pytest.fixture

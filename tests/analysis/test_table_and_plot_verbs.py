@@ -48,7 +48,9 @@ def test_table_to_a_file(jestlab, tmp_path):
 def test_plot(jestlab, tmp_path, kind, names):
     code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
     assert code == 0
-    expected = [tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
+    expected = [
+        tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg", "pdf")
+    ]
     assert out.split() == [str(path) for path in expected]
     assert all(path.stat().st_size > 1000 for path in expected)
 
@@ -67,8 +69,10 @@ def test_json_of_both(jestlab, tmp_path):
     assert [Path(path).name for path in json.loads(out)] == [
         "curves.png",
         "curves.svg",
+        "curves.pdf",
         "pareto.png",
         "pareto.svg",
+        "pareto.pdf",
     ]
 
 
