@@ -8,19 +8,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
+from jestlab.analysis.published import COLUMNS
+
 VIEWS = {
-    "v_runs": "experiment question run label seed position fingerprint program state reason step "
+    "v_runs": "experiment question run label seed position fingerprint run_id program state reason step "
     "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
-    "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
-    "flops_total final",
+    "v_evaluations": "experiment run label seed fingerprint run_id dataset metric name step value "
+    "examples_seen flops_total final",
+    "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
     "git_commit git_patch log",
-    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops reference_scoring_flops "
-    "total_flops reference_training_flops",
+    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops selection_flops "
+    "reference_scoring_flops total_flops reference_training_flops reference_training_share_flops",
 }
 BATCH = 64
 METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
@@ -36,7 +40,9 @@ class StoredRun:
     seed: int = 0
     state: str = "COMPLETED"
     reason: str = ""
-    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)  # learner, scoring, reference scoring
+    # Learner, scoring with selection (a tenth of it), reference scoring.
+    flops_per_step: tuple[float, float, float] = (3e9, 0.0, 0.0)
+    reference_training_share: float = 0.0
     needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
@@ -68,23 +74,28 @@ def _insert(
 ) -> None:
     label = run.label or run.run
     whose = (experiment, run.run, label, run.seed, f"{label}-{run.seed}")
+    number = crc32(whose[-1].encode())
     total = run.total_steps or len(run.scores)
 
     def insert(view: str, *values: Any) -> None:
         connection.execute(f"INSERT INTO {view} VALUES ({', '.join('?' * len(values))})", values)
 
     insert(
-        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], "train", run.state,
-        run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
+        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, "train",
+        run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
         f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
-    insert("v_costs", *whose, learner, scoring, reference, learner + scoring, 0.0)
+    selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
+    insert(
+        "v_costs", *whose, learner, scoring - selection, selection, reference, spent, 3 * share, share
+    )  # fmt: skip
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
-        spent = step * (run.flops_per_step[0] + run.flops_per_step[1])
+        until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
         for name in run.metrics:
-            insert("v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, spent, final)
+            evaluated = (*name.split("/"), name, step, score, step * BATCH, until_then, final)
+            insert("v_evaluations", *whose, number, *evaluated)
         if "loss" not in run.logged:
             insert("v_metrics", *whose, "loss", step, 1.0 / step)
     for name, values in run.logged.items():
@@ -129,16 +140,16 @@ def study(new_store: Callable[[], Store]) -> Store:
     """A reference, uniform, independent and joint, two seeds each; seed 1 of independent never gets there.
 
     Uniform ends at .4 (seed 0) and .5 (seed 1) after four steps. Joint is at .4 after 1.5 steps and at .5
-    after 2 steps; each of its steps costs 8/3 of uniform's.
+    after 2 steps; each of its steps costs 8/3 of uniform's. Its share in the reference's training is 8 GFLOP.
     """
-    scoring = (3e9, 5e9, 5e9)
+    scoring: dict[str, Any] = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
     return new_store().add(
         StoredRun("reference", [0.5, 0.7], seed=0, needed=1),
         StoredRun("reference", [0.5, 0.8], seed=1, needed=1),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.4], seed=0),
         StoredRun("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
-        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, flops_per_step=scoring),
-        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, flops_per_step=scoring),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, flops_per_step=scoring),
-        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, flops_per_step=scoring),
+        StoredRun("independent", [0.1, 0.4, 0.5, 0.5], seed=0, **scoring),
+        StoredRun("independent", [0.1, 0.3, 0.4, 0.4], seed=1, **scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.6], seed=0, **scoring),
+        StoredRun("joint", [0.3, 0.5, 0.6, 0.7], seed=1, **scoring),
     )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jestlab.analysis import costs
+from jestlab.analysis.costs import Cost, Forward, Step
 
 BASE: dict[str, Any] = {"width": 768, "depth": 12, "mlp_dim": 3072}
+F = Forward(image=0.75, text=0.25)
 
 
 @pytest.mark.parametrize(("patch", "gflop"), [(16, 46.82), (32, 11.49)])
@@ -44,26 +51,158 @@ def test_a_small_tower_by_hand():
     assert costs.vision_forward(**small, pooling="mean", embedding_dim=None) == mean - 2 * head
 
 
-def test_the_paper_s_factors():
-    iid = costs.paper_iid(1.0)
-    assert costs.paper_jest(1.0, 5) / iid == pytest.approx(7 / 3)
-    assert costs.paper_jest(1.0, 5, cached=False) / iid == pytest.approx(4)
-    assert costs.paper_flexi(1.0, 5, A=0.25) / iid == pytest.approx(1.0417, abs=5e-5)
-    assert costs.paper_flexi(1.0, 5, A=0.28) / iid == pytest.approx(1.1067, abs=5e-5)
-    assert (
-        costs.paper_flexi(1.0, 1, A=1.0, approximate_share=0.0) == 4
-    )  # a pass that is not reused costs F more
-    assert costs.paper_multi_resolution(1.0, A=0.28) / iid == pytest.approx(0.64)
+def step(**changes: Any) -> Step:
+    """F = 1 in towers of unlike cost, b = 2; of B/b = 5 as the learner alone scores it."""
+    sizes: dict[str, Any] = {"full": F, "batch_size": 2, "super_batch_size": 10, "scoring": "full"}
+    return Step(**(sizes | changes))
 
 
-def test_the_paper_s_training_budgets():
+def flexi(A: float, share: float = 0.5, **changes: Any) -> Step:
+    return step(approximate=F * A, approximate_share=share, scoring="approximate", **changes)
+
+
+def mixed(share: float, A: float = 0.25) -> Step:
+    """Uniform sampling, a part trained on approximately."""
+    return step(super_batch_size=2, scoring=None, approximate=F * A, approximate_share=share)
+
+
+@pytest.mark.parametrize(
+    ("of", "alpha"),
+    [
+        (step().iid, 1),
+        (step(), 7 / 3),  # the paper's 2.33
+        (step(reference=F), 4),
+        (flexi(0.25), 3.125 / 3),  # 1.04
+        (flexi(0.28), 3.32 / 3),  # 1.1067, which the paper cuts to 1.10
+        (mixed(0.5, A=0.28), 0.64),
+        (flexi(0.25, share=0.0), 4.25 / 3),
+        (flexi(1.0, share=0.3), 8 / 3),  # the pass of an approximate model is not reused, be it as dear
+        (step(scoring=None, reference=F), 8 / 3),  # easy-reference
+        (step(approximate=F * 0.25, approximate_share=0.5), (0.625 * 3 + 5 - 0.5) / 3),
+    ],
+)
+def test_the_paper_s_factors(of, alpha):
+    assert of.relative("paper") == pytest.approx(alpha, rel=1e-12)
+    cost = of.cost("paper")
+    assert (cost.loss, cost.selection) == (0, 0)
+
+
+@given(
+    ratio=st.integers(1, 50),
+    A=st.floats(0.01, 1),
+    share=st.floats(0, 1),
+    image=st.floats(1, 1e12),
+    text=st.floats(1, 1e12),
+)
+def test_the_paper_s_formulas_hold_for_any_ratio_and_approximation(ratio, A, share, image, text):
+    full = Forward(image, text)
+    f = image + text
+    sizes: dict[str, Any] = {"full": full, "batch_size": 3, "super_batch_size": 3 * ratio}
+
+    def total(**changes: Any) -> float:
+        return Step(**sizes, **changes).cost("paper").total("reference_scoring")
+
+    approximate: dict[str, Any] = {"approximate": full * A, "approximate_share": share}
+    assert total() == pytest.approx(3 * f) == pytest.approx(costs.paper_iid(f))
+    assert total(scoring="full") == pytest.approx(f * (2 + ratio))
+    assert total(scoring="full") == pytest.approx(costs.paper_jest(f, ratio))
+    assert total(scoring="full", reference=full) == pytest.approx(f * (2 + 2 * ratio))
+    assert total(scoring="full", reference=full) == pytest.approx(costs.paper_jest(f, ratio, cached=False))
+    flexi_jest = 3 * f * ((1 - share) + share * A) + A * f * ratio
+    assert total(scoring="approximate", **approximate) == pytest.approx(flexi_jest)
+    assert costs.paper_flexi(f, ratio, A, share) == pytest.approx(flexi_jest)
+
+
+def test_scoring_adds_133_percent_and_flexi_jest_10_in_all():
+    """Introduction: "we reduce the overhead of scoring from 133% to 10% additional FLOPs"."""
+    cost = step().cost("paper")
+    assert cost.scoring / cost.learner == pytest.approx(4 / 3)
+    assert flexi(0.28).relative("paper") - 1 == pytest.approx(0.10, abs=0.01)
+
+
+@pytest.mark.parametrize("convention", costs.CONVENTIONS)
+def test_the_paper_s_training_budgets(convention):
     """Appendix, "Comparing approximation methods": equal FLOPs of the learner, billions of examples."""
-    shares = (0.0, 0.25, 0.5, 0.75, 0.95)
-    budgets = [costs.paper_training_budget(3, share) for share in shares]
-    assert [round(budget, 2) for budget in budgets] == [3, 3.69, 4.8, 6.86, 10.43]
-    for share, budget in zip(shares, budgets, strict=True):
-        spent = budget * costs.paper_multi_resolution(1.0, A=0.25, approximate_share=share)
-        assert spent == pytest.approx(3 * costs.paper_iid(1.0))
+    iid = step().iid.cost(convention)
+    budgets = []
+    for share in (0.0, 0.25, 0.5, 0.75, 0.95):
+        cost = mixed(share).cost(convention)
+        budgets.append(costs.matching_examples(3e9, iid, cost, "learner"))
+        assert budgets[-1] * cost.total("learner") == pytest.approx(3e9 * iid.total("learner"))
+    assert [round(budget / 1e9, 2) for budget in budgets] == [3, 3.69, 4.8, 6.86, 10.43]
+
+
+def test_budgets_by_scope_and_with_a_fixed_part():
+    iid, jest = step().iid.cost("paper"), step(reference=F).cost("paper")
+    assert costs.matching_examples(7, iid, jest) == pytest.approx(7 * 3 / 7)
+    assert costs.matching_examples(7, iid, jest, "learner") == pytest.approx(7)
+    assert costs.matching_examples(8, iid, jest, "reference_scoring") == pytest.approx(2)
+    assert costs.matching_examples(8, iid, jest, "reference_scoring", fixed=12) == pytest.approx(1)
+    assert costs.matching_examples(8, iid, jest, fixed=24) == 0
+    with pytest.raises(ValueError, match=r"25 FLOPs are spent before the first example, of a budget of 24"):
+        costs.matching_examples(8, iid, jest, fixed=25)
+    with pytest.raises(ValueError, match="costs nothing within scope 'scoring'"):
+        costs.matching_examples(8, iid, costs.Cost(reference_scoring=1.0))
+
+
+def test_a_lone_run_pays_all_of_its_reference():
+    cost = step(reference=F).cost("paper")
+    assert costs.amortised(cost, 90, 1).total("reference_training") == cost.total("reference_scoring") + 90
+    shared = costs.amortised(cost, 90, 9)
+    assert shared.total("reference_training") - shared.total("reference_scoring") == 10
+    with pytest.raises(ValueError, match="0 runs share the reference"):
+        costs.amortised(cost, 90, 0)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_break_even_is_the_fewest_runs_that_cost_less_together(reference, run, baseline):
+    n = costs.break_even_runs(reference, run, baseline)
+    if n is None:
+        assert run >= baseline  # no number of runs pays
+        return
+    assert reference + n * run < n * baseline
+    assert n == 1 or reference + (n - 1) * run >= (n - 1) * baseline
+
+
+def test_break_even_by_hand():
+    assert costs.break_even_runs(100, run=20, baseline=70) == 3  # two of each cost the same
+    assert costs.break_even_runs(0, run=20, baseline=70) == 1
+    assert costs.break_even_runs(100, run=70, baseline=70) is None
+    with pytest.raises(ValueError, match="run is -1 FLOPs"):
+        costs.break_even_runs(100, run=-1, baseline=70)
+    with pytest.raises(ValueError, match="baseline is inf FLOPs"):
+        costs.break_even_runs(100, run=1, baseline=math.inf)
+
+
+def test_the_bars_of_the_paper_s_figure():
+    """Figure 4, left, with the paper's A: 1, 4, 2.33 and 1.1 times IID."""
+    flexi_jest = costs.paper_step()
+    bars = costs.step_bars(replace(flexi_jest, approximate=flexi_jest.full * 0.28))
+    heights: dict[tuple[str, str], float] = defaultdict(float)
+    for bar in bars:
+        heights[bar.convention, bar.method] += bar.relative
+    paper = [height for (convention, _), height in heights.items() if convention == "paper"]
+    assert paper == pytest.approx([1, 4, 7 / 3, 3.32 / 3])
+    counted = [height for (convention, _), height in heights.items() if convention == "counted"]
+    assert counted == pytest.approx([1, 13 / 3, 8 / 3, 3.32 / 3], rel=0.01)  # loss and selection: below 1%
+    assert [method for convention, method in heights if convention == "paper"] == [
+        "IID", "JEST", "JEST, cached reference", "Flexi-JEST, cached reference",
+    ]  # fmt: skip
+    flops = {(bar.convention, bar.method, bar.component): bar.flops for bar in bars}
+    assert flops["counted", "IID", "loss"] == 6 * 32_768**2 * 768
+    assert flops["paper", "JEST", "reference_scoring"] == 163_840 * flexi_jest.full.total
+    assert flops["counted", "JEST", "selection"] == 2 * 163_840 * 1536 * (1 + 2 * 30_720)
+    assert len(bars) == 2 * 4 * 6
+
+
+def test_at_the_paper_s_scale_choosing_and_the_loss_are_less_than_a_hundredth():
+    """4 · 5 · 30,720 · 1,536 FLOPs an example, beside 8 · 57.8 GFLOP; 6 · 32,768 · 768 beside 3 · 57.8."""
+    flexi_jest = costs.paper_step()
+    jest = replace(flexi_jest, scoring="full", approximate_share=0.0).cost()
+    assert jest.selection / jest.total() == pytest.approx(0.0020, abs=0.0001)
+    assert jest.loss / jest.learner == pytest.approx(0.00087, abs=0.00001)
+    cost = flexi_jest.cost()
+    assert cost.selection / cost.total() == pytest.approx(0.0040, abs=0.0001)
 
 
 @pytest.mark.parametrize(("text_length", "A"), [(64, 0.389), (16, 0.287)])
@@ -90,30 +229,37 @@ def test_dropped_patches_are_embedded_and_no_more():
 
 
 def test_counted_cost_adds_the_pass_that_the_paper_reuses():
-    cost = costs.training_cost(F=10, examples=100, super_batch_ratio=5, F_scoring=10, F_reference=4)
-    assert cost == costs.Cost(learner=3000, scoring=5000, reference_scoring=2000)
-    assert cost.total("learner") == 3000
+    jest = step(full=Forward(8, 2), reference=Forward(3, 1))
+    assert jest.cost() == costs.Cost(image_tower=24, text_tower=6, scoring=50, reference_scoring=20)
+    cost = jest.cost() * 100
+    assert cost.total("learner") == cost.learner == 3000
     assert cost.total() == cost.total("scoring") == 8000
-    assert cost.total("reference_scoring") == 10_000
-    assert cost.total() == 100 * (costs.paper_jest(10, 5) + 10)
+    assert cost.total("reference_scoring") == cost.total("reference_training") == 10_000
+    assert cost.total() == 100 * (jest.cost("paper").total() + 10)
+    assert cost + cost == jest.cost() * 200
+
+
+def test_each_scope_adds_its_components():
+    cost = costs.Cost(1, 10, 100, 1000, 10_000, 100_000, 1_000_000)
+    assert [cost.total(scope) for scope in costs.SCOPES] == [111, 11_111, 111_111, 1_111_111]
+    assert {name for names in costs.COMPONENTS.values() for name in names} == set(Cost.__dataclass_fields__)
+    assert tuple(Cost.__dataclass_fields__)[:-1] == costs.EXECUTED
 
 
 def test_an_approximation_is_counted_where_it_is_used():
-    scores_and_trains = costs.training_cost(
-        F=10, examples=100, super_batch_ratio=5, F_scoring=3, F_approximate=3, approximate_share=0.5
-    )
-    assert scores_and_trains == costs.Cost(learner=1950, scoring=1500)
-    assert scores_and_trains.total() == pytest.approx(100 * costs.paper_flexi(10, 5, A=0.3))
-    trains_alone = costs.training_cost(F=10, examples=100, F_approximate=3, approximate_share=0.25)
-    assert trains_alone.total() == pytest.approx(
-        100 * costs.paper_multi_resolution(10, A=0.3, approximate_share=0.25)
-    )
+    approximate: dict[str, Any] = {"full": Forward(8, 2), "approximate": Forward(1, 2)}
+    both = step(**approximate, approximate_share=0.5, scoring="approximate").cost()
+    assert both == costs.Cost(image_tower=13.5, text_tower=6, scoring=15)
+    trains_alone = step(**approximate, approximate_share=0.25).cost()
+    assert trains_alone == costs.Cost(image_tower=18.75, text_tower=6, scoring=50)
+    assert step(**approximate).cost() == step(full=Forward(8, 2)).cost()
 
 
-def test_no_scoring_no_cost():
-    assert costs.training_cost(F=10, examples=100) == costs.Cost(3000, 0, 0)
-    by_reference_alone = costs.training_cost(F=10, examples=100, super_batch_ratio=5, F_reference=10)
-    assert by_reference_alone == costs.Cost(3000, 0, 5000)
+def test_loss_and_selection_are_counted_by_the_example():
+    cost = step(embedding_dim=7, rule="joint", chunks=2, scored_dims=(7, 5)).cost()
+    assert cost.loss * 2 == 6 * 2**2 * 7
+    assert cost.selection * 2 == 2 * 10 * 12 * (1 + 2 * 1)
+    assert step().iid.cost().selection == 0
 
 
 def test_chip_hours_of_the_paper_s_uniform_baseline():
@@ -121,7 +267,7 @@ def test_chip_hours_of_the_paper_s_uniform_baseline():
     F = costs.vision_forward(
         image_size=256, patch_size=16, pooling="map", embedding_dim=None, **BASE
     ) + costs.text_forward(length=64, embedding_dim=768, **BASE)
-    flops = costs.training_cost(F=F, examples=3e9).total("reference_scoring")
+    flops = (Step(Forward(F, 0), 32_768, 32_768).cost() * 3e9).total("reference_scoring")
     chip_hours = costs.chip_hours(flops, peak_flops=197e12, utilisation=0.4)
     seconds_on_256 = 3 * (46.82e9 + 11.02e9) * 3e9 / (256 * 197e12 * 0.4)
     assert chip_hours / 256 == pytest.approx(seconds_on_256 / 3600, rel=1e-4)
@@ -143,14 +289,27 @@ def test_bad_arguments_are_named():
         costs.chip_hours(1, peak_flops=1e12, utilisation=0)
     with pytest.raises(ValueError, match=r"peak FLOP/s are 0"):
         costs.chip_hours(1, peak_flops=0)
-    with pytest.raises(
-        ValueError, match="'total' is unknown: choose one of learner, scoring, reference_scoring"
-    ):
+    with pytest.raises(ValueError, match="'total' is unknown: choose one of learner, scoring, reference_"):
         costs.Cost(1).total("total")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="patch_size 5 does not divide image_size 16"):
         costs.vision_forward(image_size=16, patch_size=5, pooling="mean", embedding_dim=None, **BASE)
     with pytest.raises(ValueError, match=r"B/b is 0\.5"):
-        costs.training_cost(F=1, examples=1, super_batch_ratio=0.5)
+        step(super_batch_size=1)
+    with pytest.raises(ValueError, match=r"B/b is 0\.5"):
+        costs.paper_jest(1.0, 0.5)
+    with pytest.raises(ValueError, match=r"λ is 1\.5"):
+        step(approximate=F, approximate_share=1.5)
+    with pytest.raises(ValueError, match="its cost is not given: set `approximate`"):
+        step(scoring="approximate")
+    with pytest.raises(ValueError, match="its cost is not given: set `approximate`"):
+        costs.step_bars(step())
+    with pytest.raises(ValueError, match="'jest' is unknown: choose one of counted, paper"):
+        step().cost("jest")  # type: ignore[arg-type]
+    sizes: dict[str, Any] = {"batch_size": 4, "super_batch_size": 8, "embedding_dims": (3,)}
+    with pytest.raises(ValueError, match="'best' is unknown: choose one of uniform, independent, joint"):
+        costs.selection_flops("best", **sizes)
+    with pytest.raises(ValueError, match="4 cannot be drawn in 5 chunks"):
+        costs.selection_flops("joint", chunks=5, **sizes)
 
 
 def test_nothing_heavy_is_imported():

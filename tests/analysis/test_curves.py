@@ -25,12 +25,18 @@ def test_score_is_the_mean_over_all_metrics(new_store, stored_run):
 
 
 @pytest.mark.parametrize(
-    ("scope", "flops"), [("learner", 12e9), ("scoring", 32e9), ("reference_scoring", 52e9)]
+    ("scope", "flops", "fixed"),
+    [
+        ("learner", 12e9, 0),
+        ("scoring", 32e9, 0),
+        ("reference_scoring", 52e9, 0),
+        ("reference_training", 52e9, 8e9),  # paid before the first step
+    ],
 )
-def test_flops_follow_the_scope(study, scope, flops):
+def test_flops_follow_the_scope(study, scope, flops, fixed):
     table = curves.score_curves(frames.read(study.url, "study"), scope)
     joint = table[(table["label"] == "joint") & (table["seed"] == 0)]
-    assert list(joint["flops"]) == pytest.approx([flops * step / 4 for step in (1, 2, 3, 4)])
+    assert list(joint["flops"]) == pytest.approx([fixed + flops * step / 4 for step in (1, 2, 3, 4)])
 
 
 def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
@@ -67,7 +73,7 @@ def test_crossing(y, target, x):
 )
 def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(steps, target):
     x, y = np.cumsum([dx for dx, _ in steps]), np.array([value for _, value in steps])
-    found = curves.crossing(x, y, target)
+    found = curves.crossing(x.tolist(), y.tolist(), target)
     if found is None:
         assert (y < target).all()
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jestlab.analysis import figures, frames
@@ -99,7 +101,7 @@ def test_seeds_that_are_missing_are_marked(read):
     )
     plot = figures.filtering_ratio(results)
     assert "Open: not all seeds have completed." in plot.texts.caption
-    planned = plot.data[plot.data["kind"] == "mean"].set_index("x")
+    planned: Any = plot.data[plot.data["kind"] == "mean"].set_index("x")
     assert (planned.loc[0.9, "seeds"], planned.loc[0.9, "planned"]) == (1, 2)
 
 
@@ -247,5 +249,5 @@ def test_what_has_not_completed_cannot_be_drawn(read):
         ratio("joint", 0.5, 0.4, states=["RUNNING"]),
         ratio("joint", 0.9, 0.4, states=["RUNNING"]),
     )
-    with pytest.raises(ValueError, match=r"that varies selection\.filtering_ratio has completed with a score"):
+    with pytest.raises(ValueError, match=r"varies selection\.filtering_ratio has completed with a score"):
         figures.filtering_ratio(results)

@@ -89,9 +89,10 @@ def test_step_costs(study):
     plot = figures.step_costs(frames.read(study.url, "study"))
     relative = plot.data.set_index(["label", "component"])["relative"]
     assert relative["uniform", "learner"] == pytest.approx(1)
-    assert relative["joint", "scoring"] == pytest.approx(5 / 3)
+    assert relative["joint", "scoring"] == pytest.approx(0.9 * 5 / 3)
+    assert relative["joint", "selection"] == pytest.approx(0.1 * 5 / 3)
     assert relative["joint", "reference_scoring"] == pytest.approx(5 / 3)
-    assert list(plot.data.loc[plot.data["label"] == "joint", "total"]) == pytest.approx([1 + 10 / 3] * 3)
+    assert list(plot.data.loc[plot.data["label"] == "joint", "total"]) == pytest.approx([1 + 10 / 3] * 4)
     assert "reference" not in set(plot.data["label"])
     assert {"1.00", "4.33"} <= {text.get_text() for text in plot.figure().axes[0].texts}
 

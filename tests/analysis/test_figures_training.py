@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -50,7 +52,7 @@ def curation(new_store, stored_run):
 
 def test_learners_against_their_references(curation):
     plot = figures.against_reference(frames.read(curation.url, "study"))
-    means = plot.data[plot.data["kind"] == "mean"].set_index(["panel", "text"])
+    means: Any = plot.data[plot.data["kind"] == "mean"].set_index(["panel", "text"])
     strong = means.loc[("by curation", "similarity > 0.3")]
     assert strong[["x", "y"]].tolist() == pytest.approx([-20, 25])
     assert strong[["x_low", "x_high", "low", "high"]].tolist() == pytest.approx([-20, -20, 20, 30])

@@ -186,5 +186,5 @@ def test_panels_alone(diagnosed):
 
 def test_a_panel_alone_needs_its_numbers(diagnosed):
     store = diagnosed(("look", 0, series(matrix=False), "COMPLETED"))
-    with pytest.raises(ValueError, match="'look' of 'study' has measured nothing for the figure learnability_m"):
+    with pytest.raises(ValueError, match="'look' of 'study' has measured nothing for the figure"):
         learnability_matrix(store.url, "study")

@@ -67,7 +67,8 @@ def test_frame_holds_raw_numbers(study):
 
 
 @pytest.mark.parametrize(
-    ("scope", "gflop"), [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0")]
+    ("scope", "gflop"),
+    [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0"), ("reference_training", "60.0")],
 )
 def test_scope(study, scope, gflop):
     table = tables.summary(frames.read(study.url, "study"), "uniform", scope)

@@ -1,7 +1,7 @@
 """The analytic costs against XLA's own count of the lowered code: every variant, forward and training.
 
-XLA counts every addition and multiplication, of normalisations, activations, softmax and loss too; the costs
-count products of matrices alone. So XLA's count is the larger one, by what is elementwise. Batches are such
+XLA counts every addition and multiplication, of normalisations, activations and softmax too; the costs count
+products of matrices alone. So XLA's count is the larger one, by what is elementwise. Batches are such
 that the work of a batch as a whole (resizing kernels and positions) is spread over its examples.
 """
 

@@ -1,8 +1,8 @@
 """The analytic price of a training step against XLA's own count of the program that runs.
 
-The analytic count leaves out normalisations, activations, softmax, the loss, the choice of examples and the
-optimiser, and counts the gradient of the pixels, which nobody needs. At B/16 and 8 examples a step this makes
-0.4 %; without selection most of that is the optimiser, which more examples would share.
+The analytic count leaves out normalisations, activations, softmax and the optimiser, and counts the gradient
+of the pixels, which nobody needs. At B/16 and 8 examples a step this makes 0.4 %; without selection most of
+that is the optimiser, which more examples would share.
 """
 
 from __future__ import annotations

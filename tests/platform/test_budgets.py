@@ -8,6 +8,7 @@ from typing import Any
 import plans_support as plans
 import pytest
 
+from jestlab.analysis.costs import Cost
 from jestlab.platform import budgets, tpu
 from jestlab.platform.errors import UserError
 from jestlab.platform.plan import Budget, Plan, PlannedRun
@@ -18,8 +19,15 @@ from jestlab.platform.store.states import RunState
 
 V5E = tpu.parse("v5e-2x4")
 HOUR_AT_40_PERCENT = 0.4 * 197e12 * 3600
-CACHED = Price(learner=2 * HOUR_AT_40_PERCENT, scoring=HOUR_AT_40_PERCENT, reference_scoring=0, examples=1)
-UNCACHED = replace(CACHED, reference_scoring=HOUR_AT_40_PERCENT)
+COST = Cost(
+    image_tower=HOUR_AT_40_PERCENT,
+    text_tower=HOUR_AT_40_PERCENT / 2,
+    loss=HOUR_AT_40_PERCENT / 2,
+    scoring=HOUR_AT_40_PERCENT / 2,
+    selection=HOUR_AT_40_PERCENT / 2,
+)
+CACHED = Price(COST, examples=1)
+UNCACHED = Price(replace(COST, reference_scoring=HOUR_AT_40_PERCENT), examples=1)
 
 
 def budgets_of(plan: Plan) -> list[Any]:
@@ -52,11 +60,11 @@ def test_the_users_prices_and_utilisation_count_for_their_own_type():
 
 
 def test_here_a_run_takes_as_long_as_earlier_ones_of_its_program_at_its_cost():
-    seconds = Price(learner=60e6, scoring=10e6, reference_scoring=2e6, examples=1)
+    seconds = Price(Cost(image_tower=60e6, scoring=10e6, reference_scoring=2e6), examples=1)
     plan = plans.plan(
         plans.run("a", price=seconds),
         plans.run("other", "toy_programs:flood", price=seconds),
-        plans.run("taken_in", "toy_programs:flood", seed=1, price=Price(0, 0, 0, 0)),
+        plans.run("taken_in", "toy_programs:flood", seed=1, price=Price(Cost(), 0)),
     )
     measured = budgets.on_this_machine(plan, {"toy_programs:loop": Speed(1e6, runs=3)})
     a, other, taken_in = budgets_of(measured)

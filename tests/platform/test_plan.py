@@ -1,6 +1,7 @@
 import io
 import sys
 import tarfile
+from dataclasses import replace
 
 import pytest
 
@@ -120,31 +121,35 @@ def test_prices(selection, scoring, reference_scoring):
     price = next(run.price for run in runs if run.name == "a" or any(a.name == "a" for a in run.aliases))
     examples = 1_024
     assert price.examples == examples
-    assert price.learner == pytest.approx(3 * FORWARD * examples)
-    assert price.scoring == pytest.approx(scoring * FORWARD * examples)
-    assert price.reference_scoring == pytest.approx(reference_scoring * FORWARD * examples)
-    assert price.total == price.learner + price.scoring
+    cost = price.cost
+    assert cost.image_tower + cost.text_tower == pytest.approx(3 * FORWARD * examples)
+    assert cost.loss == pytest.approx(6 * 64 * 48 * examples)
+    assert cost.scoring == pytest.approx(scoring * FORWARD * examples)
+    assert cost.reference_scoring == pytest.approx(reference_scoring * FORWARD * examples)
+    assert (cost.selection > 0) == (selection["rule"] != "uniform")
+    assert price.total == cost.learner + cost.scoring + cost.selection
 
 
 def test_a_reference_of_another_size_scores_at_its_own_price():
     runs = planned({"reference": {"model.text.depth": 3}, "joint": JOINT}).runs
     extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
     price = runs[1].price
-    assert price.reference_scoring == pytest.approx((FORWARD + extra) * 5 * price.examples)
-    assert price.scoring == pytest.approx(FORWARD * 5 * price.examples)
+    assert price.cost.reference_scoring == pytest.approx((FORWARD + extra) * 5 * price.examples)
+    assert price.cost.scoring == pytest.approx(FORWARD * 5 * price.examples)
 
 
 def test_an_image_head_is_priced_only_where_there_is_one():
     with_head, without = planned({"a": {}, "b": {"model.embedding_dim": 64}}).runs
     image_head, wider_text_head = 2 * 64 * 48, 2 * 48 * (64 - 48)
-    difference = 3 * with_head.price.examples * (image_head - wider_text_head)
-    assert with_head.price.learner - without.price.learner == pytest.approx(difference)
+    one, other = with_head.price.cost, without.price.cost
+    assert one.image_tower - other.image_tower == pytest.approx(3 * with_head.price.examples * image_head)
+    assert other.text_tower - one.text_tower == pytest.approx(3 * with_head.price.examples * wider_text_head)
 
 
 def test_totals_add_up_and_pass_over_what_is_not_known():
     runs = planned({"a": {}, "own": {"program": "json:dumps", "x": 1}}).runs
     assert runs[1].price is None
-    assert totals(runs) == runs[0].price
+    assert totals(runs) == replace(runs[0].price, step=None)
 
 
 def test_a_users_program_has_a_free_form_config_and_its_seed():

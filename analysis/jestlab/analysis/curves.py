@@ -7,10 +7,10 @@ each of them. Where one is missing there is no score, since a mean over fewer me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from .costs import SCOPES, Scope, check_scope
+from .costs import Scope, check_scope
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,9 +40,9 @@ def score_curves(
 
     Args:
         frames: Results of an experiment.
-        scope: What counts as cost. The store records learner and scoring, which is scope "scoring"; every
-            part of the cost grows with the examples seen, so other scopes follow in proportion to the
-            planned parts.
+        scope: What counts as cost. The store records what is in scope "scoring"; what a run computes itself
+            grows with the examples seen, so the scopes of that follow in proportion to the planned parts. The
+            share in a reference's training is there from the start.
         metrics: Names whose mean the score is; by default the headline metrics.
 
     Returns:
@@ -58,20 +58,22 @@ def score_curves(
     curves["score"] = curves[list(metrics or frames.metrics)].mean(axis=1, skipna=False)
 
     planned = frames.costs.set_index(["label", "seed"])
-    parts = [f"{part}_flops" for part in SCOPES]
-    within = planned[parts[: SCOPES.index(scope) + 1]].sum(axis=1)
-    recorded = planned[["learner_flops", "scoring_flops"]].sum(axis=1)
     curves["flops"] = curves.pop("flops_total")
     if scope != "scoring":
+        within = planned["learner_flops" if scope == "learner" else "total_flops"]
+        if scope in ("reference_scoring", "reference_training"):
+            within = within + planned["reference_scoring_flops"]
+        of_run = list(zip(curves["label"], curves["seed"], strict=True))
         # 0/0, of a program without a price, is NaN: unknown.
-        share = (within / recorded).reindex(list(zip(curves["label"], curves["seed"], strict=True)))
-        curves["flops"] *= share.to_numpy()
+        curves["flops"] *= (within / planned["total_flops"]).reindex(of_run).to_numpy()
+    if scope == "reference_training":
+        curves["flops"] += planned["reference_training_share_flops"].reindex(of_run).to_numpy()
     curves["flops"] = curves["flops"].where(curves["flops"] > 0)  # 0 is what a program that counts none says
     return curves
 
 
 def crossing(
-    x: Iterable[float], y: Iterable[float], target: float, which: Crossing = "first"
+    x: Sequence[float], y: Sequence[float], target: float, which: Crossing = "first"
 ) -> float | None:
     """Where a curve reaches a target, by linear interpolation between its points.
 
@@ -87,19 +89,37 @@ def crossing(
         it, so this is an upper bound); None if the target is not reached, or not reached to stay:
         right-censored, never extrapolated.
     """
-    before: tuple[float, float] | None = None
-    found: float | None = None
-    for xi, yi in zip(x, y, strict=True):
-        if math.isnan(yi):
-            continue
-        if yi < target:
-            before, found = (float(xi), float(yi)), None
-        elif yi >= target and found is None:
-            x0, y0 = before or (float(xi), -math.inf)
-            found = float(xi) if before is None else float(x0 + (xi - x0) * (target - y0) / (yi - y0))
+    place = _place(y, target, which)
+    return None if place is None else _between(x, place)
+
+
+class _Place(NamedTuple):
+    """A point of a curve: between two of its evaluations, so far on the way from the first to the second."""
+
+    before: int
+    after: int
+    way: float
+
+
+def _place(y: Sequence[float], target: float, which: Crossing) -> _Place | None:
+    """Where in a curve the target is reached."""
+    before: int | None = None
+    found: _Place | None = None
+    for i, value in enumerate(y):
+        if value < target:
+            before, found = i, None
+        elif value >= target and found is None:  # NaN is neither
+            if before is None:
+                found = _Place(i, i, 0.0)
+            else:
+                found = _Place(before, i, (target - y[before]) / (value - y[before]))
             if which == "first":
                 return found
     return found
+
+
+def _between(x: Sequence[float], place: _Place) -> float:
+    return float(x[place.before] + (x[place.after] - x[place.before]) * place.way)
 
 
 def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
@@ -133,12 +153,15 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
             continue
         score, target = columns["score"][at].tolist(), float(columns["score"][ends[seed]])
         row: dict[str, Any] = {"fingerprint": columns["fingerprint"][at[-1]], "label": label, "seed": seed}
-        row["reached"] = label == baseline or crossing(range(len(score)), score, target, which) is not None
+        place = _place(score, target, which)
+        row["reached"] = label == baseline or place is not None
         for effort, name in zip(efforts, _EFFORT_NAMES, strict=True):
-            spent, whole = columns[effort][at].tolist(), float(columns[effort][ends[seed]])
-            reached = spent[-1] if label == baseline else crossing(spent, score, target, which)
-            row[f"{name}_to_match"] = math.nan if reached is None else reached
-            row[f"{name}_spent"] = spent[-1]
+            spent, whole = columns[effort][at], float(columns[effort][ends[seed]])
+            if label == baseline:
+                row[f"{name}_to_match"] = float(spent[-1])
+            else:
+                row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
+            row[f"{name}_spent"] = float(spent[-1])
             row[f"fewer_{name}"] = _factor(whole, row[f"{name}_to_match"], label == baseline)
         rows.append(row)
     kinds = [kind.format(name) for name in _EFFORT_NAMES for kind in ("{}_to_match", "{}_spent", "fewer_{}")]

@@ -39,9 +39,11 @@ _TEXTS = frozenset((
 
 _NUMBERS = frozenset((
     "seed", "position", "step", "total_steps", "attempts", "needed", "value", "examples_seen", "flops_total",
-    "final", "number", "chips", "pid", "exit_code", "size", "learner_flops", "scoring_flops", "total_flops",
-    "reference_scoring_flops", "reference_training_flops", "planned_chip_hours", "planned_dollars",
-    "actual_flops", "actual_hours", "actual_chip_hours", "ours", "baseline", "bold",
+    "final", "number", "chips", "pid", "exit_code", "size", "image_tower_flops", "text_tower_flops",
+    "loss_flops", "learner_flops", "scoring_flops", "selection_flops", "reference_scoring_flops",
+    "total_flops", "reference_training_flops", "reference_shared_by", "reference_training_share_flops",
+    "planned_chip_hours", "planned_dollars", "actual_flops", "actual_hours", "actual_chip_hours", "ours",
+    "baseline", "bold",
 ))  # fmt: skip
 """Columns of numbers."""
 

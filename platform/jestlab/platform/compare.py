@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import aliased
 
+from jestlab.analysis.costs import COMPONENTS
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec.tree import flatten
 from jestlab.platform.store.store import Store
@@ -159,7 +160,9 @@ def _costs(connection: Connection, run_id: int, attempts: Any) -> dict[str, floa
     )
     costs: dict[str, float | None] = {f"{name}_flops": flops for name, flops in sorted(planned.items())}
     if planned:
-        costs["total_flops"] = planned.get("learner", 0.0) + planned.get("scoring", 0.0)
+        # "learner" is what older code recorded in the place of its parts.
+        parts = ("learner", *COMPONENTS["learner"], *COMPONENTS["scoring"])
+        costs["total_flops"] = sum(planned.get(name, 0.0) for name in parts)
     budget = connection.execute(select(Budget.__table__).where(Budget.run_id == run_id)).one_or_none()
     if budget is not None:
         costs |= {"chip_hours": budget.chip_hours, "dollars": budget.dollars}

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import Config, Price
 from jestlab.platform.spec.expand import Member
@@ -48,8 +49,8 @@ class Budget:
     Attributes:
         chip: A TPU type such as `v5e`; `local` for a process of this machine, which counts as one chip.
         chips: How many at a time.
-        chip_hours: Chips × hours. Of what the run itself computes: learner, scoring, and reference scoring
-            where that is not cached; compiling, loading and evaluating are not in it.
+        chip_hours: Chips × hours. Of what the run itself computes: learner, scoring, selection, and
+            reference scoring where that is not cached; compiling, loading and evaluating are not in it.
         dollars: At the user's price; None where there is none.
         by_runs: How many earlier runs it is measured by; 0 where a share of the chip's peak is assumed.
     """
@@ -229,9 +230,5 @@ def _planned(
 def totals(runs: Sequence[PlannedRun]) -> Price:
     """The sum of what runs cost, as far as it is known."""
     prices = [run.price for run in runs if run.price is not None]
-    return Price(
-        learner=sum(price.learner for price in prices),
-        scoring=sum(price.scoring for price in prices),
-        reference_scoring=sum(price.reference_scoring for price in prices),
-        examples=sum(price.examples for price in prices),
-    )
+    whole = sum((price.cost for price in prices), Cost())
+    return Price(whole, examples=sum(price.examples for price in prices))

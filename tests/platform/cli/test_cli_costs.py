@@ -36,8 +36,11 @@ runs:
 resources: {tpu: v5e-16x16}
 """
 F = 46.82e9 + 11.02e9  # SigLIP's B/16 at 256 pixels, 64 tokens
-UNIFORM = 3 * F * 3e9 / (0.4 * 197e12) / 3600  # chip-hours
-JOINT = UNIFORM * (3 + 5 + 5) / 3  # each of 5 candidates scored by the learner and by the reference
+LOSS = 6 * 32_768 * 768  # an example
+CHOOSING = 2 * 5 * (768 + 768) * (1 + 2 * 15 / 16 * 32_768)  # 16 chunks, of which the last meets nobody
+CHIP_HOURS = 3e9 / (0.4 * 197e12) / 3600  # of a FLOP an example
+UNIFORM = (3 * F + LOSS) * CHIP_HOURS
+JOINT = ((3 + 5 + 5) * F + LOSS + CHOOSING) * CHIP_HOURS  # of 5 candidates, scored by learner and reference
 
 Call = Callable[..., tuple[Any, str, str]]
 
@@ -77,9 +80,9 @@ def test_a_plan_for_a_slice_shows_chip_hours_and_says_what_is_assumed(jestlab):
     assert (code, err) == (0, "")
     assert out.splitlines()[2].endswith("TOTAL  CHIP-HOURS")
     assert cells(out, "reference")[-1] == "1,840"
-    assert cells(out, "joint")[-1] == "7,950"
-    assert cells(out, "all")[-1] == "9,790"
-    assert "To do: 9,790 chip-hours on v5e-16x16, the longest run 31 h." in out
+    assert cells(out, "joint")[-1] == "7,960"
+    assert cells(out, "all")[-1] == "9,800"
+    assert "To do: 9,800 chip-hours on v5e-16x16, the longest run 31 h." in out
     assert "40% of a v5e's 197 TFLOP/s, which is an assumption" in out
     assert "$" not in out
 
@@ -88,7 +91,7 @@ def test_prices_and_utilisation_are_the_users(jestlab, tmp_path):
     say(tmp_path, "prices: {v5e: 1.20}\nutilisation: {v5e: 0.5}\n")
     out = jestlab("plan", "paper.yaml", "--all")[1]
     assert out.splitlines()[2].endswith("CHIP-HOURS       $")
-    assert cells(out, "joint")[-2:] == ["6,360", "$7,630"]
+    assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]
     assert "50% of a v5e's 197 TFLOP/s, which is an assumption, and $1.20 a chip-hour" in out
     data = json.loads(jestlab("plan", "paper.yaml", "--json")[1])
     budgets = {run["run"]: run["budget"] for run in data["runs"]}
@@ -105,7 +108,7 @@ def test_what_is_done_is_counted_apart(jestlab, tmp_path):
     plans.begun(store, planned.runs[0]).complete()
     store.close()
     assert (
-        "To do: 7,950 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours."
+        "To do: 7,960 chip-hours on v5e-16x16, the longest run 31 h. Done: 1,840 chip-hours."
         in jestlab("plan", "paper.yaml")[1]
     )
     totals = json.loads(jestlab("plan", "paper.yaml", "--json")[1])["totals"]
@@ -130,7 +133,7 @@ def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab
     assert cells(out, "uniform")[-1] == "3.00"  # half as many examples
     assert cells(out, "joint")[-1] == "13.0"
     assert "on this machine with 2 at a time, by 1 earlier run." in out
-    assert "To do: about 17 h" in out  # (4 + 3 + 2 · 13) / 2, rounded
+    assert "To do: about 16 h" in out  # (4 + 3 + 2 · 12.98) / 2, rounded
 
 
 @pytest.mark.parametrize("place", ["kubernetes", "vertex"])
@@ -139,8 +142,8 @@ def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab,
     code, out, err = jestlab("launch", "paper.yaml", "--on", place, "--max-chip-hours", "9000")
     assert (code, out) == (1, "")
     assert err == (
-        "jestlab: the 2 runs to do would take 9,790 chip-hours, more than --max-chip-hours 9000 "
-        "(the most: joint seed 0 7,950, reference seed 0 1,840); nothing was launched\n"
+        "jestlab: the 2 runs to do would take 9,800 chip-hours, more than --max-chip-hours 9000 "
+        "(the most: joint seed 0 7,960, reference seed 0 1,840); nothing was launched\n"
     )
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -165,7 +168,7 @@ def test_on_this_machine_the_limit_is_hours_and_what_is_done_is_free(jestlab, tm
     stores.attempt(store, planned.runs[0], **hour)
     code, _, err = jestlab("launch", "quickstart", "--set", "seeds=1", "--max-chip-hours", "9")
     assert (code, err.count("\n")) == (1, 1)
-    assert "the 3 runs to do would take 9.67 chip-hours" in err  # 1 + 13/3 + 13/3
+    assert "the 3 runs to do would take 9.67 chip-hours" in err  # 1 + 2 · 4.33
     for run in planned.runs[1:]:
         stores.attempt(store, run, **hour)
     store.close()

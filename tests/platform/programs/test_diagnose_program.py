@@ -10,13 +10,14 @@ import labs_support as labs
 import pytest
 import yaml
 
-from jestlab.analysis import tables
+from jestlab.analysis import frames, tables
+from jestlab.analysis.costs import Cost
 from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.programs.flops import forward_flops
+from jestlab.platform.programs.flops import forward
 from jestlab.platform.spec import Study
 
 TOWERS = {
@@ -79,7 +80,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     connection.close()
 
     url = Lab.find(root).store_url
-    frame = tables.summary(url, "looked-into").frame.set_index("label")
+    frame = tables.summary(frames.read(url, "looked-into")).frame.set_index("label")
     assert frame["apart"].to_dict() == {
         "reference": True,
         "uniform": False,
@@ -100,13 +101,16 @@ def test_what_it_looks_into_goes_on_competing():
     assert plan(study(learner="reference")).needed == {"reference"}
 
 
-def test_the_price_is_the_scoring_of_all_candidates():
+def test_the_price_is_the_scoring_of_all_candidates_and_what_is_chosen_from_them():
     runs = {run.name: run for run in plan(study()).runs}
-    forward = forward_flops(TwoTowers.model_validate(TOWERS))
-    scored = 2 * 80 * forward
-    assert runs["diagnosis"].price == Price(0, scored, scored, examples=0)
+    scored = 2 * 80 * forward(TwoTowers.model_validate(TOWERS)).total
+    # Of b = 16, once by chunks and once by each of five rules, all followed to the end.
+    meetings = 16 + 16 + 4 * 16 + 16 * 16
+    selections = 2 + 5
+    chosen = 2 * 80 * 16 * (2 * selections + 4 * meetings)  # for each model
+    assert runs["diagnosis"].price == Price(Cost(0, 0, 0, scored, 2 * chosen, scored), examples=0)
     alone = {run.name: run for run in plan(study(criterion="hard_learner")).runs}["diagnosis"]
-    assert alone.price == Price(0, scored, 0, examples=0)
+    assert alone.price == Price(Cost(0, 0, 0, scored, chosen, 0), examples=0)
     assert runs["diagnosis"].config["data"]["train"]["examples"] == 512  # the study's
     assert alone.fingerprint != runs["diagnosis"].fingerprint
 

@@ -163,7 +163,8 @@ def test_a_folder_is_counted_and_identified_by_what_it_holds(folder, tmp_path):
     assert cache.config["data"]["benchmark"]["digest"] is None  # it has no use for it
     assert cache.price is not None
     assert one.price is not None
-    assert cache.price.reference_scoring == 3 * one.price.learner / (3 * one.price.examples)
+    towers = one.price.cost.image_tower + one.price.cost.text_tower
+    assert cache.price.cost.reference_scoring == 3 * towers / (3 * one.price.examples)
     runs["cache"]["data"] = {"train": nowhere}
     with pytest.raises(UserError, match=r"^runs.cache: data.train.path: no folder .*nowhere"):
         plan(Study.parse({"name": "s", "runs": runs}))

@@ -5,7 +5,7 @@ import pytest
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
 from jestlab.platform.plan import plan
-from jestlab.platform.programs.flops import cost, forward_flops
+from jestlab.platform.programs.flops import cost, forward
 from jestlab.platform.programs.train import price
 from jestlab.platform.spec import Study
 
@@ -30,10 +30,10 @@ F, COARSE, DROPPED = flops(), flops(patch_size=8), flops(keep=0.25)
 
 
 def one(**sections):
-    """Cost of one example seen: learner, scoring, the reference's scoring."""
+    """Cost of one example seen: the learner's towers, scoring, the reference's scoring."""
     cfg = config(**sections)
     found = cost(cfg, cfg.model, examples=1.0)
-    return found.learner, found.scoring, found.reference_scoring
+    return found.image_tower + found.text_tower, found.scoring, found.reference_scoring
 
 
 @pytest.mark.parametrize(
@@ -71,28 +71,69 @@ def test_the_cost_of_one_example(sections, expected):
     assert one(**sections) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("sections", "meetings", "models"),
+    [
+        ({"selection": JOINT}, 64 - 4, 2),  # 16 chunks of 4, of which the last meets nobody
+        ({"selection": {**JOINT, "chunks": 3}}, 64 - 21, 2),
+        ({"selection": {**JOINT, "criterion": "easy_reference"}}, 60, 1),
+        ({"selection": {**JOINT, "criterion": "hard_learner"}}, 60, 1),
+        ({"selection": {**JOINT, "rule": "independent"}}, 0, 2),
+        ({"selection": {**JOINT, "rule": "greedy"}}, 63, 2),
+        ({"selection": {**JOINT, "rule": "gibbs", "sweeps": 2}}, 2 * 64 * 63, 2),
+    ],
+)
+def test_choosing_is_priced_by_rule_and_criterion(sections, meetings, models):
+    cfg = config(**sections)
+    found = cost(cfg, cfg.model, examples=64.0)
+    assert found.selection == pytest.approx(320 * models * 48 * (2 + 4 * meetings))
+    assert cost(cfg, None, examples=64.0).selection == found.selection  # by cached embeddings too
+    assert config().batch_size == 64
+
+
+def test_where_nothing_is_chosen_choosing_costs_nothing():
+    assert cost(config(), None, 1.0).selection == 0
+    assert cost(config(selection={**JOINT, "filtering_ratio": 0.0}), None, 1.0).selection == 0
+
+
+def test_a_reference_of_another_width_is_compared_at_its_own():
+    wide = config(model={"embedding_dim": 100}).model
+    assert cost(config(selection=JOINT), wide, 64.0).selection == 320 * 148 * (2 + 4 * 60)
+
+
+def test_the_loss_is_of_all_pairs_forward_and_backward():
+    assert cost(config(), None, examples=64.0).loss == 6 * 64 * 64 * 48
+    assert cost(config(loss="softmax"), None, examples=64.0).loss == 6 * 64 * 64 * 48
+
+
+def test_the_quickstart_s_choosing_is_what_its_readme_said():
+    """Computed by hand before it was priced: .3% of a joint run, reference included."""
+    found = cost(config(selection=JOINT), config().model, examples=1.0)
+    assert found.selection / found.total("reference_scoring") == pytest.approx(0.003, abs=0.001)
+
+
 def test_cached_embeddings_cost_their_learner_nothing():
     joint = config(selection=JOINT)
     cached = price(joint, {"selection.reference": EmbedConfig(reference="r")})
     online = price(joint, {"selection.reference": config()})
-    assert cached.reference_scoring == 0
-    assert online.reference_scoring == pytest.approx(5 * F * online.examples)
-    assert (cached.learner, cached.scoring) == (online.learner, online.scoring)
+    assert cached.cost.reference_scoring == 0
+    assert online.cost.reference_scoring == pytest.approx(5 * F * online.examples)
+    assert cached.total == online.total
 
 
 def test_an_unknown_reference_is_taken_for_the_learner_s_like():
     joint = config(selection=JOINT)
     for reference in ({"some": "mapping"}, {"model": "of a user's program"}):
         assert price(joint, {"selection.reference": reference}) == price(joint, {})
-    assert price(joint, {}).reference_scoring == pytest.approx(5 * F * price(joint, {}).examples)
+    assert price(joint, {}).cost.reference_scoring == pytest.approx(5 * F * price(joint, {}).examples)
 
 
 def test_flops_a_variant():
-    assert forward_flops(config(model={"variant": "B/16"}).model) / 1e9 == pytest.approx(
+    assert forward(config(model={"variant": "B/16"}).model).total / 1e9 == pytest.approx(
         46.82 + 11.02, abs=0.01
     )
-    approximate = forward_flops(config(model={"variant": "B/16"}).model, patch_size=32)
-    assert approximate / 1e9 == pytest.approx(11.49 + 11.02, abs=0.01)
+    approximate = forward(config(model={"variant": "B/16"}).model, patch_size=32)
+    assert approximate.total / 1e9 == pytest.approx(11.49 + 11.02, abs=0.01)
 
 
 def test_embeddings_are_priced_by_the_data_and_their_reference():
@@ -102,5 +143,5 @@ def test_embeddings_are_priced_by_the_data_and_their_reference():
     extra = 2 * costs.encoder_forward(length=12, width=48, depth=1, mlp_dim=192)
     found = planned["cache"].price
     assert found is not None
-    assert found.reference_scoring == pytest.approx((F + extra) * 640)
-    assert (found.learner, found.scoring, found.total, found.examples) == (0, 0, 0, 0)
+    assert found.cost.reference_scoring == pytest.approx((F + extra) * 640)
+    assert (found.total, found.examples, found.step) == (0, 0, None)

@@ -153,9 +153,14 @@ def test_views_of_scores_and_costs(store):
     }
     [cost] = view(store, "v_costs", run="joint")
     assert cost["fingerprint"] == joint.fingerprint
-    assert (cost["learner_flops"], cost["scoring_flops"], cost["reference_scoring_flops"]) == (3e6, 1e6, 5e5)
-    assert (cost["total_flops"], cost["reference_training_flops"]) == (4e6, 4e6)
-    assert view(store, "v_costs", run="uniform")[0]["reference_training_flops"] == 0
+    assert (cost["image_tower_flops"], cost["text_tower_flops"], cost["loss_flops"]) == (2e6, 7.5e5, 2.5e5)
+    assert (cost["scoring_flops"], cost["selection_flops"]) == (7.5e5, 2.5e5)
+    assert (cost["learner_flops"], cost["reference_scoring_flops"]) == (3e6, 5e5)
+    assert (cost["total_flops"], cost["reference_training_flops"]) == (4e6, 4.5e6)
+    assert (cost["reference_shared_by"], cost["reference_training_share_flops"]) == (1, 4.5e6)
+    [alone] = view(store, "v_costs", run="uniform")
+    assert (alone["reference_training_flops"], alone["reference_training_share_flops"]) == (0, 0)
+    assert alone["reference_shared_by"] is None
 
 
 def test_a_run_without_a_price_has_no_known_cost(store):

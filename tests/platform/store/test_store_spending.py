@@ -132,13 +132,90 @@ def test_actual_flops_are_the_last_that_a_run_said(store):
 
 def test_the_training_of_references_counts_through_what_stands_between(store):
     reference = plans.run("reference")
-    cache = plans.run(
-        "cache", needs={"reference": reference.fingerprint}, price=replace(plans.PRICE, learner=0)
-    )
+    cache = plans.run("cache", needs={"reference": reference.fingerprint}, price=plans.CACHE)
     learner = plans.run("learner", needs={"selection.reference": cache.fingerprint})
     store.record(plans.plan(reference, cache, learner))
     found = {run: row["reference_training_flops"] for run, row in costs(store).items()}
-    assert found == {"reference": 0, "cache": 4e6, "learner": 4e6 + 1e6}
+    assert found == {"reference": 0, "cache": 4.5e6, "learner": 4.5e6 + 1.5e6}
+
+
+def shares(store: Store) -> dict[str, tuple[int | None, float]]:
+    """How many share what a run needs, and the run's own share in millions."""
+    return {
+        run: (row["reference_shared_by"], row["reference_training_share_flops"] / 1e6)
+        for run, row in costs(store).items()
+    }
+
+
+def test_a_reference_is_shared_by_the_runs_of_all_studies_that_train_by_it(store):
+    reference = plans.run("reference")
+    needs = {"selection.reference": reference.fingerprint}
+    a, b, c = (plans.run(name, seed=seed, needs=needs) for seed, name in enumerate("abc"))
+    store.record(plans.plan(reference, a))
+    assert shares(store) == {"reference": (None, 0), "a": (1, 4.5)}  # a lone run pays all
+    store.record(plans.plan(reference, b, c, name="other"))
+    store.record(plans.plan(reference, b, name="again"))
+    found = shares(store)
+    assert {run: found[run] for run in "abc"} == dict.fromkeys("abc", (3, 1.5))
+
+
+def test_each_needed_run_is_divided_by_its_own_sharers_and_what_trains_nothing_shares_nothing(store):
+    """Two learn by a cache, a third by its reference itself; a diagnosis looks into two runs."""
+    reference = plans.run("reference")
+    cache = plans.run("cache", needs={"reference": reference.fingerprint}, price=plans.CACHE)
+    cached = {"selection.reference": cache.fingerprint}
+    a, b = (plans.run(name, seed=seed, needs=cached) for seed, name in enumerate("ab"))
+    online = plans.run("online", needs={"selection.reference": reference.fingerprint})
+    diagnosis = plans.run(
+        "diagnosis",
+        needs={"learner": a.fingerprint, "reference": reference.fingerprint},
+        price=plans.CACHE,
+    )
+    store.record(plans.plan(reference, cache, a, b, online, diagnosis))
+    found = shares(store)
+    by_cache = (2, 1.5 / 2 + 4.5 / 3)
+    expected = {"online": (3, 1.5), "a": by_cache, "b": by_cache, "cache": (3, 0), "diagnosis": (0, 0)}
+    assert found == {"reference": (None, 0), **expected}
+    paid = sum(share for _, share in found.values())
+    assert paid == pytest.approx(4.5 + 1.5)  # the reference and the cache, once
+
+
+def test_a_reference_that_learned_by_another_pays_its_share_too(store):
+    first = plans.run("first")
+    second = plans.run("second", needs={"selection.reference": first.fingerprint})
+    last = plans.run("last", needs={"selection.reference": second.fingerprint})
+    store.record(plans.plan(first, second, last))
+    found = shares(store)
+    assert found["second"] == (2, 2.25)
+    assert found["last"] == (1, 4.5 + 2.25)
+
+
+def test_a_run_without_a_price_shares_a_reference_and_its_own_cost_is_unknown(store):
+    reference = plans.run("reference")
+    needs = {"selection.reference": reference.fingerprint}
+    own, priced = plans.run("own", needs=needs, price=None), plans.run("priced", seed=1, needs=needs)
+    store.record(plans.plan(reference, own, priced))
+    assert costs(store)["own"]["total_flops"] is None
+    assert shares(store)["own"] == shares(store)["priced"] == (2, 2.25)
+
+
+def test_costs_of_older_code_count_until_they_are_recorded_anew(store):
+    run = plans.run("a")
+    store.record(plans.plan(run))
+    older = {"learner": 3e6, "scoring": 1e6, "reference_scoring": 5e5}
+    with store.writing() as connection:
+        connection.execute(text("DELETE FROM cost"))
+        for component, flops in older.items():
+            connection.execute(
+                text("INSERT INTO cost SELECT id, :component, :flops FROM run"),
+                {"component": component, "flops": flops},
+            )
+    row = costs(store)["a"]
+    assert (row["learner_flops"], row["total_flops"]) == (3e6, 4e6)
+    assert (row["image_tower_flops"], row["loss_flops"], row["selection_flops"]) == (None, None, None)
+    store.record(plans.plan(run))
+    row = costs(store)["a"]
+    assert (row["learner_flops"], row["total_flops"], row["image_tower_flops"]) == (3e6, 4e6, 2e6)
 
 
 def test_speed_is_the_median_of_runs_that_completed_at_once_on_the_same_device(store):
@@ -161,7 +238,7 @@ def test_speed_is_the_median_of_runs_that_completed_at_once_on_the_same_device(s
     speed = found.pop("toy_programs:loop")
     assert found == {}
     assert speed.runs == 4
-    computed = plans.PRICE.learner + plans.PRICE.scoring + plans.PRICE.reference_scoring
+    computed = plans.PRICE.executed
     assert speed.flops_per_second == pytest.approx((computed / 2 + computed / 4) / 2)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jestlab.analysis.costs import Cost
 from jestlab.platform.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
@@ -17,7 +18,12 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.writer import Attempt
 
 HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {"JAX_PLATFORMS": "cpu"})
-PRICE = Price(learner=3e6, scoring=1e6, reference_scoring=5e5, examples=100)
+COST = Cost(
+    image_tower=2e6, text_tower=7.5e5, loss=2.5e5, scoring=7.5e5, selection=2.5e5, reference_scoring=5e5
+)
+PRICE = Price(COST, examples=100)
+CACHE = Price(Cost(scoring=1e6, reference_scoring=5e5), examples=0)
+"""Of a run that trains nothing."""
 
 
 def run(

@@ -16,6 +16,8 @@ FLOPS: dict[Scope, str] = {
     "learner": "the learner's training alone",
     "scoring": "training and the learner's scoring of super-batches, no pass reused; reference scores cached",
     "reference_scoring": "training, and scoring of super-batches by learner and reference, no pass reused",
+    "reference_training": "training, scoring of super-batches by learner and reference, no pass reused, and "
+    "a share in the reference's training by the runs that share it, all of it for a lone run",
 }
 
 

@@ -20,7 +20,7 @@ class Selection(Section):
     filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # f
     chunks: PositiveInt = 16  # N, of rule "joint"
     gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling (`softmax_score_gain`)
-    sweeps: PositiveInt = 4  # of rule "gibbs": b draws each, each as costly as joint selection; not priced
+    sweeps: PositiveInt = 4  # of rule "gibbs": b draws each, each as costly as joint selection
     reference: RunName | None = None
 
     @property

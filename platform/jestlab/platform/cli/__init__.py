@@ -13,6 +13,7 @@ VERBS = {
     "list": "Studies that can be launched.",
     "show": "One study: its question, runs, axes and reports.",
     "plan": "What a launch would run, and what it costs.",
+    "costs": "What an example costs in each run, part by part.",
     "launch": "Run a study and write its tables and plots.",
     "status": "States of experiments and of their runs.",
     "watch": "Runs as they run: loss, speed, time left.",

@@ -97,7 +97,7 @@ def _full(run: PlannedRun) -> str:
     return f"{run.label} seed {run.seed}"
 
 
-_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "REF. SCORING", "TOTAL")
+_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
 
 
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
@@ -177,7 +177,8 @@ def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
     if all(run.price is None for run in runs):
         return ("?",) * len(_COSTS)
     price = totals(runs)
-    amounts = (price.learner, price.scoring, price.reference_scoring, price.total)
+    cost = price.cost
+    amounts = (cost.learner, cost.scoring, cost.selection, cost.reference_scoring, price.total)
     return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
 
 
@@ -209,8 +210,9 @@ def _on_tpu(plan: Plan) -> Iterator[str]:
     price = settings.prices.get(chip.name)
     paid = f", and {units.dollars(price)} a chip-hour" if price is not None else ""
     yield (
-        f"CHIP-HOURS are learner, scoring and ref. scoring at {budgets.utilisation(settings, chip.name):.0%} "
-        f"of a {chip.name}'s {chip.peak_flops / 1e12:g} TFLOP/s, which is an assumption{paid}."
+        "CHIP-HOURS are learner, scoring, selection and ref. scoring at "
+        f"{budgets.utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+        f"TFLOP/s, which is an assumption{paid}."
     )
 
 
@@ -252,7 +254,7 @@ def _summary(plan: Plan) -> str:
     unpriced = sum(run.price is None for run in plan.runs)
     unknown = f" The cost of {unpriced} is not known." if unpriced else ""
     count = f"{len(plan.runs)} run{'s' if len(plan.runs) != 1 else ''}"
-    return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring."
+    return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring + selection."
 
 
 def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
@@ -292,11 +294,12 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
 
 
 def _price(price: Price) -> dict[str, float]:
+    from jestlab.analysis.costs import EXECUTED
+
     return {
         "examples": price.examples,
-        "learner_flops": price.learner,
-        "scoring_flops": price.scoring,
-        "reference_scoring_flops": price.reference_scoring,
+        **{f"{component}_flops": getattr(price.cost, component) for component in EXECUTED},
+        "learner_flops": price.cost.learner,
         "total_flops": price.total,
     }
 

@@ -5,13 +5,14 @@ What it logs stands in `jestlab.models.training.diagnose`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from jestlab.analysis.costs import RULES, Cost, selection_flops
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, TwoTowers
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
-from jestlab.platform.programs.flops import forward_flops
+from jestlab.platform.programs.flops import forward
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -23,24 +24,53 @@ LEARNER, REFERENCE = "learner", "reference"
 
 
 def price(config: DiagnoseConfig, needs: Mapping[str, Config]) -> Price | None:
-    """The forward passes of learner and reference over all candidates; cached embeddings have been paid for.
+    """The forward passes of learner and reference over all candidates, and all that is selected from them.
 
-    None where an architecture that scores is not known.
+    Cached embeddings have been paid for; they are taken to be as wide as the learner's. None where an
+    architecture that scores is not known.
     """
-    scoring = {
-        LEARNER: needs.get(LEARNER) if config.scores_learner else None,
-        REFERENCE: needs.get(REFERENCE) if config.needs_reference else None,
-    }
+    learner = getattr(needs.get(LEARNER), "model", None)
+    if not isinstance(learner, TwoTowers):
+        return None
     candidates = config.draws * config.super_batch_size()
-    flops = {LEARNER: 0.0, REFERENCE: 0.0}
-    for role, need in scoring.items():
-        if need is None or isinstance(need, EmbedConfig):
-            continue
-        model = getattr(need, "model", None)
-        if not isinstance(model, TwoTowers):
+    scoring = reference_scoring = 0.0
+    dims = []
+    if config.scores_learner:
+        scoring = forward(learner).total * candidates
+        dims.append(learner.embedding_dim)
+    if config.needs_reference:
+        need = needs.get(REFERENCE)
+        reference = learner if isinstance(need, EmbedConfig) else getattr(need, "model", None)
+        if not isinstance(reference, TwoTowers):
             return None
-        flops[role] = float(forward_flops(model)) * candidates
-    return Price(0.0, flops[LEARNER], flops[REFERENCE], examples=0)
+        if not isinstance(need, EmbedConfig):
+            reference_scoring = forward(reference).total * candidates
+        dims.append(reference.embedding_dim)
+    selection = config.draws * _selection(config, dims)
+    cost = Cost(scoring=scoring, selection=selection, reference_scoring=reference_scoring)
+    return Price(cost, examples=0)
+
+
+def _selection(config: DiagnoseConfig, dims: Sequence[int]) -> int:
+    """FLOPs of all that is selected from one super-batch: see `jestlab.models.training.diagnose`."""
+    selections = [
+        (f, rule, chunks)
+        for f in config.filtering_ratios
+        for rule, chunks in (("independent", 1), *(("joint", chunks) for chunks in config.chunks))
+    ]
+    selections += [(config.filtering_ratio, rule, config.joint_chunks) for rule in RULES]
+    return sum(
+        selection_flops(
+            rule,
+            batch_size=config.batch_size,
+            super_batch_size=config.super_batch_size(f),
+            embedding_dims=dims,
+            chunks=chunks,
+            sweeps=config.sweeps,
+            traced=True,
+        )
+        for f, rule, chunks in selections
+    )
 
 
 def complete(config: DiagnoseConfig, digest: Digest) -> DiagnoseConfig:

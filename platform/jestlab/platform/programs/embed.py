@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jestlab.analysis.costs import Cost
 from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
 from jestlab.platform.programs.data import with_digests
-from jestlab.platform.programs.flops import forward_flops
+from jestlab.platform.programs.flops import forward
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -29,7 +30,7 @@ def price(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
     examples = _count(config.data.train)
     if examples is None or not isinstance(model, TwoTowers):
         return None
-    return Price(0.0, 0.0, float(forward_flops(model)) * examples, examples=0)
+    return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
 
 
 def _count(train: ShapesWeb | ShardFolder) -> int | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from jestlab.analysis.costs import Cost, Step
 from jestlab.platform.programs import callables
 
 if TYPE_CHECKING:
@@ -29,27 +30,25 @@ class Price:
     """What a whole run costs.
 
     Attributes:
-        learner: FLOPs of training on the examples seen.
-        scoring: FLOPs of the learner's scoring of candidates.
-        reference_scoring: FLOPs of the reference's scoring of candidates, or of its pass over the data where
-            that caches its embeddings.
+        cost: FLOPs by what they are spent on, as counted; what it took to make what the run needs is not in
+            it.
         examples: Examples seen by the learner.
+        step: What each of its training steps does, for other conventions; None where it trains nothing.
     """
 
-    learner: float
-    scoring: float
-    reference_scoring: float
+    cost: Cost
     examples: int
+    step: Step | None = None
 
     @property
     def total(self) -> float:
-        """Learner and scoring, the reference's scores cached: the cost that tables show by default."""
-        return self.learner + self.scoring
+        """Learner, scoring and selection, the reference's scores cached: what tables show by default."""
+        return self.cost.total("scoring")
 
     @property
     def executed(self) -> float:
         """All that the run itself computes: the reference's scoring too, which is 0 where it is cached."""
-        return self.learner + self.scoring + self.reference_scoring
+        return self.cost.total("reference_scoring")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
-from jestlab.platform.programs.flops import cost
+from jestlab.platform.programs.flops import cost, step_of
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -26,8 +26,8 @@ def price(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
     not known is taken for the learner's like.
     """
     examples = config.total_steps * config.batch_size
-    whole = cost(config, _scoring_model(config, needs.get(REFERENCE)), examples)
-    return Price(whole.learner, whole.scoring, whole.reference_scoring, examples)
+    step = step_of(config, _scoring_model(config, needs.get(REFERENCE)))
+    return Price(step.cost() * examples, examples, step)
 
 
 def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jestlab.analysis.costs import Cost
 from jestlab.models.config import TwoTowers, WeightsConfig
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Digest, Price, Program
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def price(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
     """Nothing: somebody else trained them, and what that took is not known here."""
-    return Price(learner=0.0, scoring=0.0, reference_scoring=0.0, examples=0)
+    return Price(Cost(), examples=0)
 
 
 def complete(config: WeightsConfig, digest: Digest) -> WeightsConfig:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
 from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json, upsert
 from jestlab.platform.store.states import LIVE, RunState
@@ -127,17 +128,16 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
 
 
 def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
-    statement = insert(connection, Cost)
-    statement = statement.on_conflict_do_update(
-        index_elements=["run_id", "component"], set_={"flops": statement.excluded.flops}
-    )
+    """What runs cost, and no longer by components of older code."""
+    priced = {ids[run.fingerprint]: run.price.cost for run in runs if run.price is not None}
+    for chunk in chunks(priced):
+        connection.execute(delete(Cost).where(Cost.run_id.in_(chunk), Cost.component.not_in(EXECUTED)))
     rows = [
-        {"run_id": ids[run.fingerprint], "component": component, "flops": getattr(run.price, component)}
-        for run in runs
-        if run.price is not None
-        for component in ("learner", "scoring", "reference_scoring")
+        {"run_id": run_id, "component": component, "flops": getattr(cost, component)}
+        for run_id, cost in priced.items()
+        for component in EXECUTED
     ]
-    execute_many(connection, statement, rows)
+    upsert(connection, Cost, rows, ["run_id", "component"], ["flops"])
 
 
 def _record_budgets(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:

@@ -7,10 +7,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, Connection, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
+
+Value = TypeVar("Value")
 
 _CHUNK = 10_000  # SQLite takes 32,766 parameters
 
@@ -89,7 +91,7 @@ def _upsert(
     )
 
 
-def chunks(values: Iterable[str]) -> Iterator[list[str]]:
+def chunks(values: Iterable[Value]) -> Iterator[list[Value]]:
     """Values in lists short enough for one `IN (…)`."""
     everything = list(values)
     for start in range(0, len(everything), _CHUNK):

@@ -204,7 +204,10 @@ class Evaluation(Base):
 
 
 class Cost(Base):
-    """Planned FLOPs of a whole run, by component: learner, scoring, reference_scoring."""
+    """Planned FLOPs of a whole run, by component: `jestlab.analysis.costs.EXECUTED`.
+
+    Rows of older code have one component "learner" in the place of both towers and the loss.
+    """
 
     __tablename__ = "cost"
 

@@ -53,7 +53,12 @@ _MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000
 
 
 def _costs(microseconds: str) -> str:
-    """The SELECT of `v_costs`."""
+    """The SELECT of `v_costs`.
+
+    What runs need is shared run by run: through a cache of embeddings a run needs the cache and its
+    reference, and each is divided by its own number of sharers. A sharer is a run that trains something: a
+    cache or a diagnosis hands on what it needs, and shares nothing.
+    """
     return f"""
     WITH RECURSIVE chain (run_id, needs_id) AS (
         SELECT need.run_id, need.needs_id FROM need
@@ -61,13 +66,27 @@ def _costs(microseconds: str) -> str:
         SELECT chain.run_id, need.needs_id FROM chain JOIN need ON need.run_id = chain.needs_id
     ), planned AS (
         SELECT run_id,
-            SUM(CASE WHEN component = 'learner' THEN flops END) AS learner,
+            SUM(CASE WHEN component = 'image_tower' THEN flops END) AS image_tower,
+            SUM(CASE WHEN component = 'text_tower' THEN flops END) AS text_tower,
+            SUM(CASE WHEN component = 'loss' THEN flops END) AS loss,
+            SUM(CASE WHEN component IN ('image_tower', 'text_tower', 'loss', 'learner') THEN flops END)
+                AS learner,
             SUM(CASE WHEN component = 'scoring' THEN flops END) AS scoring,
-            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring
+            SUM(CASE WHEN component = 'selection' THEN flops END) AS selection,
+            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring,
+            SUM(flops) AS executed
         FROM cost GROUP BY run_id
+    ), sharing AS (
+        SELECT chain.needs_id AS run_id,
+            SUM(CASE WHEN planned.learner = 0 THEN 0 ELSE 1 END) AS runs
+        FROM chain LEFT JOIN planned ON planned.run_id = chain.run_id
+        GROUP BY chain.needs_id
     ), needed AS (
-        SELECT chain.run_id AS run_id, SUM(planned.learner + planned.scoring) AS flops
-        FROM chain JOIN planned ON planned.run_id = chain.needs_id
+        SELECT chain.run_id AS run_id, SUM(planned.executed) AS flops, MIN(sharing.runs) AS shared_by,
+            SUM(planned.executed / CASE WHEN sharing.runs > 0 THEN sharing.runs END) AS share
+        FROM chain
+        JOIN sharing ON sharing.run_id = chain.needs_id
+        LEFT JOIN planned ON planned.run_id = chain.needs_id
         GROUP BY chain.run_id
     ), occupied AS (
         SELECT run_id,
@@ -77,10 +96,14 @@ def _costs(microseconds: str) -> str:
         FROM attempt WHERE started_at IS NOT NULL GROUP BY run_id
     )
     SELECT {_IDENTITY},
-        planned.learner AS learner_flops, planned.scoring AS scoring_flops,
-        planned.reference_scoring AS reference_scoring_flops,
-        planned.learner + planned.scoring AS total_flops,
+        planned.image_tower AS image_tower_flops, planned.text_tower AS text_tower_flops,
+        planned.loss AS loss_flops, planned.learner AS learner_flops, planned.scoring AS scoring_flops,
+        planned.selection AS selection_flops, planned.reference_scoring AS reference_scoring_flops,
+        planned.learner + planned.scoring + COALESCE(planned.selection, 0.0) AS total_flops,
         COALESCE(needed.flops, 0.0) AS reference_training_flops,
+        needed.shared_by AS reference_shared_by,
+        CASE WHEN planned.learner = 0 THEN 0.0 ELSE COALESCE(needed.share, 0.0) END
+            AS reference_training_share_flops,
         budget.chip AS chip, budget.chips AS chips, budget.chip_hours AS planned_chip_hours,
         budget.dollars AS planned_dollars,
         (SELECT last.flops FROM (
@@ -129,6 +152,7 @@ VIEWS: dict[str, View] = {
             "seed": "replicate",
             "position": "order in the study",
             "fingerprint": "identity of the run",
+            "run_id": "number of the run in this store",
             "program": "what it executes",
             "state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
             "reason": "why it is in that state, if it did not complete",
@@ -146,6 +170,7 @@ VIEWS: dict[str, View] = {
         f"""
     SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
         member.label AS label, run.seed AS seed, member.position AS position, run.fingerprint AS fingerprint,
+        run.id AS run_id,
         run.program AS program, run.state AS state, run.reason AS reason, run.step AS step,
         run.total_steps AS total_steps, member.point AS point, run.config AS config,
         run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
@@ -195,17 +220,18 @@ VIEWS: dict[str, View] = {
         "every score of every run, during and after training",
         {
             **_WHOSE,
+            "run_id": "number of the run in this store",
             "dataset": "dataset",
             "metric": "metric",
             "name": "dataset/metric",
             "step": "step",
             "value": "score; NULL where it was not a number",
             "examples_seen": "by the learner, until then",
-            "flops_total": "learner and scoring, until then",
+            "flops_total": "learner, scoring and selection, until then",
             "final": "1 at the last step of a completed run, else 0",
         },
         f"""
-    SELECT {_IDENTITY}, evaluation.dataset AS dataset, evaluation.metric AS metric,
+    SELECT {_IDENTITY}, run.id AS run_id, evaluation.dataset AS dataset, evaluation.metric AS metric,
         evaluation.dataset || '/' || evaluation.metric AS name, evaluation.step AS step,
         evaluation.value AS value, evaluation.examples_seen AS examples_seen,
         evaluation.flops_total AS flops_total,
@@ -219,16 +245,25 @@ VIEWS: dict[str, View] = {
         "planned and actual cost of every run; NULL where it is not known",
         {
             **_WHOSE,
-            "learner_flops": "planned: training the learner",
+            "image_tower_flops": "planned: training the image tower; NULL in rows of older code",
+            "text_tower_flops": "planned: training the text tower; NULL in rows of older code",
+            "loss_flops": "planned: the loss, forward and backward; NULL in rows of older code",
+            "learner_flops": "planned: training the learner: towers and loss",
             "scoring_flops": "planned: the learner's scoring of super-batches",
+            "selection_flops": "planned: choosing sub-batches; NULL in rows of older code",
             "reference_scoring_flops": "planned: the reference's scoring; 0 where it is cached",
-            "total_flops": "planned: learner and scoring",
-            "reference_training_flops": "total_flops of the runs it needs, themselves or through others",
+            "total_flops": "planned: learner, scoring and selection",
+            "reference_training_flops": "planned: all that the runs it needs compute, themselves or through "
+            "others: a reference's training, the embeddings in a cache",
+            "reference_shared_by": "how many runs of the store train by what it needs, of several needed "
+            "runs by the one that the fewest share; NULL where it needs none",
+            "reference_training_share_flops": "reference_training_flops, each needed run's divided by the "
+            "runs that train by it: a lone run pays all; 0 for what trains nothing",
             "chip": "what it was planned to occupy: v5e, v6e, …; local: a process of a machine",
             "chips": "planned: how many at a time",
             "planned_chip_hours": "planned: chips × hours",
             "planned_dollars": "planned: by the price of a chip-hour",
-            "actual_flops": "learner and scoring, until now: what was done again counts once",
+            "actual_flops": "learner, scoring and selection, until now: what was done again counts once",
             "actual_hours": "of all attempts, until now",
             "actual_chip_hours": "chips × hours of all attempts, until now; without a chip, hours",
         },

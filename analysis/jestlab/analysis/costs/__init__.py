@@ -1,0 +1,70 @@
+"""What training costs, in FLOPs: the only place that knows.
+
+A FLOP is one multiplication or one addition, so a multiply–accumulate is 2. Products of matrices are counted
+and nothing else: normalisations, activations, softmax and the losses of single pairs are left out. A backward
+pass costs twice its forward pass, so training on an example costs 3F.
+
+    step = Step(full=Forward(image, text), batch_size=b, super_batch_size=B, ...)
+    step.cost("counted").total("scoring")     # FLOPs of one example seen
+
+Two conventions, each by its name (`Step.cost`):
+
+- *counted*: what the code executes. Scoring runs a forward pass over the super-batch, and the step runs its
+  own over the chosen examples, so an example seen costs 3F + F·B/b, and besides that the loss and selection.
+- *paper*: the appendix of Evans et al. (2024), "FLOP calculations for JEST / Flexi-JEST". The scoring pass of
+  JEST is kept for the gradient, and neither loss nor selection is priced: C_IID = 3F,
+  C_JEST = F(2 + B/b), or F(2 + 2B/b) where the reference is not cached, and
+  C_Flexi = 3F((1 − λ) + λA) + A·F·B/b. In F alone: `paper_iid`, `paper_jest`, `paper_flexi`.
+
+Four scopes, each holding the ones before it (`Cost.total`): the learner; and scoring; and the reference's
+scoring; and a share in the reference's training.
+
+Letters:
+    F  forward pass of one example            B  super-batch    b  sub-batch, what is trained on
+    f  filtering ratio, 1 − b/B               A  cost of the approximate model, as a share of F
+    λ  share of the sub-batch that is trained on approximately
+    N  chunks of joint selection
+    n  tokens    D  width    M  hidden width of the MLP    E  width of the embedding space
+
+Nothing but the standard library is imported here: plans of thousands of runs are priced with it.
+"""
+
+from .bars import Bar, paper_step, step_bars
+from .budgets import amortised, break_even_runs, matching_examples
+from .cost import COMPONENTS, EXECUTED, SCOPES, Cost, Scope, check_scope
+from .money import ASSUMED_UTILISATION, chip_hours, dollars
+from .paper import paper_flexi, paper_iid, paper_jest
+from .products import RULES, loss_flops, selection_flops
+from .step import CONVENTIONS, Convention, Step
+from .towers import Forward, encoder_forward, text_forward, vision_forward
+
+__all__ = [
+    "ASSUMED_UTILISATION",
+    "COMPONENTS",
+    "CONVENTIONS",
+    "EXECUTED",
+    "RULES",
+    "SCOPES",
+    "Bar",
+    "Convention",
+    "Cost",
+    "Forward",
+    "Scope",
+    "Step",
+    "amortised",
+    "break_even_runs",
+    "check_scope",
+    "chip_hours",
+    "dollars",
+    "encoder_forward",
+    "loss_flops",
+    "matching_examples",
+    "paper_flexi",
+    "paper_iid",
+    "paper_jest",
+    "paper_step",
+    "selection_flops",
+    "step_bars",
+    "text_forward",
+    "vision_forward",
+]
