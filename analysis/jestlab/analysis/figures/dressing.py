@@ -17,6 +17,8 @@ COSTS: dict[Scope, str] = {
     "learner": "training alone",
     "scoring": "training and the learner's scoring of super-batches",
     "reference_scoring": "training, and scoring of super-batches by learner and reference",
+    "reference_training": "training, scoring of super-batches by learner and reference, and a share in the "
+    "reference's training by the runs that share it",
 }
 BANDS: dict[Band, str] = {
     "range": "from the lowest to the highest seed",
