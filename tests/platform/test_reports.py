@@ -24,6 +24,8 @@ STUDY = Study.parse(
             {"speedup": {"baseline": "uniform"}},
             {"against": {"x": "steps", "by": ["rule"]}},
             {"kind": "table", "baseline": "joint"},
+            {"table": {"name": "comparison", "baseline": "uniform"}},
+            {"table": {"name": "speedups"}},
         ],
     }
 )
@@ -54,7 +56,11 @@ def test_every_report_in_every_format(lab):
     assert notes == []
     assert {path.name for path in written} == {
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
+        *(
+            f"{name}{suffix}"
+            for name in ("table-2", "comparison", "speedups")
+            for suffix in (".md", ".tex", ".csv", ".html", ".json")
+        ),
         *(
             f"{name}{suffix}"
             for name in ("curves", "pareto", "speedup", "against")
