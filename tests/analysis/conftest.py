@@ -16,6 +16,8 @@ VIEWS = {
     "v_metrics": "experiment run label seed fingerprint name step value",
     "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
     "flops_total final",
+    "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
+    "git_commit git_patch log",
     "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops selection_flops "
     "reference_scoring_flops total_flops reference_training_flops reference_training_share_flops",
 }

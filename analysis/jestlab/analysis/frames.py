@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _RUNS = """
     SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
-        needed
+        needed, point, config
     FROM v_runs WHERE experiment = :experiment"""
 
 _EVALUATED = """
@@ -71,6 +71,8 @@ class Frames:
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
             reference_training_share_flops.
+        configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
+            axes) and config, both JSON; see `configs`.
     """
 
     experiment: str
@@ -78,6 +80,7 @@ class Frames:
     runs: pd.DataFrame
     scores: pd.DataFrame
     costs: pd.DataFrame
+    configs: pd.DataFrame
 
     @cached_property
     def labels(self) -> list[str]:
@@ -197,7 +200,9 @@ def read(url: str, experiment: str) -> Frames:
     costs = costs.sort_values(["label", "seed"], ignore_index=True)
     costs = costs.astype({name: float for name in costs.columns if str(name).endswith("_flops")})
     question = runs.pop("question").iloc[0] or ""
-    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs)
+    configs = runs[["run", "label", "seed", "point", "config"]]
+    runs = runs.drop(columns=["point", "config"])
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     silent = _silent(frames)
@@ -318,7 +323,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
-        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, runs[:0], runs[:0])
+        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, *[runs[:0]] * 3)
         completed = runs[runs["state"] == "COMPLETED"]
         first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
         label = first if run is None else frames.label_of(run)

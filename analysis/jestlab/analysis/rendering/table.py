@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ class Column:
         shade: How far above (to 1) or below (to −1) what it is compared with a cell is coloured.
         mark: Signs that send the reader to a note, such as "†".
         formula: How its numbers come about, in a sentence.
+        inputs: Columns of `Table.parts` that a run's number was made from.
+        compares: Whether the same inputs of the run that it is compared with went into it, too.
     """
 
     key: str
@@ -48,6 +50,8 @@ class Column:
     shade: Callable[[Record], float] | None = None
     mark: Callable[[Record], str] | None = None
     formula: str = ""
+    inputs: tuple[str, ...] = ()
+    compares: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,7 @@ class Table:
             fingerprint, and by the columns' keys what the run contributes. None where no run is in it.
         published: What was printed elsewhere: a row a cell, with `row` and `column` beside the columns of
             `v_published`. None where nothing is.
+        baselines: Row → the row that it is compared with.
     """
 
     name: str
@@ -122,6 +127,7 @@ class Table:
     notes: tuple[str, ...] = ()
     parts: pd.DataFrame | None = None
     published: pd.DataFrame | None = None
+    baselines: Mapping[str, str] = field(default_factory=dict)
 
     def render(self, format: Format) -> str:
         """The table in a format; the text ends with a newline."""

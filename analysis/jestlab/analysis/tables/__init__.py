@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from .finals import MEANS, Mean
+from .finals import MEANS, Finals, Mean, finals
+from .named import NAMES, table
+from .paper import LAYOUTS, paper_table
 from .speedups import speedup_table
 from .summary import summary
 
-__all__ = ["MEANS", "Mean", "speedup_table", "summary"]
+__all__ = [
+    "LAYOUTS",
+    "MEANS",
+    "NAMES",
+    "Finals",
+    "Mean",
+    "finals",
+    "paper_table",
+    "speedup_table",
+    "summary",
+    "table",
+]

@@ -52,7 +52,9 @@ def metric_headers(names: Sequence[str]) -> dict[str, str]:
     return headers
 
 
-def score_column(key: str, header: str, in_percent: bool, formula: str, group: str = "") -> Column:
+def score_column(
+    key: str, header: str, in_percent: bool, formula: str, inputs: tuple[str, ...] = ()
+) -> Column:
     """Mean ± standard deviation over seeds, the best in bold."""
 
     def show(row: Record) -> str:
@@ -63,11 +65,11 @@ def score_column(key: str, header: str, in_percent: bool, formula: str, group: s
 
     return Column(
         key, header, show, lambda row: rounded(float(row[f"{key}_mean"]), in_percent),
-        group=group, mark=one_seed(f"{key}_seeds"), formula=formula,
+        mark=one_seed(f"{key}_seeds"), formula=formula, inputs=inputs,
     )  # fmt: skip
 
 
-def delta_column(header: str, in_percent: bool, formula: str) -> Column:
+def delta_column(header: str, in_percent: bool, formula: str, inputs: tuple[str, ...]) -> Column:
     """Mean difference with its confidence interval. Nothing is bold: the best Δ is the best score."""
 
     def show(row: Record) -> str:
@@ -79,7 +81,9 @@ def delta_column(header: str, in_percent: bool, formula: str) -> Column:
         low, high = (score(row[f"delta_{end}"], in_percent, "+") for end in ("low", "high"))
         return f"{text} [{low}, {high}]"
 
-    return Column("delta", header, show, mark=one_seed("delta_seeds"), formula=formula)
+    return Column(
+        "delta", header, show, mark=one_seed("delta_seeds"), formula=formula, inputs=inputs, compares=True
+    )
 
 
 def examples_column(header: str = "examples") -> Column:

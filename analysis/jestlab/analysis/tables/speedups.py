@@ -72,11 +72,11 @@ def speedup_table(
                 formula=f"seeds that reach the final score of {found.baseline}, of those compared",
             ),
             _effort_column("examples", "examples to match", units.count, found.baseline),
-            _factor_column("fewer_examples", "fewer examples"),
+            _factor_column("examples", "fewer examples"),
             _effort_column(
                 "flops", f"{unit} to match", lambda flops: units.significant(flops / scale), found.baseline
             ),
-            _factor_column("fewer_flops", "fewer FLOPs"),
+            _factor_column("flops", "fewer FLOPs"),
         ),
         notes=(
             f"FLOPs: {notes.FLOPS[scope]}",
@@ -86,6 +86,7 @@ def speedup_table(
             *notes.gaps(found),
         ),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
+        baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )
 
 
@@ -127,10 +128,14 @@ def _effort_column(effort: str, header: str, shown: Callable[[float], str], base
         mark=show.one_seed("seeds"),
         formula=f"{effort} at which the run's interpolated curve reaches the final score of {baseline} "
         "with the same seed: median over seeds [least, greatest]",
+        inputs=("score",),
+        compares=True,
     )
 
 
-def _factor_column(key: str, header: str) -> Column:
+def _factor_column(effort: str, header: str) -> Column:
+    key = f"fewer_{effort}"
+
     def text(row: Record) -> str:
         factor = float(row[key])
         if math.isnan(factor):
@@ -141,4 +146,5 @@ def _factor_column(key: str, header: str) -> Column:
         key, header, text, lambda row: round(float(row[key]), 1),
         mark=lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds")(row),
         formula="median over seeds of what the baseline spent over what the run takes to match it",
+        inputs=(f"{effort}_spent", f"{effort}_to_match"), compares=True,
     )  # fmt: skip

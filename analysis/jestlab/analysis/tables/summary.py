@@ -62,6 +62,7 @@ def summary(
         columns=_columns(found),
         notes=(*_conventions(found, crossing), *notes.single_seeds(found), *notes.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
+        baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )
 
 
@@ -90,12 +91,14 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     score = show.score_column(
         "score", "score", in_percent,
         f"mean over seeds of the mean of {', '.join(found.averaged)}",
+        inputs=found.averaged,
     )  # fmt: skip
     delta = show.delta_column(
         f"Δ {baseline}",
         in_percent,
         f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its 95% "
         "confidence interval by Student's t",
+        inputs=("score",),
     )
     return (
         Column("run", "run", lambda row: str(row["label"]), align="left"),
@@ -128,6 +131,8 @@ def _factor_column(effort: str, baseline: str) -> Column:
         mark=lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row),
         formula=f"median over seeds of the {effort} that {baseline} spent, over those at which the run's "
         f"interpolated curve reaches the final score of {baseline} with the same seed",
+        inputs=(f"{effort.lower()}_spent", f"{effort.lower()}_to_match"),
+        compares=True,
     )
 
 

@@ -1,13 +1,16 @@
-"""`jestlab table`: the comparison table of an experiment."""
+"""`jestlab table`: the tables of experiments and of the paper."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
 
 from jestlab.analysis.costs import SCOPES, Scope
+from jestlab.analysis.curves import CROSSINGS, Crossing
 from jestlab.analysis.rendering import FORMATS, Format
+from jestlab.analysis.tables import MEANS, NAMES, Mean
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
@@ -15,37 +18,71 @@ from jestlab.platform.lab import Lab
 EPILOG = """\b
 Examples:
   jestlab table quickstart --baseline uniform
-  jestlab table quickstart --format latex --out table.tex
+  jestlab table quickstart --explain joint score
+  jestlab table speedups quickstart
+  jestlab table comparison quickstart --format latex --out table.tex
+  jestlab table specialists
 """
 
 
 @click.command(name="table", epilog=EPILOG)
-@click.argument("experiment")
+@click.argument("name")
+@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
               help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
+@click.option("--mean", type=click.Choice(MEANS), default="all", show_default=True,
+              help="The score is over all metrics, or over those that all runs have.")  # fmt: skip
+@click.option("--crossing", type=click.Choice(CROSSINGS), default="first", show_default=True,
+              help="When the baseline's score is reached: first, or lastingly.")  # fmt: skip
+@click.option("--published/--no-published", "with_published", default=True,
+              help="Whether the paper's tables show published rows, too.")  # fmt: skip
+@click.option("--explain", nargs=2, metavar="ROW COLUMN",
+              help="Print where one number is from: runs, attempts, commit, config, formula.")  # fmt: skip
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here instead.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @lab_options
 def command(
     lab: Lab,
-    experiment: str,
+    name: str,
+    experiments: tuple[str, ...],
     baseline: str | None,
     form: Format,
     scope: Scope,
+    mean: Mean,
+    crossing: Crossing,
+    with_published: bool,
+    explain: tuple[str, str] | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Print the final scores, costs and speed-ups of EXPERIMENT, from the store.
+    """Print a table from the store.
 
-    Mean and standard deviation are over the seeds that completed; csv and json hold the raw numbers.
+    NAME is summary or speedups (of one experiment), one of the paper's tables (comparison, longer_training,
+    specialists, laion, raw_vs_filtered: published rows, those of the EXPERIMENTs, or both), or the name of an
+    experiment, for its summary. Numbers of own runs are over the seeds that completed; csv and json hold the
+    raw ones.
     """
-    from jestlab.analysis import frames, tables
+    from jestlab.analysis.explain import Origins
+    from jestlab.analysis.frames import experiments as known
+    from jestlab.analysis.tables import table
 
+    url = lab.store_url
     try:
-        results = frames.read(lab.store_url, experiment)
-        text = tables.summary(results, baseline, scope).render("json" if as_json else form)
+        if name not in NAMES and name in known(url):
+            name, experiments = "summary", (name, *experiments)
+        made = table(
+            url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
+            with_published=with_published,
+        )  # fmt: skip
+        if explain is None:
+            text = made.render("json" if as_json else form)
+        else:
+            told = Origins.read(url, experiments).explain(made, *explain)
+            as_data = as_json or form == "json"
+            text = json.dumps(told.to_dict(), indent=2, ensure_ascii=False) if as_data else str(told)
+            text += "\n"
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     if out is None:

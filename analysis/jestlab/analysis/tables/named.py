@@ -1,0 +1,103 @@
+"""A table by its name, from a store."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .. import published
+from ..costs import Scope
+from ..curves import Crossing
+from ..frames import Frames, experiments, read
+from ..rendering import Table
+from .finals import Finals, Mean, finals
+from .paper import LAYOUTS, paper_table
+from .speedups import speedup_table
+from .summary import summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
+
+NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, *LAYOUTS)
+"""What tables there are: of one experiment, and those of the paper."""
+
+
+def table(
+    url: str,
+    name: str,
+    studies: Sequence[str] = (),
+    *,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    mean: Mean = "all",
+    crossing: Crossing = "first",
+    with_published: bool = True,
+) -> Table:
+    """A table by its name.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        name: One of `NAMES`, or of another published table in the store.
+        studies: Experiments whose runs it shows: one for summary and speedups, any number for the others.
+        baseline: Label or run that own runs are compared with; of several experiments those have it that
+            have such a run.
+        scope: What counts as FLOPs.
+        mean: Over which metrics a score is taken.
+        crossing: Which crossing of the baseline's final score counts.
+        with_published: Whether published rows are shown, too, where the table has such.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: There is no such table or experiment, or nothing to show in it.
+    """
+    if name in _OF_ONE_EXPERIMENT:
+        if len(studies) != 1:
+            raise ValueError(f"table {name!r} is of one experiment: {_which(url)}")
+        return _OF_ONE_EXPERIMENT[name](read(url, studies[0]), baseline, scope, mean, crossing)
+    cells = published.read(url)
+    if name not in LAYOUTS:
+        _check_published(name, cells, experiments(url))
+    own = [read(url, study) for study in studies]
+    return paper_table(
+        name,
+        cells if with_published else cells[:0],
+        _all_finals(own, baseline, scope, mean, crossing),
+    )
+
+
+def _all_finals(
+    own: list[Frames], baseline: str | None, scope: Scope, mean: Mean, crossing: Crossing
+) -> list[Finals]:
+    found, refused = [], []
+    for frames in own:
+        compared = baseline
+        if baseline is not None and len(own) > 1:
+            try:
+                frames.label_of(baseline)
+            except ValueError as error:
+                refused.append(error)
+                compared = None
+        found.append(finals(frames, compared, scope, mean, crossing))
+    if refused and len(refused) == len(own):
+        raise refused[0]
+    return found
+
+
+def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> None:
+    known = [str(table) for table in cells["table"].unique()]
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, [*NAMES, *known, *studies], n=1, cutoff=0.5)
+    others = ", ".join(dict.fromkeys([*NAMES, *known]))
+    raise ValueError(
+        f"no table and no experiment {name!r}: "
+        + (f"did you mean {near[0]!r}?" if near else f"there are the tables {others}")
+    )
+
+
+def _which(url: str) -> str:
+    known = experiments(url)
+    return f"name one of {', '.join(known[:8])}" if known else "the store has none yet: jestlab launch STUDY"

@@ -1,0 +1,347 @@
+"""The paper's tables: what was published, one's own runs, or both beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .. import units
+from ..published.cell import (
+    DELTA,
+    EXAMPLES,
+    FILTERED,
+    MEAN,
+    PER_ITERATION,
+    QUANTITIES,
+    TOTAL,
+    CellKey,
+    is_score,
+    order,
+)
+from ..published.lint import Finding, checks
+from ..rendering import Column, Record, Table
+from . import notes, show
+from .finals import Finals
+from .rows import own_rows, published_rows, with_unique_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LINTED = "‡"
+
+_EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, DELTA)
+_INPUTS = {DELTA: (MEAN,), PER_ITERATION: ("flops", EXAMPLES), TOTAL: ("flops",)}
+"""What a quantity of a run follows from, together with the same of its baseline."""
+
+_TONED_DOWN = 0.8  # the paper multiplies differences by this before it clips them at the full colour
+
+_DATASETS = {
+    "imagenet": "ImageNet-1K",
+    "coco": "COCO",
+    "birds": "Birds",
+    "caltech": "Caltech",
+    "cars": "Cars",
+    "pets": "Pets",
+}
+_METRICS = {
+    "10_shot": "10-S",
+    "zero_shot": "ZS",
+    "i2t_r1": "I2T",
+    "t2i_r1": "T2I",
+    "mean_r1": "mean of I2T, T2I",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What one of the paper's tables shows.
+
+    Attributes:
+        caption: What it is about.
+        leading: Quantities before the scores.
+        trailing: Quantities after them.
+        variants: Whether it has a column for the variant.
+        pair: Whether of own runs zero-shot accuracy and the mean of both retrieval directions stand for all
+            scores.
+        colour_range: How far from the baseline a score lies that is coloured fully, but for the toning down;
+            None for no colour.
+    """
+
+    caption: str
+    leading: tuple[str, ...]
+    trailing: tuple[str, ...] = ()
+    variants: bool = True
+    pair: bool = False
+    colour_range: float | None = None
+
+
+LAYOUTS: dict[str, Layout] = {
+    "comparison": Layout("Comparison to prior art.", _EFFORTS),
+    "longer_training": Layout("Longer training runs.", _EFFORTS),
+    "specialists": Layout(
+        "All benchmarks, against the baseline.",
+        (EXAMPLES,),
+        trailing=(MEAN,),
+        variants=False,
+        colour_range=0.05,
+    ),
+    "laion": Layout("Pretraining on LAION.", (EXAMPLES,), variants=False, pair=True),
+    "raw_vs_filtered": Layout(
+        "Training on raw and on filtered data.", (FILTERED,), variants=False, pair=True, colour_range=0.1
+    ),
+}
+"""Name → layout."""
+
+
+def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) -> Table:
+    """One of the paper's tables, or a table of another name that has been published.
+
+    Published rows stand in sections by source and group, each experiment in one of its own, and each section
+    has its own baseline. A score that several sections have stands in one column.
+
+    Args:
+        name: One of `LAYOUTS`, or what a published table is called: it is laid out like the comparison.
+        published: Published cells of any tables, from `published.read`. Those of this table are shown; the
+            others are what its cells are checked against.
+        own: Experiments.
+
+    Returns:
+        The table. Its frame is as `rows` says.
+
+    Raises:
+        ValueError: There is nothing to show.
+    """
+    import pandas as pd
+
+    layout = LAYOUTS.get(name, LAYOUTS["comparison"])
+    cells = published[published["table"] == name]
+    mine = [own_rows(each, layout.pair) for each in own]
+    if cells.empty and not mine:
+        raise ValueError(_nothing_to_show(name, published))
+    of_papers = [] if cells.empty else [published_rows(cells)]
+    rows = with_unique_names(pd.concat([*of_papers, *(each.rows for each in mine)], ignore_index=True))
+    found = [check for check in checks(published) if any(key.table == name for key in check.keys)]
+    flaws = [check for check in found if not check.confirmed]
+    flawed = {key for flaw in flaws for key in flaw.keys if key.table == name}
+    several = rows["section"].nunique() > 1
+    return Table(
+        name=name,
+        caption=_caption(layout, cells, own),
+        frame=rows if several else rows.assign(section=""),
+        columns=_columns(layout, rows, flawed, name),
+        notes=tuple(_notes(layout, cells, own, flaws)),
+        parts=_parts([each.parts for each in mine], rows) if mine else None,
+        published=None if cells.empty else _placed(cells, rows, found),
+        baselines=_baselines(rows),
+    )
+
+
+def _nothing_to_show(name: str, published: pd.DataFrame) -> str:
+    if published.empty:
+        return (
+            "the store holds no published results: jestlab published import, or name an experiment: "
+            f"jestlab table {name} EXPERIMENT"
+        )
+    known = ", ".join(dict.fromkeys(published["table"]))
+    return f"no table {name!r} has been published: there are {known}"
+
+
+def _baselines(rows: pd.DataFrame) -> dict[str, str]:
+    """Each row's baseline: that of its section."""
+    of_section: dict[str, str] = dict(rows.loc[rows["baseline"], ["section", "row"]].itertuples(index=False))
+    pairs = zip(rows["row"], rows["section"], strict=True)
+    return {row: of_section[at] for row, at in pairs if at in of_section and row != of_section[at]}
+
+
+def _parts(parts: list[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
+    """The runs of all experiments with the names of their rows."""
+    import pandas as pd
+
+    own = rows.loc[~rows["published"], ["section", "method", "row"]]
+    named = own.rename(columns={"section": "experiment", "method": "label"})
+    return pd.concat(parts, ignore_index=True).drop(columns="row").merge(named, on=["experiment", "label"])
+
+
+def _placed(cells: pd.DataFrame, rows: pd.DataFrame, found: list[Finding]) -> pd.DataFrame:
+    """The cells with the row and column where they are shown, and what came of calculating them again."""
+    named = rows.loc[rows["published"], ["source", "position", "row"]]
+    said: dict[CellKey, list[str]] = {}
+    for check in found:
+        for key in check.keys:
+            said.setdefault(key, []).append(check.message)
+    placed = cells.merge(named, on=["source", "position"])
+    keys = zip(placed["source"], placed["table"], placed["position"], placed["quantity"], strict=True)
+    checked = ["; ".join(said.get(CellKey(*key), [])) for key in keys]
+    return placed.assign(column=placed["quantity"], check=checked)
+
+
+def _columns(layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: str) -> tuple[Column, ...]:
+    scores = _scores(rows)
+    several = Counter(_dataset(name) for name in scores)
+    shown = [*layout.leading, *scores, *layout.trailing]
+    if layout.colour_range is not None:
+        baselines = {
+            section: of_section[of_section["baseline"]]
+            for section, of_section in rows.groupby("section", sort=False)
+        }
+
+    def mark(quantity: str) -> Callable[[Record], str]:
+        def of(row: Record) -> str:
+            if row["published"]:
+                key = CellKey(str(row["source"]), table, int(row["position"]), quantity)
+                return LINTED if key in flawed else ""
+            return show.ONE_SEED if row.get(f"{quantity}_seeds") == 1 and _plain(quantity) else ""
+
+        return of
+
+    def shade(quantity: str) -> Callable[[Record], float] | None:
+        if layout.colour_range is None or not (is_score(quantity) or quantity == MEAN):
+            return None
+        full, of_baseline = layout.colour_range, {}
+        for section, lines in baselines.items():
+            if len(lines):
+                of_baseline[section] = float(lines[quantity].iloc[0])
+        # One section alone has no heading: its rows name none.
+        alone = next(iter(of_baseline.values()), math.nan) if len(baselines) == 1 else math.nan
+
+        def of(row: Record) -> float:
+            if row["apart"]:
+                return 0.0
+            gap = float(row[quantity]) - of_baseline.get(row["section"], alone)
+            return 0.0 if math.isnan(gap) else max(-1.0, min(1.0, _TONED_DOWN * gap / full))
+
+        return of
+
+    def column(quantity: str) -> Column:
+        header, group = _heading(quantity, several)
+        return Column(
+            quantity, header, _text(quantity), _rank(quantity), group=group, shade=shade(quantity),
+            mark=mark(quantity), formula=_formula(quantity),
+            inputs=_INPUTS.get(quantity, ()), compares=quantity in _INPUTS,
+            align="center" if quantity == FILTERED else "right",
+        )  # fmt: skip
+
+    variant = Column("variant", "Variant", lambda row: str(row["variant"]) or show.MISSING, align="left")
+    return (
+        Column("method", "Method", lambda row: str(row["method"]), align="left"),
+        *([variant] if layout.variants and (rows["variant"] != "").any() else []),
+        *(column(quantity) for quantity in shown if quantity in rows.columns),
+    )
+
+
+def _is_quantity(name: str) -> bool:
+    return not name.endswith(("_std", "_seeds", "_printed"))
+
+
+def _scores(rows: pd.DataFrame) -> list[str]:
+    """The scores that any row has, those of a dataset together."""
+    names = sorted((str(n) for n in rows.columns if is_score(str(n)) and _is_quantity(str(n))), key=order)
+    datasets = list(dict.fromkeys(_dataset(name) for name in names))
+    return sorted(names, key=lambda name: datasets.index(_dataset(name)))
+
+
+def _dataset(score: str) -> str:
+    return score.split("/", 1)[0]
+
+
+def _plain(quantity: str) -> bool:
+    """Whether a quantity varies with the seed."""
+    return is_score(quantity) or quantity in (MEAN, DELTA)
+
+
+def _heading(quantity: str, several: Counter[str]) -> tuple[str, str]:
+    """Heading, and the one over the group that it belongs to."""
+    if is_score(quantity):
+        dataset, metric = quantity.split("/", 1)
+        title, short = _DATASETS.get(dataset, dataset), _METRICS.get(metric, metric)
+        if several[dataset] > 1:
+            return short, title
+        return (title, "") if dataset in _DATASETS and metric == "10_shot" else (f"{title} {short}", "")
+    headers = {
+        EXAMPLES: ("# Train", ""),
+        FILTERED: ("Filtered data?", ""),
+        PER_ITERATION: ("Per iter.", "FLOPs %"),
+        TOTAL: ("Total", "FLOPs %"),
+        DELTA: ("Mean Δ", ""),
+        MEAN: ("Mean", ""),
+    }
+    return headers[quantity]
+
+
+def _text(quantity: str) -> Callable[[Record], str]:
+    """How a row's value reads: as it was printed, or as our own are shown."""
+
+    def own(row: Record, value: float) -> str:
+        if quantity == FILTERED:
+            return "✓" if value else "✗"
+        if quantity == EXAMPLES:
+            return units.count(value)
+        if quantity in (PER_ITERATION, TOTAL):
+            return f"{100 * value:.0f}"
+        in_percent = -1 <= value <= 1
+        text = show.score(value, in_percent, "+" if quantity == DELTA else "")
+        if quantity != DELTA:
+            std = row.get(f"{quantity}_std", math.nan)
+            return text + ("" if math.isnan(std) else f" ± {show.score(std, in_percent)}")
+        low, high = (row[f"{DELTA}_{end}"] for end in ("low", "high"))
+        if math.isnan(low):
+            return text
+        return f"{text} [{show.score(low, in_percent, '+')}, {show.score(high, in_percent, '+')}]"
+
+    def text(row: Record) -> str:
+        printed, value = row.get(f"{quantity}_printed"), row.get(quantity, math.nan)
+        if isinstance(printed, str):
+            return printed
+        return show.MISSING if value is None or math.isnan(value) else own(row, float(value))
+
+    return text
+
+
+def _rank(quantity: str) -> Callable[[Record], float] | None:
+    """The highest score is the best, and the lowest cost."""
+    if quantity == TOTAL:
+        return lambda row: -round(float(row[quantity]), 2)
+    if is_score(quantity) or quantity in (MEAN, DELTA):
+        return lambda row: round(float(row[quantity]), 3)
+    return None
+
+
+def _formula(quantity: str) -> str:
+    meaning = QUANTITIES.get(quantity, "final score")
+    if quantity in (PER_ITERATION, TOTAL):
+        return f"{meaning}; own runs: counted FLOPs of training and of the learner's scoring"
+    if quantity == DELTA:
+        return f"{meaning}; own runs: paired by seed, mean over seeds [95% confidence interval]"
+    return f"{meaning}; own runs: mean over seeds" if _plain(quantity) else meaning
+
+
+def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
+    sources = list(dict.fromkeys(cells["source"]))
+    whose = [f"Published: {', '.join(sources)}."] if sources else []
+    if own:
+        names = ", ".join(finals.frames.experiment for finals in own)
+        whose.append(f"Own runs: {names}.")
+    return " ".join([layout.caption, *whose, "Scores in %." if cells.size or own else ""]).strip()
+
+
+def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: list[Finding]) -> list[str]:
+    said = [f"{LINTED} {finding.message}" for finding in flaws]
+    if len(cells):
+        cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
+        said += [", ".join(f"{method}: {citation}" for method, citation in cited.itertuples(index=False))]
+    if PER_ITERATION in layout.leading and own:
+        against = ", ".join(f"{finals.baseline} in {finals.frames.experiment}" for finals in own)
+        said.append(f"FLOPs % and Mean Δ of own runs: against {against}; {notes.FLOPS[own[0].scope]}")
+    if len(cells) and own:
+        said.append("published and own rows compare only where data, resolution and evaluation are the same")
+    if layout.colour_range is not None:
+        said.append("colour: above or below the baseline of the section")
+    if own:
+        said.append("own runs: mean ± standard deviation over seeds")
+    for finals in own:
+        single = notes.single_seeds(finals)
+        said += [note for note in [*single, *notes.gaps(finals)] if note not in said]
+    return said
