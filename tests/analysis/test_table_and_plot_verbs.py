@@ -48,7 +48,9 @@ def test_table_to_a_file(jestlab, tmp_path):
 def test_plot(jestlab, tmp_path, kind, names):
     code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
     assert code == 0
-    expected = [tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
+    expected = [
+        tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg", "pdf")
+    ]
     assert out.split() == [str(path) for path in expected]
     assert all(path.stat().st_size > 1000 for path in expected)
 
@@ -67,8 +69,10 @@ def test_json_of_both(jestlab, tmp_path):
     assert [Path(path).name for path in json.loads(out)] == [
         "curves.png",
         "curves.svg",
+        "curves.pdf",
         "pareto.png",
         "pareto.svg",
+        "pareto.pdf",
     ]
 
 
@@ -78,15 +82,16 @@ def test_plot_goes_to_the_lab_s_reports(jestlab, tmp_path):
     assert out.split()[0] == str(tmp_path / "lab" / "reports" / "study" / "curves.png")
 
 
-@pytest.mark.parametrize("verb", ["table", "plot"])
+UNKNOWN = {
+    "table": "no table and no experiment 'stody': did you mean 'study'?",
+    "plot": "no experiment 'stody' in the results store: did you mean 'study'?",
+}
+
+
+@pytest.mark.parametrize("verb", UNKNOWN)
 def test_errors_are_one_line(jestlab, tmp_path, verb):
-    code, out, err = jestlab(verb, "stody")
-    assert (code, out, err) == (
-        1,
-        "",
-        "jestlab: no experiment 'stody' in the results store: did you mean 'study'?\n",
-    )
-    code, out, err = jestlab(verb, "study", "--baseline", "unifrm")
+    assert jestlab(verb, "stody") == (1, "", f"jestlab: {UNKNOWN[verb]}\n")
+    code, _, err = jestlab(verb, "study", "--baseline", "unifrm")
     assert (code, err) == (1, "jestlab: experiment 'study' has no run 'unifrm': did you mean 'uniform'?\n")
     code, _, err = jestlab(verb, "study", store=f"sqlite:///{tmp_path}/none.db")
     assert (code, err.count("\n")) == (1, 1)
@@ -103,3 +108,36 @@ def test_verbs_import_nothing_heavy_before_they_run():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"numpy", "pandas", "matplotlib", "sqlalchemy", "jax"} & set(modules)
+
+
+def test_tables_by_name(jestlab, tmp_path):
+    code, out, _ = jestlab("table", "speedups", "study")
+    assert code == 0
+    assert "examples to match" in out
+    code, out, _ = jestlab("table", "comparison", "study", "--json")
+    assert [row["method"] for row in json.loads(out)["rows"]] == [
+        "reference",
+        "uniform",
+        "independent",
+        "joint",
+    ]
+    code, out, err = jestlab("table", "comparison")
+    assert (code, out) == (1, "")
+    assert err == (
+        "jestlab: the store holds no published results: jestlab published import, or name an experiment: "
+        "jestlab table comparison EXPERIMENT\n"
+    )
+    assert (
+        jestlab("table", "summary")[2] == "jestlab: table 'summary' is of one experiment: name one of study\n"
+    )
+
+
+def test_explain(jestlab):
+    code, out, _ = jestlab("table", "study", "--explain", "joint", "score")
+    assert code == 0
+    assert out.startswith("joint · score: 65.0 ± 7.1   (table study summary)\n")
+    told = json.loads(jestlab("table", "study", "--explain", "joint", "score", "--json")[1])
+    assert [run["value"] for run in told["runs"]] == pytest.approx([0.6, 0.7])
+    assert jestlab("table", "study", "--explain", "joint", "scroe")[::2] == (
+        1, "jestlab: table 'study summary' has no column 'scroe': did you mean 'score'?\n"
+    )  # fmt: skip

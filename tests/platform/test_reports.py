@@ -53,7 +53,7 @@ def test_every_report_in_every_format(lab):
     assert {path.name for path in written} == {
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
         *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg")),
+        *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg", ".pdf")),
     }
     assert sorted(written) == sorted((lab.reports / "toy").iterdir())  # nothing half-written beside them
     assert "| joint" in (lab.reports / "toy" / "table.md").read_text()

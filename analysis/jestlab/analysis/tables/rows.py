@@ -122,7 +122,7 @@ def published_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_unique_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same, rows of equal names told apart by their data, by how much of it, and by where they are from."""
+    """The same, rows of equal names told apart by their data, by how much of it, by where they are from."""
     names = [str(name) for name in rows["row"]]
     records = rows.to_dict("records")
     for more in (_filtered, _examples, _section):

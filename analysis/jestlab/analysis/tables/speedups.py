@@ -94,16 +94,20 @@ def _rows(found: Finals) -> pd.DataFrame:
     import pandas as pd
 
     compared = found.runs.dropna(subset="reached")
+    columns = {name: compared[name].tolist() for name in compared.columns}
     lines = []
-    for label, runs in compared.groupby("label", sort=False):
+    for label, at in compared.groupby("label", sort=False).indices.items():
         line: dict[str, object] = {"row": label, "label": label, "apart": False}
-        line |= {"seeds": len(runs), "seeds_reached": int(runs["reached"].sum())}
+        line |= {"seeds": len(at), "seeds_reached": sum(columns["reached"][i] for i in at)}
         for effort in ("examples", "flops"):
-            took = to_match(runs[f"{effort}_to_match"], runs[f"{effort}_spent"])
-            missed = runs.loc[runs[f"{effort}_to_match"].isna(), f"{effort}_spent"]
-            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = took
-            line[f"{effort}_spent"] = missed.min() if len(missed) else math.nan
-            line[f"fewer_{effort}"] = censored_median(runs[f"fewer_{effort}"])
+            took, spent, fewer = (
+                [float(columns[name][i]) for i in at]
+                for name in (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
+            )
+            missed = [whole for reached, whole in zip(took, spent, strict=True) if math.isnan(reached)]
+            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = to_match(took, spent)
+            line[f"{effort}_spent"] = min(missed, default=math.nan)
+            line[f"fewer_{effort}"] = censored_median(fewer)
         lines.append(line)
     return pd.DataFrame(lines)
 
