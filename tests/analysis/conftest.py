@@ -82,8 +82,8 @@ def _insert(
 
     insert(
         "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, "train",
-        run.state, run.reason, len(run.scores), total, json.dumps(run.point),
-        json.dumps(_nested(run.config)), f"runs/{label}", 1, None, None, "smoke", run.needed,
+        run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
+        f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share

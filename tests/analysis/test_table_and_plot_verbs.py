@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jestlab.analysis import figures
 from jestlab.platform.cli import main
+from jestlab.platform.cli import plot as plot_verb
 
 
 @pytest.fixture
@@ -43,7 +45,8 @@ def test_table_to_a_file(jestlab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto"])]
+    ("kind", "names"),
+    [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto", "speedup", "step_costs"])],
 )
 def test_plot(jestlab, tmp_path, kind, names):
     code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
@@ -53,6 +56,47 @@ def test_plot(jestlab, tmp_path, kind, names):
     ]
     assert out.split() == [str(path) for path in expected]
     assert all(path.stat().st_size > 1000 for path in expected)
+
+
+def test_every_kind_of_figure_is_offered():
+    assert tuple(figures.KINDS) == plot_verb.KINDS
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--kind", "filtering_ratio"], "no run of experiment 'study' varies selection.filtering_ratio"),
+        (["--kind", "against"], "a figure against a key of the config needs the key: give x"),
+        (["--kind", "against", "--x", "no.such"], "no run of experiment 'study' varies no.such"),
+        (
+            ["--kind", "published"],
+            "this store has no place for published results yet: run jestlab db upgrade",
+        ),
+    ],
+)
+def test_plot_says_what_a_figure_lacks(jestlab, options, says):
+    assert jestlab("plot", "study", *options) == (1, "", f"jestlab: {says}\n")
+
+
+def test_plot_against_any_key(jestlab, tmp_path, study, stored_run):
+    study.add(
+        *(
+            stored_run(
+                "own", [0.1 * width], label=f"own {width}", config={"width": width}, point={"width": width}
+            )
+            for width in (2, 4)
+        ),
+        experiment="own",
+    )
+    code, out, _ = jestlab(
+        "plot", "own", "--kind", "against", "--x", "width", "--json", "--out", str(tmp_path)
+    )
+    assert code == 0
+    assert [Path(path).name for path in json.loads(out)] == [
+        "against_width.png",
+        "against_width.svg",
+        "against_width.pdf",
+    ]
 
 
 def test_plot_of_a_diagnosis_needs_one(jestlab):
@@ -73,6 +117,12 @@ def test_json_of_both(jestlab, tmp_path):
         "pareto.png",
         "pareto.svg",
         "pareto.pdf",
+        "speedup.png",
+        "speedup.svg",
+        "speedup.pdf",
+        "step_costs.png",
+        "step_costs.svg",
+        "step_costs.pdf",
     ]
 
 

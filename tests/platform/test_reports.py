@@ -21,6 +21,8 @@ STUDY = Study.parse(
             {"kind": "table", "baseline": "uniform"},
             "curves",
             "pareto",
+            {"speedup": {"baseline": "uniform"}},
+            {"against": {"x": "steps", "by": ["rule"]}},
             {"kind": "table", "baseline": "joint"},
         ],
     }
@@ -30,7 +32,7 @@ STUDY = Study.parse(
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.find(tmp_path / "lab")
-    runs = (plans.run("uniform"), plans.run("joint", config={"steps": 3}))
+    runs = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
     store = Store.open(lab.store_url)
     store.record(Plan(STUDY, runs))
     return lab
@@ -53,7 +55,11 @@ def test_every_report_in_every_format(lab):
     assert {path.name for path in written} == {
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
         *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg", ".pdf")),
+        *(
+            f"{name}{suffix}"
+            for name in ("curves", "pareto", "speedup", "against")
+            for suffix in (".png", ".svg", ".pdf")
+        ),
     }
     assert sorted(written) == sorted((lab.reports / "toy").iterdir())  # nothing half-written beside them
     assert "| joint" in (lab.reports / "toy" / "table.md").read_text()
@@ -66,8 +72,10 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no table yet",
         "no curves yet",
         "no pareto yet",
+        "no speedup yet",
+        "no against yet",
         "no table-2 yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
-    assert len(notes) == 4
+    assert len(notes) == 6

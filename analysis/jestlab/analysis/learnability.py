@@ -191,8 +191,8 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame, seeds: int) ->
     if "iterations" in panels:
         sentences.append(
             f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: after each of "
-            f"{config['joint_chunks']} chunks, of the examples chosen until then (open); Gibbs: after each place "
-            "drawn anew, from a uniform draw on; greedy: when it is done."
+            f"{config['joint_chunks']} chunks, of the examples chosen until then (open); Gibbs: after each "
+            "place drawn anew, from a uniform draw on; greedy: when it is done."
         )
     if "ratios" in panels:
         sentences.append(f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), jointly in N chunks.")

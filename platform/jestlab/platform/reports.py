@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jestlab.platform.lab import Lab
-from jestlab.platform.spec.reports import CurvesReport, LearnabilityReport, ParetoReport, Report, TableReport
+from jestlab.platform.spec.reports import Report, TableReport
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
@@ -29,8 +29,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         note: Told of a report that cannot be made yet, and why.
 
     Returns:
-        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG. The second
-        report of a kind is named `<kind>-2`.
+        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF.
+        The second report of a kind is named `<kind>-2`.
     """
     from jestlab.analysis import frames
 
@@ -52,21 +52,16 @@ def _write_report(
     url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures, learnability, tables
+    from jestlab.analysis import figures, tables
 
-    match report:
-        case TableReport():
-            table = tables.summary(results(), report.baseline, report.scope)
-            return [
-                _write_text(folder / f"{name}{suffix}", getattr(table, format)())
-                for suffix, format in _TABLE_FILES.items()
-            ]
-        case CurvesReport():
-            plot = figures.learning_curves(results(), report.baseline, report.effort, report.scope)
-        case ParetoReport():
-            plot = figures.pareto(results(), report.baseline, report.scope)
-        case LearnabilityReport():
-            plot = learnability.learnability(url, experiment, report.run)
+    if isinstance(report, TableReport):
+        table = tables.summary(results(), report.baseline, report.scope)
+        return [
+            _write_text(folder / f"{name}{suffix}", getattr(table, format)())
+            for suffix, format in _TABLE_FILES.items()
+        ]
+    options = report.model_dump(exclude={"kind"})
+    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
 
 

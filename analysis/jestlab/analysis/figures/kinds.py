@@ -46,6 +46,7 @@ class Request:
         split: Key whose values make a panel.
         metric: Training metric of the figure of spikes.
         group: Rows of the published table that are compared with one baseline.
+        results: Reads the experiment, where it is read for several requests; None to read it here.
     """
 
     url: str
@@ -61,11 +62,12 @@ class Request:
     split: str | None = None
     metric: str = "loss"
     group: str | None = None
+    results: Callable[[], Frames] | None = None
 
     @cached_property
     def frames(self) -> Frames:
         """Read once for all figures."""
-        return reading.read(self.url, self.experiment)
+        return self.results() if self.results else reading.read(self.url, self.experiment)
 
     @cached_property
     def published(self) -> pd.DataFrame:

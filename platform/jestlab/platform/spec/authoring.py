@@ -81,6 +81,11 @@ def learnability(**options: Any) -> dict[str, Any]:
     return {"kind": "learnability", **options}
 
 
+def figure(kind: str, **options: Any) -> dict[str, Any]:
+    """A report: any other figure, such as `figure("filtering_ratio", baseline="uniform")`."""
+    return {"kind": kind, **options}
+
+
 def at_scale(scale: str, **values: Value) -> Value:
     """What holds at a scale: `at_scale(scale, smoke=9_600, mini=2_000_000)`.
 
