@@ -81,6 +81,8 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no speedup yet",
         "no against yet",
         "no table-2 yet",
+        "no comparison yet",
+        "no speedups yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
