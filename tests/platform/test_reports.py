@@ -86,4 +86,4 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
-    assert len(notes) == 6
+    assert len(notes) == 8
