@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
+from jestlab.analysis.published import COLUMNS
+
 VIEWS = {
-    "v_runs": "experiment question run label seed position fingerprint program state reason step "
+    "v_runs": "experiment question run label seed position fingerprint run_id program state reason step "
     "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
-    "v_evaluations": "experiment run label seed fingerprint dataset metric name step value examples_seen "
-    "flops_total final",
+    "v_evaluations": "experiment run label seed fingerprint run_id dataset metric name step value "
+    "examples_seen flops_total final",
+    "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
     "git_commit git_patch log",
     "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops selection_flops "
@@ -41,6 +46,9 @@ class StoredRun:
     needed: int = 0
     metrics: Sequence[str] = METRICS
     total_steps: int | None = None  # as many as scores
+    config: dict[str, Any] = field(default_factory=dict)  # keys may be dotted
+    point: dict[str, Any] = field(default_factory=dict)
+    logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → a value a step
 
 
 @dataclass
@@ -66,15 +74,16 @@ def _insert(
 ) -> None:
     label = run.label or run.run
     whose = (experiment, run.run, label, run.seed, f"{label}-{run.seed}")
+    number = crc32(whose[-1].encode())
     total = run.total_steps or len(run.scores)
 
     def insert(view: str, *values: Any) -> None:
         connection.execute(f"INSERT INTO {view} VALUES ({', '.join('?' * len(values))})", values)
 
     insert(
-        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], "train", run.state,
-        run.reason, len(run.scores), total, "{}", "{}", f"runs/{label}", 1, None, None,
-        "smoke", run.needed,
+        "v_runs", experiment, question, run.run, label, run.seed, position, whose[-1], number, "train",
+        run.state, run.reason, len(run.scores), total, json.dumps(run.point), json.dumps(_nested(run.config)),
+        f"runs/{label}", 1, None, None, "smoke", run.needed,
     )  # fmt: skip
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
@@ -85,10 +94,25 @@ def _insert(
         final = int(run.state == "COMPLETED" and step == len(run.scores))
         until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
         for name in run.metrics:
-            insert(
-                "v_evaluations", *whose, *name.split("/"), name, step, score, step * BATCH, until_then, final
-            )
-        insert("v_metrics", *whose, "loss", step, 1.0 / step)
+            evaluated = (*name.split("/"), name, step, score, step * BATCH, until_then, final)
+            insert("v_evaluations", *whose, number, *evaluated)
+        if "loss" not in run.logged:
+            insert("v_metrics", *whose, "loss", step, 1.0 / step)
+    for name, values in run.logged.items():
+        for step, value in enumerate(values, start=1):
+            insert("v_metrics", *whose, name, step, value)
+
+
+def _nested(dotted: dict[str, Any]) -> dict[str, Any]:
+    """{"a.b": 1} → {"a": {"b": 1}}."""
+    tree: dict[str, Any] = {}
+    for key, value in dotted.items():
+        *sections, last = key.split(".")
+        node = tree
+        for section in sections:
+            node = node.setdefault(section, {})
+        node[last] = value
+    return tree
 
 
 @pytest.fixture

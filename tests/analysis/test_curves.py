@@ -73,7 +73,7 @@ def test_crossing(y, target, x):
 )
 def test_a_crossing_lies_on_the_curve_and_nothing_before_it_reaches_the_target(steps, target):
     x, y = np.cumsum([dx for dx, _ in steps]), np.array([value for _, value in steps])
-    found = curves.crossing(x, y, target)
+    found = curves.crossing(x.tolist(), y.tolist(), target)
     if found is None:
         assert (y < target).all()
     else:

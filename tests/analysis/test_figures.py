@@ -68,6 +68,7 @@ def test_captions_say_what_is_shown(curves, pareto):
     assert "Dotted: final score of uniform" in curves.texts.caption
     assert "reference (grey dashes where near): reference 75.0." in curves.texts.caption
     assert "Pareto front of the means" in pareto.texts.caption
+    assert "Filled: on the front; open: dominated." in pareto.texts.caption
     assert "FLOPs: training and the learner's scoring" in pareto.texts.caption
 
 
@@ -85,6 +86,58 @@ def test_pareto_front_is_of_the_competitors(pareto):
     ((_, _, x, y),) = lines_of(pareto.figure(), 6)
     assert list(x)[1:-1] == pytest.approx([12, 12, 32, 32])
     assert list(y)[2:] == pytest.approx([45, 45, 65, 65])
+
+
+def test_points_that_may_be_on_the_front_are_ambiguous(new_store, stored_run):
+    scored = (3e9, 5e9, 0.0)
+    store = new_store().add(
+        stored_run("uniform", [0.2], seed=0),
+        stored_run("uniform", [0.3], seed=1),
+        stored_run("near", [0.5], seed=0, flops_per_step=scored),
+        stored_run("near", [0.7], seed=1, flops_per_step=scored),
+        stored_run("best", [0.6], seed=0, flops_per_step=scored),
+        stored_run("best", [0.8], seed=1, flops_per_step=scored),
+        stored_run("worse", [0.3], flops_per_step=(9e9, 0.0, 0.0)),
+    )
+    plot = figures.pareto(frames.read(store.url, "study"))
+    means = plot.data[plot.data["kind"] == "mean"].set_index("label")
+    assert means["standing"].to_dict() == {
+        "uniform": "front",
+        "near": "ambiguous",
+        "best": "ambiguous",
+        "worse": "dominated",
+    }
+    assert (means.loc["near", "low"], means.loc["near", "high"]) == pytest.approx((50, 70))
+    assert "half filled: on it or dominated" in plot.texts.caption
+    assert "Without dots and bars: one seed" in plot.texts.caption
+    # From 9.9 GFLOP (a tenth beyond the costliest) to 3 at .25, and to 8 at .7: 6.9 × .25 + 1.9 × .45
+    assert "Hypervolume of the means: 2.58 GFLOP × score" in plot.texts.caption
+    faces = {
+        (line.get_marker(), line.get_fillstyle(), line.get_markerfacecolor())
+        for line in plot.figure().axes[0].get_lines()
+        if line.get_marker() in ("o", "s", "^", "D")
+    }
+    looks = {row["marker"]: row["colour"] for _, row in means.iterrows()}
+    assert ("o", "full", looks["o"]) in faces
+    assert ("s", "left", looks["s"]) in faces
+    assert ("D", "full", "white") in faces
+
+
+def test_surfaces_are_what_seeds_attain(study):
+    plot = figures.pareto(frames.read(study.url, "study"), "uniform", surfaces=True)
+    attained = plot.data[plot.data["kind"] == "attained"]
+    best, worst = (attained[attained["at_least"] == k] for k in (1, 2))
+    assert list(best["flops"]) == list(worst["flops"]) == [12e9, 32e9]
+    assert list(best["score"]) == pytest.approx([50, 70])
+    assert list(worst["score"]) == pytest.approx([40, 60])
+    assert "attained by at least 1, half and all of 2 seeds" in plot.texts.caption
+    plot.figure()
+
+
+def test_surfaces_need_a_complete_seed(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.1], seed=0), stored_run("joint", [0.2], seed=1))
+    with pytest.raises(ValueError, match="no seed of experiment 'study' is complete"):
+        figures.pareto(frames.read(store.url, "study"), surfaces=True)
 
 
 def test_trajectories_are_apart_from_the_front(study):
@@ -152,15 +205,18 @@ def test_nothing_to_draw(new_store, stored_run):
 
 def test_saved_files_are_whole_and_the_same_each_time(pareto, tmp_path):
     first, second = pareto.save(tmp_path / "a"), pareto.save(tmp_path / "b")
-    assert [path.name for path in first] == ["pareto.png", "pareto.svg"]
+    assert [path.name for path in first] == ["pareto.png", "pareto.svg", "pareto.pdf"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert names(tmp_path / "a") == ["pareto.png", "pareto.svg"]
+    assert names(tmp_path / "a") == ["pareto.pdf", "pareto.png", "pareto.svg"]
     with Image.open(first[0]) as image:
         image.load()
         assert image.width == 1100  # 5.5 inches at 200 dots an inch
     svg = first[1].read_text()
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert "<dc:date>" not in svg
+    pdf = first[2].read_bytes()
+    assert pdf.startswith(b"%PDF")
+    assert b"CreationDate" not in pdf
 
 
 def test_drawn_only_when_something_changed(study, stored_run, tmp_path):
@@ -192,7 +248,7 @@ def test_unchanged_figures_need_no_matplotlib(study, tmp_path):
 
 def test_a_failure_leaves_the_old_figure(pareto, tmp_path):
     folder = tmp_path / "figures"
-    before = [path.read_bytes() for path in pareto.save(folder)]
+    before = [path.read_bytes() for path in sorted(pareto.save(folder))]
 
     def fails_late(data, texts):
         from matplotlib.lines import Line2D

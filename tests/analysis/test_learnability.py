@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
 from jestlab.analysis import frames
-from jestlab.analysis.learnability import learnability
+from jestlab.analysis.learnability import gibbs_comparison, learnability, learnability_matrix
 
 CONFIG = {
     "criterion": "learnability",
@@ -168,3 +168,23 @@ def test_nothing_to_draw(study):
     with pytest.raises(ValueError, match="no experiment 'stud'"):
         learnability(study.url, "stud")
     assert frames.diagnosed(study.url, "study") == []
+
+
+def test_panels_alone(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"))
+    matrix = learnability_matrix(store.url, "study")
+    assert len(matrix.data) == 9
+    assert "Iterations" not in matrix.texts.caption
+    assert [axes.get_title() for axes in matrix.figure().axes][:1] == ["learnability of pairs"]
+    gibbs = gibbs_comparison(store.url, "study")
+    assert set(gibbs.data["panel"]) == {"iterations"}
+    assert {"Gibbs", "joint"} <= set(gibbs.data["text"])
+    assert "Pairs" not in gibbs.texts.caption
+    assert "Means over 3 super-batches." in gibbs.texts.caption
+    assert len(gibbs.figure().axes) == 1
+
+
+def test_a_panel_alone_needs_its_numbers(diagnosed):
+    store = diagnosed(("look", 0, series(matrix=False), "COMPLETED"))
+    with pytest.raises(ValueError, match="'look' of 'study' has measured nothing for the figure"):
+        learnability_matrix(store.url, "study")

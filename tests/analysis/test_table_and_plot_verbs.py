@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jestlab.analysis import figures
 from jestlab.platform.cli import main
+from jestlab.platform.cli import plot as plot_verb
 
 
 @pytest.fixture
@@ -43,14 +45,58 @@ def test_table_to_a_file(jestlab, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"), [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto"])]
+    ("kind", "names"),
+    [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto", "speedup", "step_costs"])],
 )
 def test_plot(jestlab, tmp_path, kind, names):
     code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
     assert code == 0
-    expected = [tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
+    expected = [
+        tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg", "pdf")
+    ]
     assert out.split() == [str(path) for path in expected]
     assert all(path.stat().st_size > 1000 for path in expected)
+
+
+def test_every_kind_of_figure_is_offered():
+    assert tuple(figures.KINDS) == plot_verb.KINDS
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--kind", "filtering_ratio"], "no run of experiment 'study' varies selection.filtering_ratio"),
+        (["--kind", "against"], "a figure against a key of the config needs the key: give x"),
+        (["--kind", "against", "--x", "no.such"], "no run of experiment 'study' varies no.such"),
+        (
+            ["--kind", "published"],
+            "this store has no place for published results yet: run jestlab db upgrade",
+        ),
+    ],
+)
+def test_plot_says_what_a_figure_lacks(jestlab, options, says):
+    assert jestlab("plot", "study", *options) == (1, "", f"jestlab: {says}\n")
+
+
+def test_plot_against_any_key(jestlab, tmp_path, study, stored_run):
+    study.add(
+        *(
+            stored_run(
+                "own", [0.1 * width], label=f"own {width}", config={"width": width}, point={"width": width}
+            )
+            for width in (2, 4)
+        ),
+        experiment="own",
+    )
+    code, out, _ = jestlab(
+        "plot", "own", "--kind", "against", "--x", "width", "--json", "--out", str(tmp_path)
+    )
+    assert code == 0
+    assert [Path(path).name for path in json.loads(out)] == [
+        "against_width.png",
+        "against_width.svg",
+        "against_width.pdf",
+    ]
 
 
 def test_plot_of_a_diagnosis_needs_one(jestlab):
@@ -67,8 +113,16 @@ def test_json_of_both(jestlab, tmp_path):
     assert [Path(path).name for path in json.loads(out)] == [
         "curves.png",
         "curves.svg",
+        "curves.pdf",
         "pareto.png",
         "pareto.svg",
+        "pareto.pdf",
+        "speedup.png",
+        "speedup.svg",
+        "speedup.pdf",
+        "step_costs.png",
+        "step_costs.svg",
+        "step_costs.pdf",
     ]
 
 
@@ -78,15 +132,16 @@ def test_plot_goes_to_the_lab_s_reports(jestlab, tmp_path):
     assert out.split()[0] == str(tmp_path / "lab" / "reports" / "study" / "curves.png")
 
 
-@pytest.mark.parametrize("verb", ["table", "plot"])
+UNKNOWN = {
+    "table": "no table and no experiment 'stody': did you mean 'study'?",
+    "plot": "no experiment 'stody' in the results store: did you mean 'study'?",
+}
+
+
+@pytest.mark.parametrize("verb", UNKNOWN)
 def test_errors_are_one_line(jestlab, tmp_path, verb):
-    code, out, err = jestlab(verb, "stody")
-    assert (code, out, err) == (
-        1,
-        "",
-        "jestlab: no experiment 'stody' in the results store: did you mean 'study'?\n",
-    )
-    code, out, err = jestlab(verb, "study", "--baseline", "unifrm")
+    assert jestlab(verb, "stody") == (1, "", f"jestlab: {UNKNOWN[verb]}\n")
+    code, _, err = jestlab(verb, "study", "--baseline", "unifrm")
     assert (code, err) == (1, "jestlab: experiment 'study' has no run 'unifrm': did you mean 'uniform'?\n")
     code, _, err = jestlab(verb, "study", store=f"sqlite:///{tmp_path}/none.db")
     assert (code, err.count("\n")) == (1, 1)
@@ -103,3 +158,36 @@ def test_verbs_import_nothing_heavy_before_they_run():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"numpy", "pandas", "matplotlib", "sqlalchemy", "jax"} & set(modules)
+
+
+def test_tables_by_name(jestlab, tmp_path):
+    code, out, _ = jestlab("table", "speedups", "study")
+    assert code == 0
+    assert "examples to match" in out
+    code, out, _ = jestlab("table", "comparison", "study", "--json")
+    assert [row["method"] for row in json.loads(out)["rows"]] == [
+        "reference",
+        "uniform",
+        "independent",
+        "joint",
+    ]
+    code, out, err = jestlab("table", "comparison")
+    assert (code, out) == (1, "")
+    assert err == (
+        "jestlab: the store holds no published results: jestlab published import, or name an experiment: "
+        "jestlab table comparison EXPERIMENT\n"
+    )
+    assert (
+        jestlab("table", "summary")[2] == "jestlab: table 'summary' is of one experiment: name one of study\n"
+    )
+
+
+def test_explain(jestlab):
+    code, out, _ = jestlab("table", "study", "--explain", "joint", "score")
+    assert code == 0
+    assert out.startswith("joint · score: 65.0 ± 7.1   (table study summary)\n")
+    told = json.loads(jestlab("table", "study", "--explain", "joint", "score", "--json")[1])
+    assert [run["value"] for run in told["runs"]] == pytest.approx([0.6, 0.7])
+    assert jestlab("table", "study", "--explain", "joint", "scroe")[::2] == (
+        1, "jestlab: table 'study summary' has no column 'scroe': did you mean 'score'?\n"
+    )  # fmt: skip

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import tarfile
+from dataclasses import replace
 from datetime import timedelta
 
 import plans_support as plans
@@ -16,7 +17,7 @@ import stores_support as stores
 from click.testing import CliRunner
 from sqlalchemy import insert, text
 
-from jestlab.analysis import frames, query, tables
+from jestlab.analysis import frames, published, query, tables
 from jestlab.platform.archive import merging, writing
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
@@ -24,6 +25,7 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.store import tables as rows
 from jestlab.platform.store.annotations import Subject, add_note, add_tags, tags
 from jestlab.platform.store.engine import writable
+from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
@@ -57,6 +59,7 @@ def fill(lab):
     add_note(store, Subject(experiment="toy"), "it’s\n“done”", "Ada")
     add_note(store, Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
     add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["keep"])
+    import_cells(store, [cell for cell in published.paper() if cell.table == "laion"])
     for run in RUNS:
         stores.folder(lab, run)
     (lab.reports / "toy").mkdir(parents=True)
@@ -233,6 +236,40 @@ def test_the_later_launch_of_an_experiment_counts(lab, tmp_path):
     assert len(Store.open(copy.store_url).runs("toy")) == 1
 
 
+def test_published_results_are_of_the_whole_lab(lab, tmp_path):
+    export(lab, tmp_path / "toy.tar.gz", "toy")
+    copy = Lab.find(tmp_path / "copy")
+    assert take(copy, tmp_path / "toy.tar.gz").published == 0
+    assert published.stored(copy.store_url) == []
+    export(lab, tmp_path / "lab.tar.gz")
+    assert take(copy, tmp_path / "lab.tar.gz").published == 18
+    assert published.stored(copy.store_url) == published.stored(lab.store_url) != []
+
+
+def test_the_later_import_of_a_published_cell_counts(lab, tmp_path):
+    export(lab, tmp_path / "first.tar.gz")
+    store, copy = Store.open(lab.store_url), Lab.find(tmp_path / "copy")
+    cells = published.stored(lab.store_url)
+    import_cells(store, [replace(cells[0], note="seen again")])
+    export(lab, tmp_path / "second.tar.gz")
+    assert [take(copy, tmp_path / f"{name}.tar.gz").published for name in ("first", "second", "first")] == [
+        18,
+        1,
+        0,
+    ]
+    assert published.stored(copy.store_url) == [replace(cells[0], note="seen again"), *cells[1:]]
+
+
+def test_an_archive_of_an_older_schema_has_no_published_results(victim):
+    def older(contents):
+        head(schema="0002")(contents)
+        del contents["tables/published.jsonl"]
+
+    rewrite(victim[1], older)
+    merged = take(*victim)
+    assert (merged.new, merged.published) == (4, 0)
+
+
 # ---- archives that are not to be believed
 
 
@@ -336,6 +373,11 @@ def refused(victim, match):
         (put("need", needs="0" * 64), "need refers to"),
         (put("metric", steps=[1, 2, 3]), "damaged"),
         (put("cost", flops="much"), "damaged: 'much'"),
+        (lambda contents: contents.pop("tables/published.jsonl"), "lacks tables/published.jsonl"),
+        (put("published", printed=None), "damaged: None for published.printed"),
+        (put("published", printed="<b>"), "damaged.* column printed: '<b>' is no printed number"),
+        (put("published", unit="miles"), "damaged.* column unit: 'miles' is no unit"),
+        (put("published", variant="L"), "damaged.* column variant: row 1 of laion has"),
     ],
 )  # fmt: skip
 def test_what_does_not_belong_there_is_refused_whole(victim, change, match):

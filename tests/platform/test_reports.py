@@ -21,7 +21,11 @@ STUDY = Study.parse(
             {"kind": "table", "baseline": "uniform"},
             "curves",
             "pareto",
+            {"speedup": {"baseline": "uniform"}},
+            {"against": {"x": "steps", "by": ["rule"]}},
             {"kind": "table", "baseline": "joint"},
+            {"table": {"name": "comparison", "baseline": "uniform"}},
+            {"table": {"name": "speedups"}},
         ],
     }
 )
@@ -30,7 +34,7 @@ STUDY = Study.parse(
 @pytest.fixture
 def lab(tmp_path: Path) -> Lab:
     lab = Lab.find(tmp_path / "lab")
-    runs = (plans.run("uniform"), plans.run("joint", config={"steps": 3}))
+    runs = (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3}))
     store = Store.open(lab.store_url)
     store.record(Plan(STUDY, runs))
     return lab
@@ -54,13 +58,23 @@ def test_every_report_in_every_format(lab):
     assert {path.name for path in written if path.parent == folder} == {
         "report.html",
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"{name}{suffix}" for name in ("curves", "pareto") for suffix in (".png", ".svg")),
+        *(
+            f"{name}{suffix}"
+            for name in ("table-2", "comparison", "speedups")
+            for suffix in (".md", ".tex", ".csv", ".html", ".json")
+        ),
+        *(
+            f"{name}{suffix}"
+            for name in ("curves", "pareto", "speedup", "against")
+            for suffix in (".png", ".svg", ".pdf")
+        ),
     }
     # Nothing half-written beside them.
     assert sorted(written) == sorted(path for path in folder.rglob("*") if path.is_file())
     assert "| joint" in (folder / "table.md").read_text()
-    assert "joint scores 60.0%, 20.0 points above uniform, by one seed" in (folder / "report.html").read_text()
+    assert (
+        "joint scores 60.0%, 20.0 points above uniform, by one seed" in (folder / "report.html").read_text()
+    )
 
 
 def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
@@ -70,8 +84,12 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no table yet",
         "no curves yet",
         "no pareto yet",
+        "no speedup yet",
+        "no against yet",
         "no table-2 yet",
+        "no comparison yet",
+        "no speedups yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
-    assert len(notes) == 4
+    assert len(notes) == 8

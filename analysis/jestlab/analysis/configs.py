@@ -110,12 +110,12 @@ def _is_idle(config: Mapping[str, Any], key: str) -> bool:
         if name == "reference" and lookup(config, "selection.criterion") == "hard_learner":
             return True
         only = _ONLY_OF.get(name)
-        return name != "rule" and (rule == "uniform" or (only is not None and rule != only))
+        return name != "rule" and bool(rule == "uniform" or (only is not None and rule != only))
     if key == "approximation.score":
-        return rule == "uniform"
+        return bool(rule == "uniform")
     if section == "approximation" and name != "share":
         scores = bool(lookup(config, "approximation.score")) and rule != "uniform"
-        return not scores and not lookup(config, "approximation.share")
+        return not (scores or lookup(config, "approximation.share"))
     return False
 
 

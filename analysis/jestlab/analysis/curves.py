@@ -7,8 +7,8 @@ each of them. Where one is missing there is no score, since a mean over fewer me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, check_scope
 
@@ -73,7 +73,7 @@ def score_curves(
 
 
 def crossing(
-    x: Iterable[float], y: Iterable[float], target: float, which: Crossing = "first"
+    x: Sequence[float], y: Sequence[float], target: float, which: Crossing = "first"
 ) -> float | None:
     """Where a curve reaches a target, by linear interpolation between its points.
 
@@ -89,19 +89,37 @@ def crossing(
         it, so this is an upper bound); None if the target is not reached, or not reached to stay:
         right-censored, never extrapolated.
     """
-    before: tuple[float, float] | None = None
-    found: float | None = None
-    for xi, yi in zip(x, y, strict=True):
-        if math.isnan(yi):
-            continue
-        if yi < target:
-            before, found = (float(xi), float(yi)), None
-        elif yi >= target and found is None:
-            x0, y0 = before or (float(xi), -math.inf)
-            found = float(xi) if before is None else float(x0 + (xi - x0) * (target - y0) / (yi - y0))
+    place = _place(y, target, which)
+    return None if place is None else _between(x, place)
+
+
+class _Place(NamedTuple):
+    """A point of a curve: between two of its evaluations, so far on the way from the first to the second."""
+
+    before: int
+    after: int
+    way: float
+
+
+def _place(y: Sequence[float], target: float, which: Crossing) -> _Place | None:
+    """Where in a curve the target is reached."""
+    before: int | None = None
+    found: _Place | None = None
+    for i, value in enumerate(y):
+        if value < target:
+            before, found = i, None
+        elif value >= target and found is None:  # NaN is neither
+            if before is None:
+                found = _Place(i, i, 0.0)
+            else:
+                found = _Place(before, i, (target - y[before]) / (value - y[before]))
             if which == "first":
                 return found
     return found
+
+
+def _between(x: Sequence[float], place: _Place) -> float:
+    return float(x[place.before] + (x[place.after] - x[place.before]) * place.way)
 
 
 def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
@@ -135,12 +153,15 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
             continue
         score, target = columns["score"][at].tolist(), float(columns["score"][ends[seed]])
         row: dict[str, Any] = {"fingerprint": columns["fingerprint"][at[-1]], "label": label, "seed": seed}
-        row["reached"] = label == baseline or crossing(range(len(score)), score, target, which) is not None
+        place = _place(score, target, which)
+        row["reached"] = label == baseline or place is not None
         for effort, name in zip(efforts, _EFFORT_NAMES, strict=True):
-            spent, whole = columns[effort][at].tolist(), float(columns[effort][ends[seed]])
-            reached = spent[-1] if label == baseline else crossing(spent, score, target, which)
-            row[f"{name}_to_match"] = math.nan if reached is None else reached
-            row[f"{name}_spent"] = spent[-1]
+            spent, whole = columns[effort][at], float(columns[effort][ends[seed]])
+            if label == baseline:
+                row[f"{name}_to_match"] = float(spent[-1])
+            else:
+                row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
+            row[f"{name}_spent"] = float(spent[-1])
             row[f"fewer_{name}"] = _factor(whole, row[f"{name}_to_match"], label == baseline)
         rows.append(row)
     kinds = [kind.format(name) for name in _EFFORT_NAMES for kind in ("{}_to_match", "{}_spent", "fewer_{}")]

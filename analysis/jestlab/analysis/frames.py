@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _RUNS = """
-    SELECT question, run, label, seed, position, fingerprint, program, state, reason, step, total_steps,
-        needed, point, config
+    SELECT question, run, label, seed, position, fingerprint, run_id, program, state, reason, step,
+        total_steps, needed, point, config
     FROM v_runs WHERE experiment = :experiment"""
 
 _EVALUATED = """
     SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"""
 
-# One row a run and step: the database puts the metrics beside each other, so that fewer rows travel.
+# Without the names, which are the same in every row: half of the time goes into what travels.
 _SCORES = """
-    SELECT fingerprint, step, MAX(examples_seen) AS examples_seen, MAX(flops_total) AS flops_total{metrics}
-    FROM v_evaluations WHERE experiment = :experiment GROUP BY fingerprint, step"""
-_ONE_METRIC = ", MAX(CASE WHEN dataset = :dataset_{i} AND metric = :metric_{i} THEN value END) AS metric_{i}"
+    SELECT run_id, step, value{more}
+    FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
+_EFFORTS = ("examples_seen", "flops_total")
 
 _COSTS = """
     SELECT label, seed, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops,
@@ -215,26 +215,36 @@ def load(connection: Connection, experiment: str) -> Frames:
 
 
 def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
-    """What was evaluated: fingerprint, step, examples_seen, flops_total, and a column for each metric."""
+    """What was evaluated, one row a run and step: run_id, step, examples_seen, flops_total, and a column for
+    each metric."""
+    import pandas as pd
+
     pairs = sorted(
         (str(dataset), str(metric))
         for dataset, metric in frame(connection, _EVALUATED, experiment=experiment).itertuples(index=False)
     )
-    named = {f"dataset_{i}": dataset for i, (dataset, _) in enumerate(pairs)}
-    named |= {f"metric_{i}": metric for i, (_, metric) in enumerate(pairs)}
-    sql = _SCORES.format(metrics="".join(_ONE_METRIC.format(i=i) for i in range(len(pairs))))
-    scores = frame(connection, sql, experiment=experiment, **named)
-    scores = scores.rename(columns={f"metric_{i}": "/".join(pair) for i, pair in enumerate(pairs)})
-    return scores.astype({name: float for name in scores.columns if name not in ("fingerprint", "step")})
+    of_metrics = []
+    for dataset, metric in pairs:
+        sql = _SCORES.format(more="".join(f", {effort}" for effort in _EFFORTS))
+        rows = frame(connection, sql, experiment=experiment, dataset=dataset, metric=metric)
+        rows = rows.drop_duplicates(["run_id", "step"])  # a run may stand under several labels
+        rows = rows.set_index(["run_id", "step"]).astype(float)
+        of_metrics.append(rows.rename(columns={"value": f"{dataset}/{metric}"}))
+    if not of_metrics:
+        return pd.DataFrame(columns=["run_id", "step", *_EFFORTS])
+    scores = pd.concat([rows.drop(columns=list(_EFFORTS)) for rows in of_metrics], axis=1)
+    for effort in _EFFORTS:
+        scores.insert(0, effort, pd.concat([rows[effort] for rows in of_metrics], axis=1).max(axis=1))
+    return scores.reset_index()
 
 
 def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The scores in the order of the runs, once for each label that a run stands under."""
-    whose = runs[["fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
-    merged = whose.merge(scores, on="fingerprint").sort_values(["place", "step"], ignore_index=True)
+    whose = runs[["run_id", "fingerprint", "label", "seed", "state"]].assign(place=range(len(runs)))
+    merged = whose.merge(scores, on="run_id").sort_values(["place", "step"], ignore_index=True)
     last = merged["step"] == merged.groupby("place")["step"].transform("max")
-    merged.insert(4, "final", last & (merged["state"] == "COMPLETED"))
-    return merged.drop(columns=["state", "place"])
+    merged.insert(5, "final", last & (merged["state"] == "COMPLETED"))
+    return merged.drop(columns=["run_id", "state", "place"])
 
 
 def _silent(frames: Frames) -> set[str]:

@@ -60,6 +60,53 @@ def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
     return Plot("learnability", data, _texts(experiment, found, data, seeds), draw_panels)
 
 
+def learnability_matrix(url: str, experiment: str, run: str | None = None) -> Plot:
+    """The scores of all pairs of a few examples, alone (paper, Figure 2, left).
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        run: Label or name of a `diagnose` run; None: the study's first.
+
+    Returns:
+        The plot, named "learnability_matrix", with the data of that panel of `learnability`.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: As `learnability`, or the run kept no matrix.
+    """
+    return _alone(url, experiment, run, "learnability_matrix", "matrix")
+
+
+def gibbs_comparison(url: str, experiment: str, run: str | None = None) -> Plot:
+    """The score of the sub-batch over iterations: joint selection beside Gibbs sampling (paper, Figure 2).
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        run: Label or name of a `diagnose` run; None: the study's first.
+
+    Returns:
+        The plot, named "gibbs_comparison", with the data of the panel "iterations" of `learnability`.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: As `learnability`, or the run measured no iterations.
+    """
+    return _alone(url, experiment, run, "gibbs_comparison", "iterations")
+
+
+def _alone(url: str, experiment: str, run: str | None, name: str, panel: str) -> Plot:
+    """One panel of the figure as a figure, with what the caption says of it."""
+    found = diagnosis(url, experiment, run)
+    whole = learnability(url, experiment, run)
+    data = whole.data[whole.data["panel"] == panel].dropna(axis="columns", how="all")
+    if data.empty:
+        raise ValueError(f"{found.label!r} of {experiment!r} has measured nothing for the figure {name}")
+    seeds = int(found.metrics["seed"].nunique())
+    return Plot(name, data.reset_index(drop=True), _texts(experiment, found, data, seeds), draw_panels)
+
+
 def _means(metrics: pd.DataFrame) -> pd.DataFrame:
     """Over seeds, by name and step: value and spread."""
     of = metrics[metrics["name"] != "learnability_matrix"].groupby(["name", "step"])["value"]
@@ -141,15 +188,18 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame, seeds: int) ->
     panels, sentences = set(data["panel"]), [meaning] if meaning else []
     if "matrix" in panels:
         sentences.append("Pairs: matching ones lie on the diagonal.")
-    sentences.append(
-        f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: after each of "
-        f"{config['joint_chunks']} chunks, of the examples chosen until then (open); Gibbs: after each place "
-        "drawn anew, from a uniform draw on; greedy: when it is done."
-    )
+    if "iterations" in panels:
+        sentences.append(
+            f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: after each of "
+            f"{config['joint_chunks']} chunks, of the examples chosen until then (open); Gibbs: after each "
+            "place drawn anew, from a uniform draw on; greedy: when it is done."
+        )
     if "ratios" in panels:
         sentences.append(f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), jointly in N chunks.")
     if "selected" in panels:
         sentences.append(f"Bars: selected at f = {f:g}, by {data['column'].dropna().iloc[0]}.")
+    if panels == {"matrix"}:
+        return Texts(found.question or experiment, " ".join(sentences), "iterations", what)
     over = f"Means over {config['draws']} super-batches"
     sentences.append(
         f"{over} and {seeds} seeds; bands: ± standard deviation over seeds." if seeds > 1 else f"{over}."

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".svg")
+SUFFIXES = (".png", ".svg", ".pdf")
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Plot:
         """Hexadecimal SHA-256 of all that decides its looks: data, words, drawing code, matplotlib."""
         content = hashlib.sha256(f"{self.name}\n{self.texts}\nmatplotlib {version('matplotlib')}\n".encode())
         content.update(self.data.to_csv().encode())
-        for module in sorted(Path(__file__).parent.glob("*.py")):
+        for module in sorted(Path(__file__).parent.rglob("*.py")):
             content.update(module.read_bytes())
         return content.hexdigest()
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write it as PNG and SVG, each whole or not at all; files that show the same already are left alone.
+        """Write it as PNG, SVG and PDF, each whole or not at all; what shows the same already is left alone.
 
         A file carries the digest it was drawn from in its metadata. The same data gives the same bytes.
 
@@ -75,7 +75,7 @@ class Plot:
             folder: Where to; made if it is not there.
 
         Returns:
-            The paths of the two files.
+            The paths of the three files.
         """
         folder = Path(folder)
         paths = [folder / f"{self.name}{suffix}" for suffix in SUFFIXES]
@@ -88,10 +88,8 @@ class Plot:
         with style.applied():
             figure = self.draw(self.data, self.texts)
             for path in paths:
-                # A date would make two drawings of the same data differ.
-                metadata = {"Description": digest} | ({"Date": None} if path.suffix == ".svg" else {})
                 content = io.BytesIO()
-                figure.savefig(content, format=path.suffix[1:], metadata=metadata)
+                figure.savefig(content, format=path.suffix[1:], metadata=_metadata(path.suffix, digest))
                 contents.append(content.getvalue())
         folder.mkdir(parents=True, exist_ok=True)
         for path, drawn in zip(paths, contents, strict=True):
@@ -102,3 +100,10 @@ class Plot:
             finally:
                 unfinished.unlink(missing_ok=True)
         return paths
+
+
+def _metadata(suffix: str, digest: str) -> dict[str, str | None]:
+    """What a file of a kind says of itself. A date would make two drawings of the same data differ."""
+    if suffix == ".pdf":
+        return {"Keywords": digest, "CreationDate": None}
+    return {"Description": digest} | ({"Date": None} if suffix == ".svg" else {})

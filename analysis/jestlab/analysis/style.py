@@ -24,6 +24,9 @@ _LINES: tuple[Any, ...] = (
     (0, (8, 1.5, 1, 1.5, 1, 1.5)),
 )
 
+COMPONENT_COLOURS = (("#0072B2", ""), ("#E69F00", "////"), ("#009E73", "...."), ("#CC79A7", "xxxx"))
+"""Colour and hatch of the parts of a bar: the hatch tells them apart in grey."""
+
 _RC: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -40,7 +43,10 @@ _RC: dict[str, Any] = {
     "ytick.major.width": 0.6,
     "lines.linewidth": 1.4,
     "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "hatch.color": "white",
     "text.parse_math": False,  # a $ in a run's name is a $
+    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
     "svg.fonttype": "path",  # the same everywhere, whatever fonts there are
     "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
 }

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.lab import Lab
-from jestlab.platform.spec.reports import CurvesReport, LearnabilityReport, ParetoReport, Report, TableReport
+from jestlab.platform.spec.reports import Report, TableReport
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
@@ -29,8 +29,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         note: Told of a report that cannot be made yet, and why.
 
     Returns:
-        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG and SVG. The second
-        report of a kind is named `<kind>-2`. Last comes `report.html`, a page that holds the whole experiment,
+        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
+        report of a name is named `<name>-2`. Last comes `report.html`, a page that holds the whole experiment,
         and what lies beside it in `report/`.
     """
     from jestlab.analysis import frames
@@ -40,8 +40,9 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     written: list[Path] = []
     seen: Counter[str] = Counter()
     for report in study.reports:
-        seen[report.kind] += 1
-        name = report.kind if seen[report.kind] == 1 else f"{report.kind}-{seen[report.kind]}"
+        name = _name(report)
+        seen[name] += 1
+        name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
             written += _write_report(lab.store_url, study.name, results, report, folder, name)
         except ValueError as error:
@@ -53,35 +54,40 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     return written
 
 
+def _name(report: Report) -> str:
+    """What the files of a report are called: by its kind, a table other than the summary by its name."""
+    return report.name if isinstance(report, TableReport) and report.name != "summary" else report.kind
+
+
 def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
-    """All of it as one page, and what lies beside it; compared as in the study's first table or figure."""
+    """All of it as one page, and what lies beside it; compared as the study's first table or figure does."""
     from jestlab.analysis.report.build import build
 
-    comparisons = (report for report in study.reports if not isinstance(report, LearnabilityReport))
-    for report in comparisons:
-        return build(lab.store_url, study.name, folder, report.baseline, report.scope)
-    return build(lab.store_url, study.name, folder)
+    told: dict[str, Any] = {}
+    for report in study.reports:
+        for option in ("baseline", "scope"):
+            if getattr(report, option, None) is not None:
+                told.setdefault(option, getattr(report, option))
+    return build(lab.store_url, study.name, folder, **told)
 
 
 def _write_report(
     url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures, learnability, tables
+    from jestlab.analysis import figures, tables
 
-    match report:
-        case TableReport():
-            table = tables.summary(results(), report.baseline, report.scope)
-            return [
-                _write_text(folder / f"{name}{suffix}", getattr(table, format)())
-                for suffix, format in _TABLE_FILES.items()
-            ]
-        case CurvesReport():
-            plot = figures.learning_curves(results(), report.baseline, report.effort, report.scope)
-        case ParetoReport():
-            plot = figures.pareto(results(), report.baseline, report.scope)
-        case LearnabilityReport():
-            plot = learnability.learnability(url, experiment, report.run)
+    if isinstance(report, TableReport):
+        table = tables.table(
+            url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
+            crossing=report.crossing, with_published=report.published, results={experiment: results},
+        )  # fmt: skip
+        return [
+            _write_text(folder / f"{name}{suffix}", getattr(table, format)())
+            for suffix, format in _TABLE_FILES.items()
+        ]
+    options = report.model_dump(exclude={"kind"})
+    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
 
 

@@ -88,9 +88,10 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     plotted = labs.jestlab(
         "plot", "looked-into", "--run", "diagnosis", "--json", "--out", tmp_path / "figures", root=root
     )
-    assert [path.rpartition("/")[2] for path in json.loads(plotted.stdout)][-2:] == [
+    assert [path.rpartition("/")[2] for path in json.loads(plotted.stdout)][-3:] == [
         "learnability.png",
         "learnability.svg",
+        "learnability.pdf",
     ]
 
 

@@ -75,6 +75,24 @@ def test_what_the_old_schema_cannot_say_is_left_out_on_the_way_down(first):
     assert left["metric"] == sorted(rows.FIRST["metric"], key=repr)
 
 
+def test_published_results_come_and_go_and_all_else_stays(first):
+    schema.migrate(first, "0002")
+    before = rows.everything(first)
+    schema.migrate(first, "0003")
+    assert rows.everything(first) == before | {"published": []}
+    rows.fill(first, rows.PUBLISHED)
+    assert rows.everything(first)["published"] == rows.PUBLISHED["published"]
+    for statement in (
+        "UPDATE published SET position = 1",
+        "UPDATE published SET printed = NULL",
+        "UPDATE published SET value = NULL",
+    ):
+        with pytest.raises(IntegrityError), first.begin() as connection:
+            connection.execute(text(statement))
+    schema.migrate(first, "0002")
+    assert rows.everything(first) == before
+
+
 def test_the_steps_of_the_new_schema_are_64_bits_wide(first):
     schema.migrate(first, "0002")
     with first.begin() as connection:

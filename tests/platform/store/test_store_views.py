@@ -23,6 +23,7 @@ def answers(tmp_path, postgres) -> Callable[[str], list[list[dict[str, Any]]]]:
         schema.migrate(engine, "0001")
         rows.fill(engine, rows.FIRST)
         schema.migrate(engine, schema.HEAD)
+        rows.fill(engine, rows.PUBLISHED)
 
     def ask(sql: str) -> list[list[dict[str, Any]]]:
         found = []

@@ -67,6 +67,19 @@ FIRST: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 """Table → rows of the schema 0001, in an order in which they can be inserted."""
 
+PUBLISHED: dict[str, list[dict[str, Any]]] = {
+    "published": [
+        {
+            "id": number, "source": "Doe ’25", "table_name": "t", "position": number, "group_name": "B",
+            "method": "JEST++", "variant": "B", "data": "", "citation": "", "citation_key": "", "ours": 1,
+            "baseline": 0, "accounting": "jest", "quantity": "mean_delta", "printed": "−0.5", "value": -0.005,
+            "unit": "percent", "bold": 0, "note": "λ", "updated_at": _LATE,
+        }
+        for number in (1, 2)
+    ],
+}  # fmt: skip
+"""The same of what came with the schema 0003."""
+
 
 def fill(engine: Engine, rows: dict[str, list[dict[str, Any]]]) -> None:
     """Insert rows."""

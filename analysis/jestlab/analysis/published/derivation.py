@@ -87,15 +87,19 @@ class Known:
     """Rows by what others ask for them by."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._baselines = {_group(row): row for row in rows if row.first.baseline}
+        self._baselines: dict[tuple[str, str, str], list[Row]] = {}
+        for row in rows:
+            if row.first.baseline:
+                self._baselines.setdefault(_group(row), []).append(row)
         self._trainings: dict[tuple[object, ...], list[Row]] = {}
         for row in rows:
             if row.training is not None:
                 self._trainings.setdefault(row.training, []).append(row)
 
     def baseline(self, row: Row) -> Row | None:
-        """What the row is compared with."""
-        return self._baselines.get(_group(row))
+        """What the row is compared with; None where that is not said, or said twice."""
+        baselines = self._baselines.get(_group(row), [])
+        return baselines[0] if len(baselines) == 1 else None
 
     def same(self, row: Row) -> list[Row]:
         """The row, and those of the same training in other tables."""

@@ -45,7 +45,7 @@ REQUIRED = ("source", "table", "method", "quantity", "printed")
 PAPER = "Evans et al. 2024"
 """The source of the tables that come with jestlab."""
 
-_OF_ROW = (
+OF_ROW = (
     "group", "method", "variant", "data", "citation", "citation_key", "ours", "baseline", "accounting",
 )  # fmt: skip
 """What all cells of a row say alike."""
@@ -188,9 +188,9 @@ class _Reader:
             if (before := self._lines.setdefault(cell.key, line)) != line:
                 remedy = "leave one" if self._positioned else "leave one, or number the rows with `position`"
                 raise ValueError(f"{cell.quantity} of {cell.method} is in line {before} already: {remedy}")
-        said = {column: getattr(cell, column) for column in _OF_ROW}
+        said = {column: getattr(cell, column) for column in OF_ROW}
         before, known = self._rows.setdefault((cell.source, cell.table, cell.position), (line, said))
-        for column in _OF_ROW:
+        for column in OF_ROW:
             with _At(self._name, line, column):
                 if said[column] != known[column]:
                     raise ValueError(

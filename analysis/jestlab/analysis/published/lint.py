@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jestlab.analysis.published.cell import PER_ITERATION, CellKey, PublishedCell, is_score, order, scale
 from jestlab.analysis.published.derivation import Derived, Known, Row, derive, rows_of
 from jestlab.analysis.published.reading import cells_of
-from jestlab.analysis.published.rounding import show
+from jestlab.analysis.published.rounding import read_number, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,8 +110,8 @@ def _check(row: Row, quantity: str, known: Known) -> Finding | None:
 def _finding(row: Row, cell: PublishedCell, derived: Derived, confirmed: bool) -> Finding:
     """A finding whose message says where and what, and not yet why."""
     printed_as = scale(cell.unit)
-    ends = (derived.interval.low, derived.interval.high)
-    low, high = (show(end / printed_as, cell.printed) for end in ends)
+    step = read_number(cell.printed).step * printed_as
+    low, high = (show(end / printed_as, cell.printed) for end in derived.interval.printable(step))
     return Finding(
         source=cell.source,
         table=cell.table,
@@ -122,7 +122,7 @@ def _finding(row: Row, cell: PublishedCell, derived: Derived, confirmed: bool) -
         expected=show(derived.value / printed_as, cell.printed),
         possible=(low, high),
         value=float(derived.value),
-        interval=(float(ends[0]), float(ends[1])),
+        interval=(float(derived.interval.low), float(derived.interval.high)),
         confirmed=confirmed,
         message=f"{cell.table}, row {cell.position} ({row.name}), {cell.quantity}: {cell.printed}",
     )

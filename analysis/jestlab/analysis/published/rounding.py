@@ -5,6 +5,7 @@ Calculated in fractions: whether an end of one interval is within another is not
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,6 +19,7 @@ _NUMBER = re.compile(
 )
 _SCALES = {"k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 _LONGEST = 40
+_HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,10 @@ class Interval:
     def overlaps(self, other: Interval) -> bool:
         """Whether they have more than one number in common: 80.4 and 80.5 share 80.45, and no more."""
         return self.low < other.high and other.low < self.high
+
+    def printable(self, step: Fraction) -> tuple[Fraction, Fraction]:
+        """The least and the greatest multiple of `step` that they may round to, halves up or down."""
+        return math.ceil(self.low / step - _HALF) * step, math.floor(self.high / step + _HALF) * step
 
     @property
     def middle(self) -> Fraction:

@@ -25,8 +25,8 @@ from jestlab.platform.archive import reading
 from jestlab.platform.archive.layout import FINGERPRINT, FOLDER, METRIC, NAME, decode
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
-from jestlab.platform.store.published import KEY
-from jestlab.platform.store.sql import chunks, execute_many, insert, upsert
+from jestlab.platform.store.published import take_rows
+from jestlab.platform.store.sql import chunks, execute_many, insert
 from jestlab.platform.store.states import LIVE, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
@@ -132,7 +132,8 @@ class _Merge:
         self._insert_metrics()
         self._insert_notes()
         self._insert(Tag, self._rows("tag"), ignore=True)
-        self._take_published()
+        published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
+        self._merged.published = take_rows(self._connection, published)
         self._move_files(fresh)
         return self._merged
 
@@ -274,23 +275,6 @@ class _Merge:
         names = ("experiment_id", "run_id", "text", "author", "created_at")
         new = [row for row in rows if tuple(row.get(name) for name in names) not in known]
         self._execute(insert(self._connection, Note), iter(new))
-
-    def _take_published(self) -> None:
-        """Published cells that are new, or were imported later than ours."""
-        key = [getattr(Published, name) for name in KEY]
-        known = {
-            tuple(row[:-1]): row[-1] for row in self._connection.execute(select(*key, Published.updated_at))
-        }
-        later = []
-        for row in self._rows(Published.__tablename__):
-            values = decode(Published, row)
-            here = known.get(tuple(values[name] for name in KEY))
-            if here is None or here < values["updated_at"]:
-                later.append(values)
-        for start in range(0, len(later), _BATCH):
-            batch = later[start : start + _BATCH]
-            upsert(self._connection, Published, batch, KEY, [name for name in batch[0] if name not in KEY])
-        self._merged.published = len(later)
 
     # ---- rows
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from jestlab.analysis.costs import SCOPES, Scope
+from jestlab.analysis.costs import SCOPES
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
@@ -16,16 +17,33 @@ EPILOG = """\b
 Examples:
   jestlab plot quickstart
   jestlab plot quickstart --kind pareto --out figures
+  jestlab plot quickstart --kind against --x schedule.examples_seen
 """
+
+# Those of `jestlab.analysis.figures.KINDS`, which takes too long to import for `--help`; a test compares.
+KINDS = (
+    "curves", "pareto", "speedup", "step_costs", "filtering_ratio", "approximation_share", "batch_size",
+    "loss_comparison", "against_reference", "optimiser_spikes", "learnability", "learnability_matrix",
+    "gibbs_comparison", "published", "against",
+)  # fmt: skip
 
 
 @click.command(name="plot", epilog=EPILOG)
 @click.argument("experiment")
-@click.option("--kind", type=click.Choice(["curves", "pareto", "learnability", "all"]),
-              default="all", show_default=True)  # fmt: skip
+@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, metavar="KIND",
+              help="What to draw, of those above.")  # fmt: skip
 @click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
               help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
+@click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
+@click.option(
+    "--by", metavar="KEY", multiple=True, help="Config key whose values make a line [selection.rule]."
+)
+@click.option("--split", metavar="KEY", help="Config key whose values make a panel.")
+@click.option("--metric", default="loss", show_default=True, help="Training metric for optimiser_spikes.")
+@click.option("--group", help="Group of the published table [its first].")
+@click.option("--trajectories", is_flag=True, help="Show the way there in training on the Pareto plot.")
+@click.option("--surfaces", is_flag=True, help="Show what the seeds attain on the Pareto plot.")
 @click.option("--run", metavar="RUN", help="Run of `diagnose`, or its label, for learnability [the first].")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path),
               help="Folder to write to [<root>/reports/EXPERIMENT].")  # fmt: skip
@@ -35,31 +53,39 @@ def command(
     lab: Lab,
     experiment: str,
     kind: str,
-    baseline: str | None,
-    scope: Scope,
-    run: str | None,
     out: Path | None,
     as_json: bool,
+    by: tuple[str, ...],
+    **options: Any,
 ) -> None:
-    """Draw EXPERIMENT from the store as PNG and SVG, and print the paths.
+    """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
 
-    curves: mean score over examples seen. pareto: final score against training FLOPs, with the front.
-    learnability: of the batches that the rules select, where the experiment has a run of `diagnose`. What
-    would come out as it is already is not drawn again.
+    \b
+    curves               mean score over examples seen
+    pareto               final score against training FLOPs, with the front
+    speedup              how much sooner, and for how much less, runs match the baseline
+    step_costs           what an example costs, by component
+    filtering_ratio      score against the filtering ratio
+    approximation_share  score against the share trained on approximately
+    batch_size           score against the batch size, and the gain over the baseline
+    loss_comparison      sigmoid and softmax
+    against_reference    learners against the references they select with
+    optimiser_spikes     a training metric over steps, by beta2 (or --x)
+    learnability         of the batches that the rules select, of a `diagnose` run
+    learnability_matrix, gibbs_comparison: panels of it alone
+    published            published methods, and one's own where they compare
+    against              score against any key of the config (--x, --by, --split)
+    all                  what the experiment can fill, of those down to learnability
+
+    What would come out as it is already is not drawn again.
     """
-    from jestlab.analysis import figures, frames
-    from jestlab.analysis.learnability import learnability
+    from jestlab.analysis import figures
 
+    if by:
+        options["by"] = by
+    request = figures.Request(lab.store_url, experiment, **options)
     try:
-        plots = []
-        if kind != "learnability":
-            results = frames.read(lab.store_url, experiment)
-        if kind in ("curves", "all"):
-            plots.append(figures.learning_curves(results, baseline, scope=scope))
-        if kind in ("pareto", "all"):
-            plots.append(figures.pareto(results, baseline, scope))
-        if kind == "learnability" or (kind == "all" and frames.diagnosed(lab.store_url, experiment)):
-            plots.append(learnability(lab.store_url, experiment, run))
+        plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
     folder = out or lab.reports / experiment

@@ -85,7 +85,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
         click.echo(json.dumps(said, ensure_ascii=False))
         return
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
-    counts = f"{done.new} cells are new, {len(done.changed)} changed, {done.unchanged} stayed as they are"
+    counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
     click.echo(f"{sources}: {counts}")
     for change in done.changed:
         what = ", ".join(f"{name} {change.before[name]} → {change.after[name]}" for name in change.after)
@@ -93,8 +93,8 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     if done.left:
         key = done.left[0]
         click.echo(
-            f"{len(done.left)} cells of these tables are not in what was imported ({key.table}, row "
-            f"{key.position}, {key.quantity}, …), and stay; to be rid of them, first run "
+            f"cells of these tables that stay, though not in what was imported: {len(done.left)} "
+            f"({key.table}, row {key.position}, {key.quantity}, …); to be rid of them, first run "
             f"jestlab published remove {key.source!r}"
         )
 
@@ -215,7 +215,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
             click.echo(_regenerated(found) + "\n")
         for finding in wrong:
             click.echo(finding.message)
-        click.echo(f"{len(found) - len(wrong)} derived cells confirmed, {len(wrong)} findings")
+        click.echo(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
     context.exit(1 if wrong else 0)
 
 

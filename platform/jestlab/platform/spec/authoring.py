@@ -62,7 +62,10 @@ def cases(*points: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(**options: Any) -> dict[str, Any]:
-    """A report: final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run."""
+    """A report: final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run.
+
+    With `name` another table: "speedups", or one of the paper's, such as "comparison".
+    """
     return {"kind": "table", **options}
 
 
@@ -79,6 +82,11 @@ def pareto(**options: Any) -> dict[str, Any]:
 def learnability(**options: Any) -> dict[str, Any]:
     """A report: how learnable the batches are that the rules select, of `run`, a run of `diagnose`."""
     return {"kind": "learnability", **options}
+
+
+def figure(kind: str, **options: Any) -> dict[str, Any]:
+    """A report: any other figure, such as `figure("filtering_ratio", baseline="uniform")`."""
+    return {"kind": kind, **options}
 
 
 def at_scale(scale: str, **values: Value) -> Value:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from jestlab.analysis.costs import Scope
+
+TableName = Literal[
+    "summary", "speedups", "comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"
+]
 
 
 class _Report(BaseModel):
@@ -29,9 +33,21 @@ class _Comparison(_Report):
 
 
 class TableReport(_Comparison):
-    """Final scores of every run, mean ± std over seeds, with the difference to the baseline."""
+    """A table of the study's runs.
+
+    Attributes:
+        name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
+            to match the baseline; or one of the paper's tables, with the study's runs in it.
+        mean: The score is over all metrics, or over those that all runs have.
+        crossing: When the baseline's score is reached: first, or lastingly.
+        published: Whether published rows stand in the paper's tables, too, where the store has them.
+    """
 
     kind: Literal["table"]
+    name: TableName = "summary"
+    mean: Literal["all", "shared"] = "all"
+    crossing: Literal["first", "lasting"] = "first"
+    published: bool = True
 
 
 class CurvesReport(_Comparison):
@@ -46,29 +62,124 @@ class CurvesReport(_Comparison):
 
 
 class ParetoReport(_Comparison):
-    """Score against total training FLOPs, with the front."""
+    """Score against total training FLOPs, with the front.
+
+    Attributes:
+        trajectories: Whether to show the way there in training.
+        surfaces: Whether to show what the best, the median and the worst seed attain.
+    """
 
     kind: Literal["pareto"]
+    trajectories: bool = False
+    surfaces: bool = False
+
+
+class SpeedupReport(_Comparison):
+    """How much sooner, and for how much less, runs reach what the baseline ends at."""
+
+    kind: Literal["speedup"]
+
+
+class AgainstReport(_Report):
+    """Final scores against any key of the config.
+
+    Attributes:
+        x: The key.
+        by: Keys whose values make a line.
+        split: Key whose values make a panel.
+        baseline: As of reports that compare.
+    """
+
+    kind: Literal["against"]
+    x: str
+    by: tuple[str, ...] = ("selection.rule",)
+    split: str | None = None
+    baseline: str | None = None
+
+
+class FigureReport(_Report):
+    """A figure of the paper that compares final scores, or costs, and needs to know nothing but the baseline.
+
+    Attributes:
+        baseline: As of reports that compare.
+    """
+
+    kind: Literal[
+        "step_costs",
+        "filtering_ratio",
+        "approximation_share",
+        "batch_size",
+        "loss_comparison",
+        "against_reference",
+    ]
+    baseline: str | None = None
+
+
+class SpikesReport(_Report):
+    """A training metric over steps, with its spikes.
+
+    Attributes:
+        metric: What is drawn.
+        x: Key of the config whose values are compared.
+        baseline: As of reports that compare.
+    """
+
+    kind: Literal["optimiser_spikes"]
+    metric: str = "loss"
+    x: str = "optimizer.beta2"
+    baseline: str | None = None
+
+
+class PublishedReport(_Report):
+    """Published methods, and the study's runs beside them where they have the same scores.
+
+    Attributes:
+        group: Rows of the published table that are compared with one baseline; None for the first.
+        baseline: As of reports that compare.
+    """
+
+    kind: Literal["published"]
+    group: str | None = None
+    baseline: str | None = None
 
 
 class LearnabilityReport(_Report):
-    """How learnable the batches are that the rules select.
+    """How learnable the batches are that the rules select; or one panel of that figure.
 
     Attributes:
         run: Name or label of a `diagnose` run; None for the first.
     """
 
-    kind: Literal["learnability"]
+    kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]
     run: str | None = None
 
 
 Report = Annotated[
-    TableReport | CurvesReport | ParetoReport | LearnabilityReport, Field(discriminator="kind")
+    TableReport
+    | CurvesReport
+    | ParetoReport
+    | SpeedupReport
+    | AgainstReport
+    | FigureReport
+    | SpikesReport
+    | PublishedReport
+    | LearnabilityReport,
+    Field(discriminator="kind"),
 ]
 
+_ALL: tuple[type[BaseModel], ...] = (
+    TableReport,
+    CurvesReport,
+    ParetoReport,
+    SpeedupReport,
+    AgainstReport,
+    FigureReport,
+    SpikesReport,
+    PublishedReport,
+    LearnabilityReport,
+)
+
 REPORTS: dict[str, type[BaseModel]] = {
-    "table": TableReport,
-    "curves": CurvesReport,
-    "pareto": ParetoReport,
-    "learnability": LearnabilityReport,
+    kind: report for report in _ALL for kind in get_args(report.model_fields["kind"].annotation)
 }
+"""Kind → the report that has it."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, select
 
-from jestlab.analysis.published import COLUMNS, CellKey, PublishedCell
+from jestlab.analysis.published import COLUMNS, CellKey, PublishedCell, parse, render
+from jestlab.analysis.published.files import OF_ROW
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store.sql import now, upsert
 from jestlab.platform.store.store import Store
@@ -66,7 +67,7 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
         What became of them. Cells of the same tables that are not among them stay as they are.
 
     Raises:
-        UserError: With what is there already, a group of rows would have two baselines.
+        UserError: With the cells that stay, a row would say two things, or a group have two baselines.
     """
     done = Imported()
     with store.writing() as connection:
@@ -90,9 +91,40 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
                 continue
             written.append(values | {"updated_at": now()})
         done.left = sorted(there)
-        _check_baselines(cells, there)
+        _check_left(cells, there)
         upsert(connection, Published, written, KEY, (*_VALUES, "updated_at"))
     return done
+
+
+def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
+    """Put rows of another store's table into this one, where they are new or were imported later.
+
+    Args:
+        connection: In a write transaction.
+        rows: With all columns but the id.
+
+    Returns:
+        How many came in.
+
+    Raises:
+        ValueError: A row is no cell.
+        UserError: As `import_cells`.
+    """
+    if not rows:
+        return 0
+    parse(render(map(_cell, rows)).encode(), "published results")  # as strict as with a file
+    key = [getattr(Published, name) for name in KEY]
+    known = {tuple(row[:-1]): row[-1] for row in connection.execute(select(*key, Published.updated_at))}
+    later = []
+    for row in rows:
+        here = known.get(tuple(row[name] for name in KEY))
+        if here is None or here < row["updated_at"]:
+            later.append(row)
+    cells = [_cell(row) for row in later]
+    there = _there(connection, {(cell.source, cell.table) for cell in cells})
+    _check_left(cells, {k: row for k, row in there.items() if k not in {cell.key for cell in cells}})
+    upsert(connection, Published, later, KEY, (*_VALUES, "updated_at"))
+    return len(later)
 
 
 def remove_source(store: Store, source: str) -> int:
@@ -123,18 +155,33 @@ def _there(connection: Connection, tables: set[tuple[str, str]]) -> dict[CellKey
     return found
 
 
+def _cell(row: Mapping[str, Any]) -> PublishedCell:
+    values = {column: row[_NAMES.get(column, column)] for column in COLUMNS}
+    return PublishedCell(**values | {name: bool(values[name]) for name in ("ours", "baseline", "bold")})
+
+
 def _row(cell: PublishedCell) -> dict[str, Any]:
     values = {_NAMES.get(column, column): getattr(cell, column) for column in COLUMNS}
     return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
 
 
-def _check_baselines(cells: Sequence[PublishedCell], left: Mapping[CellKey, Mapping[str, Any]]) -> None:
-    """Raise where rows that stay and rows that come would be two baselines of one group."""
-    coming = {(cell.source, cell.table, cell.group): cell.position for cell in cells if cell.baseline}
-    for key, row in left.items():
-        position = coming.get((key.source, key.table, row["group_name"]))
+def _check_left(cells: Sequence[PublishedCell], left: Mapping[CellKey, Mapping[str, Any]]) -> None:
+    """Raise where cells that stay would say other things of a row or a baseline than these."""
+    rows = {cell.key[:3]: _row(cell) for cell in cells}
+    baselines = {(cell.source, cell.table, cell.group): cell.position for cell in cells if cell.baseline}
+    for key, row in sorted(left.items()):
+        remedy = f"make them one, or first run jestlab published remove {key.source!r}"
+        now_said = rows.get(key[:3], {})
+        for name in OF_ROW:
+            column = _NAMES.get(name, name)
+            if now_said and now_said[column] != row[column]:
+                raise UserError(
+                    f"{key.table}, row {key.position}: {name} is {row[column]!r} in the store, where "
+                    f"{key.quantity} stays, and {now_said[column]!r} now: {remedy}"
+                )
+        position = baselines.get((key.source, key.table, row["group_name"]))
         if row["baseline"] and position not in (None, key.position):
             raise UserError(
                 f"{key.table} has its baseline in row {key.position} in the store, in row {position} now: "
-                f"make them one, or first run jestlab published remove {key.source!r}"
+                f"{remedy}"
             )

@@ -169,6 +169,7 @@ VIEWS: dict[str, View] = {
             "seed": "replicate",
             "position": "order in the study",
             "fingerprint": "identity of the run",
+            "run_id": "number of the run in this store",
             "program": "what it executes",
             "state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
             "reason": "why it is in that state, if it did not complete",
@@ -186,6 +187,7 @@ VIEWS: dict[str, View] = {
         f"""
     SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
         member.label AS label, run.seed AS seed, member.position AS position, run.fingerprint AS fingerprint,
+        run.id AS run_id,
         run.program AS program, run.state AS state, run.reason AS reason, run.step AS step,
         run.total_steps AS total_steps, member.point AS point, run.config AS config,
         run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
@@ -235,6 +237,7 @@ VIEWS: dict[str, View] = {
         "every score of every run, during and after training",
         {
             **_WHOSE,
+            "run_id": "number of the run in this store",
             "dataset": "dataset",
             "metric": "metric",
             "name": "dataset/metric",
@@ -245,7 +248,7 @@ VIEWS: dict[str, View] = {
             "final": "1 at the last step of a completed run, else 0",
         },
         f"""
-    SELECT {_IDENTITY}, evaluation.dataset AS dataset, evaluation.metric AS metric,
+    SELECT {_IDENTITY}, run.id AS run_id, evaluation.dataset AS dataset, evaluation.metric AS metric,
         evaluation.dataset || '/' || evaluation.metric AS name, evaluation.step AS step,
         evaluation.value AS value, evaluation.examples_seen AS examples_seen,
         evaluation.flops_total AS flops_total,

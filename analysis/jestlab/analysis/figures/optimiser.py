@@ -1,0 +1,133 @@
+"""How smoothly training goes: the loss or the norm of the gradient over steps, by β₂ (paper, appendix)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .. import frames as reading
+from ..plots import Plot, Texts
+from ..style import looks
+from .against import Axis, placed, said
+from .dressing import title
+from .step_panels import draw_step_panels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WINDOW = 25  # a running median spans one part in so many of a run, so that no spike moves it
+_LEAST_WINDOW = 5  # points
+_FAR = 6.0  # robust standard deviations above the running median that make a spike
+_SHOWN = (
+    1000  # pairs of points drawn of a run: the least and the greatest of each stretch, so no spike is lost
+)
+_NAMES = {"loss": "training loss", "grad_norm": "norm of the gradient"}
+
+
+def optimiser_spikes(
+    url: str, experiment: str, metric: str = "loss", key: str = "optimizer.beta2", baseline: str | None = None
+) -> Plot:
+    """A training metric over steps, raw and smoothed, a line a value of β₂, a panel for what else differs.
+
+    A spike is a stretch of points that lie more than six robust standard deviations (of the run's deviations
+    from its running median) above the running median.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        metric: What is drawn: "loss", "grad_norm".
+        key: Of the config, whose values are compared.
+        baseline: Label or run that is no reference though others need it.
+
+    Returns:
+        The plot, named "optimiser_spikes". Its data: rows of kind "raw" (panel, line, label, seed, step,
+        value, of long runs the extremes), "smooth" (the running median, mean over seeds) and "end" (a line:
+        spikes, in all its seeds).
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If no run varies the key, or none has logged the metric.
+    """
+    import pandas as pd
+
+    results = reading.read(url, experiment)
+    places = placed(
+        results, Axis(key, ("selection.rule", "selection.filtering_ratio")), results.baseline(baseline)
+    )
+    logged = reading.metrics(url, experiment, [metric]).astype({"value": float})
+    letter = "β₂" if key == "optimizer.beta2" else key
+    values = sorted(set(places["x"]), key=lambda x: (isinstance(x, str), x))
+    chosen = looks([f"{letter} = {said(x)}" for x in values], f"{letter} = {said(values[0])}")
+    parts: list[pd.DataFrame] = []
+    for (panel, x), labels in places.groupby(["line", "x"], sort=False)["label"]:
+        of_line = logged[logged["label"].isin(labels)].dropna(subset=["value"])
+        if of_line.empty:
+            continue
+        line = f"{letter} = {said(x)}"
+        rows = _rows([run for _, run in of_line.groupby(["label", "seed"])])
+        look = chosen[line]
+        parts.append(
+            rows.assign(panel=str(panel), line=line, colour=look.colour, dash=[look.line] * len(rows))
+        )
+    if not parts:
+        raise ValueError(f"no run of experiment {experiment!r} that varies {key} has logged {metric!r}")
+    data = pd.concat(parts, ignore_index=True)
+    data["text"] = [_named(row) for row in data.to_dict("records")]
+    seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
+    caption = (
+        f"Faint: as logged, each seed; bold: running median{', mean over seeds' if seeds > 1 else ''}. "
+        f"A spike: points more than {_FAR:g} robust standard deviations above their run's running median."
+    )
+    name = _NAMES.get(metric, metric)
+    return Plot("optimiser_spikes", data, Texts(title(results), caption, "steps", name), draw_step_panels)
+
+
+def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:
+    """Of the runs of one line."""
+    import pandas as pd
+
+    parts, smoothed, spikes = [], [], 0
+    for run in runs:
+        smooth = _running_median(run["value"])
+        is_spike = _is_spike(run["value"] - smooth)
+        spikes += int((is_spike & ~is_spike.shift(fill_value=False)).sum())
+        parts.append(_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw"))
+        smoothed.append(pd.Series(smooth.to_numpy(), index=run["step"].to_numpy()))
+    mean = pd.concat(smoothed, axis=1).mean(axis=1).sort_index()
+    thinned = mean.iloc[:: max(1, len(mean) // _SHOWN)]
+    parts.append(pd.DataFrame({"step": thinned.index, "value": thinned.to_numpy(), "kind": "smooth"}))
+    end = {"step": mean.index[-1], "value": mean.iloc[-1], "kind": "end", "spikes": spikes}
+    return pd.concat([*parts, pd.DataFrame([end])], ignore_index=True)
+
+
+def _running_median(values: pd.Series[float]) -> pd.Series[float]:
+    window = max(_LEAST_WINDOW, len(values) // _WINDOW)
+    found: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
+    return found
+
+
+def _is_spike(deviations: pd.Series[float]) -> pd.Series[bool]:
+    """By the median absolute deviation, which spikes themselves do not move."""
+    spread = 1.4826 * float((deviations - deviations.median()).abs().median())
+    found: pd.Series[bool] = deviations > _FAR * spread if spread > 0 else deviations > math.inf
+    return found
+
+
+def _extremes(run: pd.DataFrame) -> pd.DataFrame:
+    """The least and the greatest point of each stretch of a long run."""
+    import numpy as np
+
+    length = -(-len(run) // _SHOWN)
+    if length <= 2:
+        return run
+    stretches = run.groupby(np.arange(len(run)) // length)["value"]
+    return run.loc[sorted({*stretches.idxmin(), *stretches.idxmax()})]
+
+
+def _named(row: Mapping[Hashable, Any]) -> str:
+    """What stands at the end of a line."""
+    if row["kind"] != "end":
+        return ""
+    count = int(row["spikes"])
+    return f"{row['line']} ({count or 'no'} spike{'' if count == 1 else 's'})"

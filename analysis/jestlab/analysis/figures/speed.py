@@ -1,0 +1,107 @@
+"""How much sooner, and for how much less, runs reach what the baseline ends at (paper, Figure 1)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from ..costs import Scope
+from ..curves import mean_curves, score_curves
+from ..frames import Frames
+from ..plots import Plot, Texts
+from ..tables import speedup_table
+from .dressing import COSTS, dressed, score_axis, title, what_score_is
+from .published_scores import published_scores
+from .speed_drawing import draw_speedup
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def speedup(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    published: pd.DataFrame | None = None,
+) -> Plot:
+    """Learning curves with the factor by which each is sooner; FLOPs to match; and published methods.
+
+    The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        baseline: Label or run to match; by default the study's first run that is no reference.
+        scope: What counts as FLOPs.
+        published: Published cells, from `published.read`, for a third panel; None for two.
+
+    Returns:
+        The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
+        label, x examples, y, low, high) and "match" (where the label gets to the baseline's final score: x,
+        y, factor); panel "flops" with rows of kind "bar" (label, x FLOPs to match, NaN where they are not
+        enough, their ends low and high, spent, factor, reached, seeds); panel "published" as of
+        `published_scores`.
+
+    Raises:
+        ValueError: If no run has completed with a score, or there is no such baseline.
+    """
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    table = speedup_table(frames, baseline, scope).frame
+    curves = mean_curves(score_curves(frames, scope), "examples_seen")
+    curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", "examples_seen": "x"})
+    level = curves.loc[curves["label"] == compared, "y"].iloc[-1]
+    data = pd.concat(
+        [
+            curves.assign(panel="curves", kind="curve"),
+            _matches(table[table["label"] != compared], float(level)),
+            _bars(table, compared),
+        ],
+        ignore_index=True,
+    )
+    data = dressed(frames, data, compared, [])
+    if frames.scores_are_shares:
+        of_scores = data["panel"] == "curves"
+        data.loc[of_scores, ["y", "low", "high"]] *= 100
+    sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
+    sentences.append(
+        "Factors: what the baseline spent over what it takes to match its final score, with the same seed, "
+        "median over seeds. Bars: the same in FLOPs; lines on them: least to greatest seed; open: spent "
+        "without reaching it."
+    )
+    sentences.append(f"FLOPs: {COSTS[scope]}.")
+    if published is not None and not published.empty:
+        beside = published_scores(published, frames, baseline)
+        data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
+        sentences.append(f"Right: published methods. {beside.texts.caption}")
+    words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames))
+    return Plot("speedup", data, words, draw_speedup)
+
+
+def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
+    """Where each label gets to the level."""
+    import pandas as pd
+
+    found: list[dict[str, Any]] = []
+    for row in rows.to_dict("records"):
+        if math.isfinite(row["examples_to_match"]) and math.isfinite(row["fewer_examples"]):
+            match = {"panel": "curves", "kind": "match", "label": row["label"], "y": level}
+            found.append(match | {"x": row["examples_to_match"], "factor": row["fewer_examples"]})
+    return pd.DataFrame(found)
+
+
+def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """FLOPs to match: the baseline's are all that it spent."""
+    import pandas as pd
+
+    bars: list[dict[str, Any]] = []
+    for row in rows.to_dict("records"):
+        bar = {"panel": "flops", "kind": "bar", "label": row["label"], "factor": row["fewer_flops"]}
+        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds"], "spent": row["flops_spent"]}
+        reached = math.isfinite(row["flops_to_match"])
+        bar["x"] = row["flops_to_match"] if reached else math.nan
+        ends = math.isfinite(row["flops_low"]) and math.isfinite(row["flops_high"])
+        bar["low"], bar["high"] = (row["flops_low"], row["flops_high"]) if ends else (math.nan, math.nan)
+        if reached or not math.isnan(row["flops_spent"]):
+            bars.append(bar)
+    return pd.DataFrame(bars)

@@ -1,0 +1,93 @@
+"""What a step of each run costs beside the baseline's, by component (paper, Figure 4, left)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..configs import Configs
+from ..frames import Frames
+from ..plots import Plot, Texts
+from .bar_drawing import draw_stacked_bars
+from .dressing import title
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COMPONENTS = {
+    "learner": "training the learner",
+    "scoring": "learner scores",
+    "selection": "selection",
+    "reference_scoring": "reference scores",
+}
+"""Components, from the bottom of a bar to its top, and how they read. Columns of `Frames.costs` by name."""
+
+_EXAMPLES = "schedule.examples_seen"
+
+
+def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
+    """Planned FLOPs of an example seen, by component, over all that the baseline spends on one.
+
+    Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        baseline: Label or run whose bar is 1 high; by default the study's first run that is no reference.
+
+    Returns:
+        The plot, named "step_costs". Its data: a row a label and component: label, component, flops (of one
+        example), relative, total (of the label, relative), text.
+
+    Raises:
+        ValueError: If the baseline has no price, or there is no such baseline.
+    """
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    spent = _of_an_example(frames)
+    totals = spent.sum(axis=1)
+    if compared not in totals.index:
+        raise ValueError(
+            f"baseline {compared!r} of {frames.experiment!r} has no price: its program counts no FLOPs"
+        )
+    whole = float(totals.to_dict()[compared])
+    apart = frames.apart_from(compared)
+    parts = []
+    for component in spent.columns:
+        part = pd.DataFrame(
+            {"label": spent.index, "component": component, "flops": spent[component].to_numpy()}
+        )
+        parts.append(part)
+    data = pd.concat(parts, ignore_index=True)
+    data = data[~data["label"].isin(apart)]
+    data["relative"] = data["flops"] / whole
+    data["total"] = data.groupby("label")["relative"].transform("sum")
+    data["name"] = data["component"].map(_COMPONENTS)
+    data["text"] = data["label"]
+    order = {label: place for place, label in enumerate(frames.labels)}
+    data["place"] = data["label"].map(order)
+    data = data.sort_values("place", kind="stable", ignore_index=True)
+    caption = (
+        f"Planned FLOPs of an example that the learner sees, relative to {compared}. References that are "
+        "cached score for nothing; what training them took is not in here."
+    )
+    return Plot(
+        "step_costs",
+        data,
+        Texts(title(frames), caption, "", f"cost of an example, {compared} = 1"),
+        draw_stacked_bars,
+    )
+
+
+def _of_an_example(frames: Frames) -> pd.DataFrame:
+    """Label → FLOPs of an example by component; without what has no price or no known length."""
+    configs = Configs(frames)
+    columns = {f"{name}_flops": name for name in _COMPONENTS if f"{name}_flops" in frames.costs}
+    planned = (
+        frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns).fillna(0.0)
+    )
+    ends = frames.scores[frames.scores["final"]].groupby("label")["examples_seen"].mean()
+    examples = {label: configs.get(label, _EXAMPLES) or ends.get(label) for label in frames.labels}
+    planned = planned[planned.sum(axis=1) > 0]
+    length = planned.index.map(examples).to_numpy(float)
+    found: pd.DataFrame = planned.div(length, axis=0).dropna()
+    return found

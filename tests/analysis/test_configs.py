@@ -1,0 +1,98 @@
+"""Values of config keys by label, and which reference a learner selects with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jestlab.analysis import frames
+from jestlab.analysis.configs import BATCH_SIZE, Configs
+
+UNIFORM = {
+    "selection.rule": "uniform",
+    "selection.filtering_ratio": 0.8,
+    "selection.chunks": 16,
+    "selection.criterion": "learnability",
+    "schedule.batch_size": 64,
+    "schedule.super_batch_size": None,
+    "approximation.share": 0.0,
+    "approximation.score": False,
+    "approximation.method": "flexi",
+}
+JOINT = UNIFORM | {"selection.rule": "joint", "selection.reference": "reference"}
+
+
+@pytest.fixture
+def configs(new_store, stored_run):
+    """Configs of runs, each a label and its config."""
+
+    def make(points=(), **runs):
+        store = new_store().add(
+            *(stored_run(name, [0.1], config=config) for name, config in runs.items()),
+            *(
+                stored_run(run, [0.1], label=label, config=config, point=point)
+                for run, label, point, config in points
+            ),
+        )
+        return Configs(frames.read(store.url, "study"))
+
+    return make
+
+
+def test_what_has_no_effect_has_no_value(configs):
+    found = configs(
+        uniform=UNIFORM,
+        joint=JOINT,
+        independent=JOINT | {"selection.rule": "independent"},
+        hard=JOINT | {"selection.criterion": "hard_learner"},
+        flexi=JOINT | {"approximation.score": True},
+        half=UNIFORM | {"approximation.share": 0.5, "approximation.score": True},
+    )
+    assert found.get("uniform", "selection.rule") == "uniform"
+    assert found.get("uniform", "selection.filtering_ratio") is None
+    assert found.get("joint", "selection.filtering_ratio") == 0.8
+    assert (found.get("joint", "selection.chunks"), found.get("independent", "selection.chunks")) == (
+        16,
+        None,
+    )
+    assert (found.get("joint", "selection.sweeps"), found.get("joint", "no.such.key")) == (None, None)
+    assert (found.reference("hard"), found.get("joint", "approximation.method")) == (None, None)
+    assert found.get("flexi", "approximation.method") == "flexi"
+    assert found.get("half", "approximation.method") == "flexi"
+    assert found.get("half", "approximation.score") is None
+    assert found.get("uniform", "approximation.share") == 0.0
+
+
+def test_the_batch_size_may_follow_from_the_super_batch(configs):
+    found = configs(
+        given=JOINT,
+        follows=JOINT | {"schedule.super_batch_size": 320, "selection.filtering_ratio": 0.9},
+        own={"width": 8},
+    )
+    assert found.get("given", BATCH_SIZE) == 64
+    assert found.get("follows", BATCH_SIZE) == 32
+    assert found.get("own", BATCH_SIZE) is None
+    assert found.get("own", "width") == 8
+
+
+def test_references_are_found_at_their_point_and_through_caches(configs):
+    filters = [
+        ("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("weak", "strong")
+    ]
+    learners = [("joint", f"joint {name}", {"data.filter": name}, JOINT) for name in ("weak", "strong")]
+    cached: Any = ("flexi", "flexi", {}, JOINT | {"selection.reference": "cache"})
+    found = configs([*filters, *learners, cached], cache={"reference": "base"}, base=UNIFORM)
+    assert found.reference("joint weak") == "reference weak"
+    assert found.reference("joint strong") == "reference strong"
+    assert found.reference("flexi") == "base"
+    assert found.reference("base") is None
+    assert found.run("joint weak") == "joint"
+
+
+def test_a_reference_that_is_not_to_be_told(configs):
+    twice = [("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("a", "b")]
+    with pytest.raises(ValueError, match="'joint' of 'study' needs 'reference', which is several labels"):
+        configs(twice, joint=JOINT).reference("joint")
+    with pytest.raises(ValueError, match="needs 'reference', which is no label"):
+        configs(joint=JOINT).reference("joint")

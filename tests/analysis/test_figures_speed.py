@@ -1,0 +1,113 @@
+"""Speed-ups, costs by component and published methods: numbers by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jestlab.analysis import figures, frames, published
+
+
+@pytest.fixture
+def cells():
+    """The paper's own tables."""
+    return published.frame(published.paper())
+
+
+def rows(plot, **where):
+    data = plot.data
+    for column, value in where.items():
+        data = data[data[column] == value]
+    return data
+
+
+def test_speedup(study):
+    plot = figures.speedup(frames.read(study.url, "study"), "uniform")
+    matches = rows(plot, kind="match").set_index("label")
+    # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
+    assert matches.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
+    assert matches.loc["joint", "factor"] == pytest.approx((4 / 1.5 + 2) / 2)
+    assert matches.loc["joint", "y"] == pytest.approx(45)
+    assert "independent" not in matches.index  # one of two seeds gets there: the median does not
+    bars = rows(plot, kind="bar").set_index("label")
+    assert bars.loc["uniform", "x"] == pytest.approx(12e9)
+    assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
+    assert math.isnan(bars.loc["independent", "x"])
+    assert (bars.loc["independent", "spent"], bars.loc["independent", "reached"]) == (pytest.approx(32e9), 1)
+    assert "reference" not in set(plot.data["label"])
+    figure = plot.figure()
+    words = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert {"joint", "2.3×", "0.9×", "1.0×", "not reached"} <= words
+    assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == [
+        "uniform",
+        "independent",
+        "joint",
+    ]
+
+
+def test_speedup_beside_published_methods(study, cells):
+    plot = figures.speedup(frames.read(study.url, "study"), "uniform", published=cells)
+    assert len(plot.figure().axes) == 3
+    assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
+    assert "No run here has been evaluated on coco/i2t_r1" in plot.texts.caption
+
+
+def test_published_methods(cells):
+    plot = figures.published_scores(cells)
+    points = plot.data.set_index("text")
+    assert (points.loc["JEST++", "kind"], points.loc["SigLIP", "kind"]) == ("ours", "published")
+    # Without 10-shot, which CLIP and others lack: (76.9 + 70.3 + 53.3) / 3
+    assert points.loc["JEST++", "y"] == pytest.approx((76.9 + 70.3 + 53.3) / 3)
+    assert points.loc["JEST++", "x"] == pytest.approx(23)
+    assert points.loc["SigLIP", "x"] == pytest.approx(100)
+    assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
+    assert len(figures.published_scores(cells, group="L").data) == 5
+
+
+def test_own_runs_stand_beside_published_ones_where_they_compare(cells, new_store, stored_run):
+    names = ["imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1", "coco/i2t_r5"]
+    store = new_store().add(
+        stored_run("uniform", [0.3, 0.5], metrics=names),
+        stored_run("joint", [0.4, 0.6], metrics=names, flops_per_step=(3e9, 3e9, 0.0)),
+    )
+    plot = figures.published_scores(cells, frames.read(store.url, "study"))
+    own = rows(plot, kind="run").set_index("text")
+    assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
+    assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
+    assert "relative to its own baseline" in plot.texts.caption
+
+
+def test_published_needs_its_table(cells):
+    with pytest.raises(ValueError, match="no published table 'own' in the store: jestlab published import"):
+        figures.published_scores(cells, table="own")
+    with pytest.raises(ValueError, match="group 'B' of the published table 'laion' has no FLOPs"):
+        figures.published_scores(cells, table="laion", group="B")
+
+
+def test_step_costs(study):
+    plot = figures.step_costs(frames.read(study.url, "study"))
+    relative = plot.data.set_index(["label", "component"])["relative"]
+    assert relative["uniform", "learner"] == pytest.approx(1)
+    assert relative["joint", "scoring"] == pytest.approx(0.9 * 5 / 3)
+    assert relative["joint", "selection"] == pytest.approx(0.1 * 5 / 3)
+    assert relative["joint", "reference_scoring"] == pytest.approx(5 / 3)
+    assert list(plot.data.loc[plot.data["label"] == "joint", "total"]) == pytest.approx([1 + 10 / 3] * 4)
+    assert "reference" not in set(plot.data["label"])
+    assert {"1.00", "4.33"} <= {text.get_text() for text in plot.figure().axes[0].texts}
+
+
+def test_costs_are_of_an_example(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2]),
+        stored_run("longer", [0.1] * 8),
+        stored_run("waiting", [0.1], state="RUNNING", total_steps=4, config={"schedule.examples_seen": 256}),
+    )
+    totals = figures.step_costs(frames.read(store.url, "study")).data.groupby("label")["total"].first()
+    assert totals.to_dict() == pytest.approx({"uniform": 1, "longer": 1, "waiting": 1})
+
+
+def test_costs_need_a_price(new_store, stored_run):
+    store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
+    with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
+        figures.step_costs(frames.read(store.url, "study"))
