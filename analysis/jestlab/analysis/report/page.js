@@ -49,11 +49,13 @@ function faint(colour, opacity) {
 
 // Charts
 
-function curveTraces(one) {
+const MOST_BANDS = 8; // more of them on each other hide the lines
+
+function curveTraces(one, banded) {
   const colour = ink(one.colour);
   const name = literal(shortened(one.text));
   const traces = [];
-  if (one.low.length) {
+  if (one.low.length && banded) {
     traces.push({
       x: [...one.x, ...[...one.x].reverse()],
       y: [...one.high, ...[...one.low].reverse()],
@@ -205,7 +207,8 @@ class Chart {
 
     const list = this.section.querySelector(".series");
     const swatches = (this.swatches = []);
-    for (const one of this.allSeries()) {
+    // What is shown comes first: of very many the rest is far down.
+    for (const one of this.allSeries().sort((a, b) => b.shown - a.shown)) {
       const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
       box.addEventListener("change", () => {
         this.shown.set(one.label, box.checked);
@@ -255,7 +258,10 @@ class Chart {
   draw(whole = false) {
     for (const [swatch, one] of this.swatches) paint(swatch, one, this.data.kind);
     const series = this.visible();
-    const traces = series.flatMap(this.data.kind === "curves" ? curveTraces : paretoTraces);
+    const banded = series.length <= MOST_BANDS;
+    const traces = series.flatMap((one) =>
+      this.data.kind === "curves" ? curveTraces(one, banded) : paretoTraces(one),
+    );
     if (this.data.front) traces.unshift(frontTrace(this.data.front));
     const lines = [
       ...(this.data.baseline_level ?? []).map((y) => line(y, css("--ink"), "2px,2px")),
