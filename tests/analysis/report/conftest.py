@@ -71,7 +71,8 @@ def make_lab(folder: Path, runs: Sequence[Run], question: str = "Is it faster?",
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
     spec = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
-    store.record(Plan(Study.parse(spec), tuple(planned.values())))
+    needed = frozenset(name for run in runs for name in run.needs.values())
+    store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
     for run in runs:
         _happen(store, planned[run.label or run.name, run.seed], run)
     store.close()
@@ -178,7 +179,6 @@ def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
         tab.on("pageerror", lambda error: found.complaints.append(str(error)))
         tab.on("request", lambda request: found.requests.append(request.url))
         tab.goto(path.as_uri())
-        tab.wait_for_function("document.readyState === 'complete'")
         return found
 
     yield open_page

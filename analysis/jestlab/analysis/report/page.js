@@ -1,4 +1,3 @@
-"use strict";
 // Charts, their controls, and the provenance of cells. All texts and numbers come rounded and ready in the page's
 // data; nothing is fetched.
 

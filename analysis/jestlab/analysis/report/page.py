@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -39,7 +40,7 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
     from jinja2 import Environment
     from markupsafe import Markup
 
-    scripts = [_plotly(), _own("page.js")] if contents.figures else ["var Plotly = null;", _own("page.js")]
+    scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [("module", _own("page.js"))]
     tables = [part.table for part in contents.tables]
     data = {
         "figures": {figure.name: {"variants": figure.variants} for figure in contents.figures},
@@ -54,9 +55,9 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
     history = contents.history
     return (
         environment.from_string(_own("page.html.j2")).render(
-            policy=_policy(scripts),
+            policy=_policy([script for _, script in scripts]),
             style=Markup(_own("style.css")),
-            scripts=[Markup(script) for script in scripts],
+            scripts=[(kind, Markup(script)) for kind, script in scripts],
             data=Markup(_json(data)),
             folder=folder,
             missing=MISSING,
@@ -179,4 +180,5 @@ def _plotly() -> str:
     """Plotly's JavaScript, as its Python package ships it."""
     from plotly.offline import get_plotlyjs
 
-    return str(get_plotlyjs())
+    # HTML allows no control characters; in JavaScript's texts an escape means the same.
+    return re.sub(r"[\x00-\x08\x0b\x0e-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", get_plotlyjs())
