@@ -81,7 +81,7 @@ def test_references_are_found_at_their_point_and_through_caches(configs):
         ("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("weak", "strong")
     ]
     learners = [("joint", f"joint {name}", {"data.filter": name}, JOINT) for name in ("weak", "strong")]
-    cached: Any = ("flexi", "flexi", {}, JOINT | {"selection.reference": "cache"})
+    cached: tuple[Any, ...] = ("flexi", "flexi", {}, JOINT | {"selection.reference": "cache"})
     found = configs([*filters, *learners, cached], cache={"reference": "base"}, base=UNIFORM)
     assert found.reference("joint weak") == "reference weak"
     assert found.reference("joint strong") == "reference strong"

@@ -105,6 +105,17 @@ def test_seeds_that_are_missing_are_marked(read):
     assert (planned.loc[0.9, "seeds"], planned.loc[0.9, "planned"]) == (1, 2)
 
 
+def test_what_is_not_there_yet_is_said(read):
+    plot = figures.filtering_ratio(
+        read(
+            ("uniform", "uniform", (0.3,), {}, {}),
+            ratio("joint", 0.5, 0.4),
+            ratio("joint", 0.9, 0.6, states=["RUNNING"]),
+        )
+    )
+    assert "Not shown, since no seed has completed: joint learnability 0.9." in plot.texts.caption
+
+
 def test_points_that_would_coincide_are_lines_of_their_own(read):
     def joint(f, chunks, score):
         changes = {"selection.filtering_ratio": f, "selection.chunks": chunks}

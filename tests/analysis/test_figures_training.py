@@ -137,3 +137,28 @@ def test_spikes_need_values_to_compare(study, new_store, stored_run):
     store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20)) for beta2 in (0.95, 0.999)))
     with pytest.raises(ValueError, match="has logged none of grad_norm"):
         figures.optimiser_spikes(store.url, "study", metric="grad_norm")
+
+
+def test_too_few_points_tell_of_no_spikes(new_store, stored_run):
+    store = new_store().add(*(run(stored_run, "joint", beta2, noisy(20, 10)) for beta2 in (0.95, 0.999)))
+    figure = figures.optimiser_spikes(store.url, "study").figure()
+    assert {text.get_text() for text in figure.axes[0].texts} == {"β₂ = 0.95", "β₂ = 0.999"}
+
+
+def test_spikes_by_another_key(new_store, stored_run):
+    store = new_store().add(
+        *(
+            stored_run(
+                "joint",
+                [0.1],
+                label=f"joint {f}",
+                config={"selection.rule": "joint", "selection.filtering_ratio": f},
+                point={"selection.filtering_ratio": f},
+                logged={"loss": noisy(60)},
+            )
+            for f in (0.5, 0.9)
+        )
+    )
+    plot = figures.optimiser_spikes(store.url, "study", key="selection.filtering_ratio")
+    assert set(plot.data["panel"]) == {"joint"}
+    assert set(plot.data["line"]) == {"filtering_ratio = 0.5", "filtering_ratio = 0.9"}

@@ -70,7 +70,7 @@ def test_every_kind_of_figure_is_offered():
         (["--kind", "against", "--x", "no.such"], "no run of experiment 'study' varies no.such"),
         (
             ["--kind", "published"],
-            "this store has no place for published results yet: run jestlab db upgrade",
+            "no published table 'comparison' in the store: jestlab published import",
         ),
     ],
 )

@@ -3,6 +3,7 @@ by which loss. All of them are `against.points`, drawn."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,8 @@ from ..configs import BATCH_SIZE
 from ..frames import Frames
 from ..plots import Plot, Texts
 from ..style import looks
-from .against import Axis, final_scores, gains, means, points, said
-from .dressing import difference_axis, scale, score_axis, title, what_score_is
+from .against import Axis, final_scores, gains, means, placed, points, said
+from .dressing import about_unfinished, difference_axis, scale, score_axis, title, what_score_is
 from .line_panels import draw_line_panels
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, *, name: st
     import pandas as pd
 
     compared = frames.baseline(baseline)
+    labels = dict.fromkeys(placed(frames, axis, compared)["label"])
     found = points(frames, axis, compared)
     lines = _lines(found, compared)
     data = pd.concat([_scored(found, "score"), _levels(frames, found, compared)], ignore_index=True)
@@ -122,7 +124,7 @@ def against(frames: Frames, axis: Axis, baseline: str | None = None, *, name: st
     data[["y", "low", "high"]] *= scale(frames)
     data["y_label"] = score_axis(frames)
     data["title"] = [panel.replace("_", " ") if axis.split else "" for panel in data["panel"]]
-    return Plot(name, data, _texts(frames, data, x_label), draw_line_panels)
+    return Plot(name, data, _texts(frames, data, x_label, labels), draw_line_panels)
 
 
 def _with_gains(
@@ -132,6 +134,7 @@ def _with_gains(
     import pandas as pd
 
     compared = frames.baseline(baseline)
+    labels = dict.fromkeys(placed(frames, axis, compared)["label"])
     found = points(frames, axis, compared)
     lines = _lines(found, compared)
     own = lines.get(compared, "")
@@ -147,7 +150,7 @@ def _with_gains(
     gain = f"gain over {own} (%)" if relative else difference_axis(frames, own)
     data["y_label"] = data["panel"].map({"score": score_axis(frames), "gain": gain})
     data["title"] = ""
-    plot = Plot(name, data, _texts(frames, data, x_label), draw_line_panels)
+    plot = Plot(name, data, _texts(frames, data, x_label, labels), draw_line_panels)
     if gained.empty:
         return plot
     same = f"Right: over {own} with the same {x_label} and seed"
@@ -207,8 +210,8 @@ def _placed(data: pd.DataFrame, x_label: str) -> pd.DataFrame:
     return data
 
 
-def _texts(frames: Frames, data: pd.DataFrame, x_label: str) -> Texts:
-    """What all of them say."""
+def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[str]) -> Texts:
+    """What all of them say; the labels are those that would be shown."""
     measured = data[data["kind"] == "mean"]
     sentences = [what_score_is(frames), "Each point is a run of its own, at its end."]
     if measured["seeds"].max() > 1:
@@ -220,6 +223,7 @@ def _texts(frames: Frames, data: pd.DataFrame, x_label: str) -> Texts:
     levels = data[(data["kind"] == "level") & (data["y"] != 0)]
     if not levels.empty:
         sentences.append(f"Dotted: {levels['line'].iloc[0]}.")
+    sentences += about_unfinished(frames, labels)
     again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
     if again:
         sentences.append(

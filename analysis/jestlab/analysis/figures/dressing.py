@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..costs import Scope
@@ -76,6 +76,12 @@ def about_references(data: pd.DataFrame) -> list[str]:
     shown = ", ".join(f"{label} {score:.1f}" for label, score in ends.items())
     # A reference far from the others' scores is not drawn: it would squeeze them.
     return [f"Final score of the others' reference (grey dashes where near): {shown}."] if shown else []
+
+
+def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
+    """A sentence on those of some labels that no seed of has completed, and so are not shown."""
+    missing = [label for label in labels if seeds(frames)[label][0] == 0]
+    return [f"Not shown, since no seed has completed: {', '.join(missing)}."] if missing else []
 
 
 def scale(frames: Frames) -> float:

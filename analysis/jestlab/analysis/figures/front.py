@@ -14,6 +14,7 @@ from ..plots import Plot, Texts
 from .dressing import (
     COSTS,
     about_references,
+    about_unfinished,
     dressed,
     require_competitors,
     scale,
@@ -151,6 +152,8 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
     if (data["kind"] == "trajectory").any():
         sentences.append("Faint lines: the way there in training, no points of the front.")
     sentences += _about_hypervolume(frames, competing)
+    apart = set(means.loc[means["role"] == "reference", "label"])
+    sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
     sentences += about_references(means.rename(columns={"score": "mean"}))
     sentences.append(f"FLOPs: {COSTS[scope]}.")
     return " ".join(sentences)

@@ -22,6 +22,8 @@ _FAR = 6.0  # robust standard deviations above the running median that make a sp
 _SHOWN = (
     1000  # pairs of points drawn of a run: the least and the greatest of each stretch, so no spike is lost
 )
+_FEWEST = 50  # logged points of a run in which spikes are sought: of fewer the spread says too little
+_PANELS = ("selection.rule", "selection.filtering_ratio")
 _NAMES = {"loss": "training loss", "grad_norm": "norm of the gradient"}
 
 
@@ -43,7 +45,7 @@ def optimiser_spikes(
     Returns:
         The plot, named "optimiser_spikes". Its data: rows of kind "raw" (panel, line, label, seed, step,
         value, of long runs the extremes), "smooth" (the running median, mean over seeds) and "end" (a line:
-        spikes, in all its seeds).
+        spikes in all its seeds, NaN where one logged too little to tell).
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -52,11 +54,10 @@ def optimiser_spikes(
     import pandas as pd
 
     results = reading.read(url, experiment)
-    places = placed(
-        results, Axis(key, ("selection.rule", "selection.filtering_ratio")), results.baseline(baseline)
-    )
+    others = tuple(name for name in _PANELS if name != key)
+    places = placed(results, Axis(key, others), results.baseline(baseline))
     logged = reading.metrics(url, experiment, [metric]).astype({"value": float})
-    letter = "β₂" if key == "optimizer.beta2" else key
+    letter = "β₂" if key == "optimizer.beta2" else key.rpartition(".")[2]
     values = sorted(set(places["x"]), key=lambda x: (isinstance(x, str), x))
     chosen = looks([f"{letter} = {said(x)}" for x in values], f"{letter} = {said(values[0])}")
     parts: list[pd.DataFrame] = []
@@ -87,11 +88,14 @@ def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:
     """Of the runs of one line."""
     import pandas as pd
 
-    parts, smoothed, spikes = [], [], 0
+    parts, smoothed = [], []
+    spikes = 0.0
     for run in runs:
         smooth = _running_median(run["value"])
         is_spike = _is_spike(run["value"] - smooth)
-        spikes += int((is_spike & ~is_spike.shift(fill_value=False)).sum())
+        spikes += (
+            float((is_spike & ~is_spike.shift(fill_value=False)).sum()) if len(run) >= _FEWEST else math.nan
+        )
         parts.append(_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw"))
         smoothed.append(pd.Series(smooth.to_numpy(), index=run["step"].to_numpy()))
     mean = pd.concat(smoothed, axis=1).mean(axis=1).sort_index()
@@ -129,5 +133,7 @@ def _named(row: Mapping[Hashable, Any]) -> str:
     """What stands at the end of a line."""
     if row["kind"] != "end":
         return ""
+    if math.isnan(row["spikes"]):
+        return str(row["line"])
     count = int(row["spikes"])
     return f"{row['line']} ({count or 'no'} spike{'' if count == 1 else 's'})"

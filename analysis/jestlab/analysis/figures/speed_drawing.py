@@ -10,6 +10,7 @@ from .. import units
 from ..drawing import LABEL_SIZE, End, add_axes, canvas, name_ends, widest
 from ..plots import Texts
 from ..style import ink
+from .naming import name_points
 from .published_drawing import draw_published_panel
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _BAR = 0.19  # of a bar with its gap: many of them make the figure higher
 _CURVES, _BARS, _PUBLISHED = 2.4, 1.9, 3.0  # widths
 _LEFT, _BELOW, _GAP = 0.55, 0.42, 0.15
 _NAMES = 0.16  # room between a panel and names
-_MOST_FACTORS = 4  # on the curves; more would lie on each other, and all are on the bars
+_MOST_FACTORS = 4  # the soonest, on the curves: more would lie on each other
 
 
 def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
@@ -71,15 +72,12 @@ def _draw_curves(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     axes.scatter(
         matches["x"], matches["y"], s=22, c=matches["colour"], edgecolors="white", linewidths=0.6, zorder=4
     )
-    for place, (_, match) in enumerate(matches.iterrows()):
-        if place >= _MOST_FACTORS:
-            break
-        axes.annotate(
-            f"{match['factor']:.1f}×", (match["x"], match["y"]), xytext=(0, 6 + 9 * (place % 2)),
-            textcoords="offset points", ha="center", va="bottom", size=LABEL_SIZE,
-            color=ink(match["colour"]), zorder=5,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.8},
-        )  # fmt: skip
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+    shown = matches.head(_MOST_FACTORS)
+    if not shown.empty:
+        factors = [f"{factor:.1f}×" for factor in shown["factor"]]
+        dots = matches[["x", "y"]].to_numpy(float)
+        name_points(axes, shown.assign(text=factors, low=shown["y"], high=shown["y"]), dots, [])
     name_ends(axes, ends)
 
 
