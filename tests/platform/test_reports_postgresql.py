@@ -9,6 +9,8 @@ from postgres_support import PASSWORD
 from sqlalchemy import text
 
 from jestlab.analysis import connection, frames, query, tables
+from jestlab.analysis.report.build import build
+from jestlab.analysis.report.contents import gather
 from jestlab.platform.store.store import Store
 
 # Text that locales sort in other ways than bytes do.
@@ -100,3 +102,17 @@ def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_se
         assert "sesame" not in str(error.value)
         assert PASSWORD not in str(error.value)
         assert "\n" not in str(error.value)
+
+
+def test_reports_are_equal(urls, tmp_path):
+    one, other = (gather(url, "study", "a run", "scoring") for url in urls)
+    assert one.answer == other.answer
+    assert [part.name for part in one.tables] == [part.name for part in other.tables]
+    for part, same in zip(one.results, other.results, strict=True):
+        assert part.table.latex() == same.table.latex()
+    for figure, drawn in zip(one.figures, other.figures, strict=True):
+        assert figure.variants == drawn.variants
+    assert one.recipe.spec == other.recipe.spec
+    assert len(one.history.newest()) == len(other.history.newest()) == len("2026-01-01 00:00:00")
+    for path in build(urls[1], "study", tmp_path / "report"):
+        assert PASSWORD.encode() not in path.read_bytes(), path

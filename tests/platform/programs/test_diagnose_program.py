@@ -68,6 +68,10 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     assert {"learnability.png", "learnability.svg", "table.md"} <= names
     assert not list((root / "reports" / "looked-into").glob("curves*"))
 
+    page = (root / "reports" / "looked-into" / "report.html").read_text()
+    assert '<img src="data:image/png;base64,' in page
+    assert 'href="report/learnability.pdf"' in page
+
     connection = sqlite3.connect(root / "results.db")
     [(state, step, needed)] = connection.execute(
         "SELECT state, step, needed FROM v_runs WHERE run = 'diagnosis'"

@@ -52,7 +52,7 @@ def build(
     made = _files(contents, sources, beside)
     _clear(beside, set(made))
     written = [_write(beside / name, content) for name, content in made.items()]
-    text = page(contents, sources, FOLDER)
+    text = page(contents, sources, FOLDER, {plot.name: made[f"{plot.name}.png"] for plot in contents.stills})
     return [_write(folder / PAGE, text.encode()), *written]
 
 

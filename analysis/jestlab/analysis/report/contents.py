@@ -74,6 +74,7 @@ class Contents:
         failures: What went wrong; None if nothing did.
         recipe: How to make it again.
         origins: What is behind the runs.
+        stills: Figures that are shown as they are printed.
         gaps: Why a part that readers would look for is not there: name of the part → one sentence.
     """
 
@@ -87,6 +88,7 @@ class Contents:
     failures: TablePart | None
     recipe: Recipe
     origins: Origins
+    stills: tuple[Plot, ...] = ()
     gaps: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -97,7 +99,7 @@ class Contents:
     @property
     def plots(self) -> list[Plot]:
         """Every figure of it, as it is printed."""
-        return [plot for figure in self.figures for plot in figure.plots]
+        return [*(plot for figure in self.figures for plot in figure.plots), *self.stills]
 
 
 def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Contents:
@@ -126,7 +128,12 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
             nothing = str(error)
         origins = Origins.load(connection, [experiment])
     assert history is not None
-    return _written(history, frames, origins, nothing, baseline, scope)
+    contents = _written(history, frames, origins, nothing, baseline, scope)
+    stills = _stills(url, experiment)
+    if stills and frames is None:
+        looked = Answer("No run of this study is evaluated: it looks into what is selected.")
+        return replace(contents, stills=stills, answer=looked)
+    return replace(contents, stills=stills)
 
 
 def _written(
@@ -207,6 +214,14 @@ def _part(
         variants,
         tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items()),
     )
+
+
+def _stills(url: str, experiment: str) -> tuple[Plot, ...]:
+    """How learnable the selected batches are, where the experiment has diagnosed it."""
+    from ..frames import diagnosed
+    from ..learnability import learnability
+
+    return (learnability(url, experiment),) if diagnosed(url, experiment) else ()
 
 
 def _unfinished(history: History) -> str:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -19,6 +19,7 @@ from .charts import SHOWN_AT_FIRST
 from .sources import SUFFIX
 
 if TYPE_CHECKING:
+    from ..plots import Plot
     from .contents import Contents, FigurePart, TablePart
     from .sources import Sources
 
@@ -27,7 +28,7 @@ _MOST_ROWS = {"failures": 200}
 """Longer tables are cut in the page; their files are whole."""
 
 
-def page(contents: Contents, sources: Sources, folder: str) -> str:
+def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str, bytes] | None = None) -> str:
     """Write a report as one HTML document.
 
     Nothing in it is fetched, and its policy forbids that anything is: scripts run that are named there by
@@ -37,6 +38,7 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
         contents: What it says.
         sources: What it was made from.
         folder: Name of the folder beside it, that its links lead to.
+        images: PNG of each of its stills, by name.
     """
     from jinja2 import Environment
     from markupsafe import Markup
@@ -69,6 +71,7 @@ def page(contents: Contents, sources: Sources, folder: str) -> str:
             answer=contents.answer,
             results=[_grid(part) for part in contents.results],
             figures=[_figure(figure) for figure in contents.figures],
+            stills=[_still(plot, (images or {})[plot.name]) for plot in contents.stills],
             costs=contents.costs and _grid(contents.costs),
             failures=contents.failures and _grid(contents.failures),
             no_failure="No attempt has failed." if len(history.attempts) else "Nothing was attempted yet.",
@@ -138,6 +141,16 @@ def _grid(part: TablePart) -> dict[str, Any]:
         "opens": opens,
         "left_out": f"{most} of {len(table.frame):,} rows; all are in {part.name}.csv." if cut else "",
         "files": [f"{part.name}.tex", f"{part.name}.csv", part.name + SUFFIX],
+    }
+
+
+def _still(plot: Plot, image: bytes) -> dict[str, Any]:
+    return {
+        "name": plot.name,
+        "title": plot.name.capitalize(),
+        "caption": plot.texts.caption,
+        "image": base64.b64encode(image).decode(),
+        "files": [f"{plot.name}{suffix}" for suffix in (*SUFFIXES, SUFFIX)],
     }
 
 
