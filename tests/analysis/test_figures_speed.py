@@ -38,7 +38,7 @@ def test_speedup(study):
     assert "reference" not in set(plot.data["label"])
     figure = plot.figure()
     words = {text.get_text() for axes in figure.axes for text in axes.texts}
-    assert {"joint", "2.3×", "0.9×", "1.0×", "not reached"} <= words
+    assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
     assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == [
         "uniform",
         "independent",
@@ -111,3 +111,16 @@ def test_costs_need_a_price(new_store, stored_run):
     store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
     with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
         figures.step_costs(frames.read(store.url, "study"))
+
+
+def test_method_costs_are_the_paper_s():
+    plot = figures.method_costs()
+    totals = plot.data.groupby("label")["total"].first()
+    # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
+    assert totals["IID"] == pytest.approx(1)
+    assert totals["JEST"] == pytest.approx(12 / 3)
+    assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
+    words = {text.get_text() for text in plot.figure().axes[0].texts}
+    assert {"1.00", "4.00", "2.33"} <= words
+    counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
+    assert counted["JEST"] > totals["JEST"]
