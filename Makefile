@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
+# Packages of Debian: PyPI has no browser and no TeX.
+TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo test check bench faults oracles format lock install clean
+.PHONY: demo test check bench faults oracles tools format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -35,6 +37,12 @@ faults: install  ## faults injected into real launches, and what was lost by the
 	$(BIN)/python tests/faults/campaign.py --faults 200
 
 oracles: $(ORACLES)  ## PyTorch and transformers, which tests and speeds are compared with
+
+tools:  ## a browser and LaTeX, which reports are tested with; tests that need one skip where it is missing
+	@if command -v chromium >/dev/null && command -v pdflatex >/dev/null && kpsewhich booktabs.sty colortbl.sty xcolor.sty >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; \
+	else echo "make tools: install $(TOOLS) yourself; without them some tests of reports skip"; fi
 
 format: install
 	$(BIN)/ruff check --fix .

@@ -24,6 +24,8 @@ STUDY = Study.parse(
             {"speedup": {"baseline": "uniform"}},
             {"against": {"x": "steps", "by": ["rule"]}},
             {"kind": "table", "baseline": "joint"},
+            {"table": {"name": "comparison", "baseline": "uniform"}},
+            {"table": {"name": "speedups"}},
         ],
     }
 )
@@ -52,22 +54,32 @@ def test_every_report_in_every_format(lab):
     notes: list[str] = []
     written = reports.write(lab, STUDY, notes.append)
     assert notes == []
-    assert {path.name for path in written} == {
+    folder = lab.reports / "toy"
+    assert {path.name for path in written if path.parent == folder} == {
+        "report.html",
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
-        *(f"table-2{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
+        *(
+            f"{name}{suffix}"
+            for name in ("table-2", "comparison", "speedups")
+            for suffix in (".md", ".tex", ".csv", ".html", ".json")
+        ),
         *(
             f"{name}{suffix}"
             for name in ("curves", "pareto", "speedup", "against")
             for suffix in (".png", ".svg", ".pdf")
         ),
     }
-    assert sorted(written) == sorted((lab.reports / "toy").iterdir())  # nothing half-written beside them
-    assert "| joint" in (lab.reports / "toy" / "table.md").read_text()
+    # Nothing half-written beside them.
+    assert sorted(written) == sorted(path for path in folder.rglob("*") if path.is_file())
+    assert "| joint" in (folder / "table.md").read_text()
+    assert (
+        "joint scores 60.0%, 20.0 points above uniform, by one seed" in (folder / "report.html").read_text()
+    )
 
 
 def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
     notes: list[str] = []
-    assert reports.write(lab, STUDY, notes.append) == []
+    assert reports.write(lab, STUDY, notes.append)[0] == lab.reports / "toy" / "report.html"
     assert [note.partition(":")[0] for note in notes] == [
         "no table yet",
         "no curves yet",
@@ -75,7 +87,9 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no speedup yet",
         "no against yet",
         "no table-2 yet",
+        "no comparison yet",
+        "no speedups yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
-    assert len(notes) == 6
+    assert len(notes) == 8

@@ -44,6 +44,13 @@ def connect(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
+def shown(url: str) -> str:
+    """The URL of a store as people may see it: without its password."""
+    address = _address(url)
+    hidden = {name: "***" for name in address.query if "password" in name.lower()}
+    return address.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
 def _address(url: str) -> URL:
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError

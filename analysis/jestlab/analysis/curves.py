@@ -194,20 +194,24 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
     import numpy as np
     import pandas as pd
 
-    parts = []
-    for label, of_label in curves.dropna(subset=["score", effort]).groupby("label", sort=False):
-        completed = of_label.loc[of_label["final"], "seed"]
-        runs = [run for seed, run in of_label.groupby("seed") if completed.empty or seed in set(completed)]
-        efforts = [run[effort].to_numpy(float) for run in runs]
+    known = curves.dropna(subset=["score", effort])
+    columns = {name: known[name].to_numpy() for name in ("seed", "score", "final", effort)}
+    parts: dict[str, list[Any]] = {
+        name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
+    }
+    for label, at in known.groupby("label", sort=False).indices.items():
+        seeds, completed = columns["seed"][at], columns["seed"][at][columns["final"][at]]
+        runs = [at[seeds == seed] for seed in np.unique(completed if completed.size else seeds)]
+        efforts = [columns[effort][run].astype(float) for run in runs]
         grid = np.unique(np.concatenate(efforts))
         grid = grid[(grid >= max(x[0] for x in efforts)) & (grid <= min(x[-1] for x in efforts))]
-        scores = np.stack([np.interp(grid, x, run["score"]) for x, run in zip(efforts, runs, strict=True)])
-        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
-        part = pd.DataFrame({"label": label, "seeds": len(runs), effort: grid, "mean": mean})
-        part["low"], part["high"] = (
-            (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
+        scores = np.stack(
+            [np.interp(grid, x, columns["score"][run]) for x, run in zip(efforts, runs, strict=True)]
         )
-        part["final"] = (not completed.empty) & (grid == grid.max(initial=-math.inf))
-        parts.append(part)
-    columns = ["label", "seeds", effort, "mean", "low", "high", "final"]
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
+        ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
+        last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))
+        values = ([label] * grid.size, [len(runs)] * grid.size, grid, mean, *ends, last)
+        for name, value in zip(parts, values, strict=True):
+            parts[name].append(value)
+    return pd.DataFrame({name: np.concatenate(values) if values else [] for name, values in parts.items()})

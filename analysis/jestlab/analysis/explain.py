@@ -13,6 +13,7 @@ from .connection import connect, frame
 
 if TYPE_CHECKING:
     import pandas as pd
+    from sqlalchemy import Connection
 
     from .rendering import Column, Table
 
@@ -153,10 +154,10 @@ class Explanation:
     def _of_runs(self) -> list[str]:
         lines = []
         for run in self.runs:
-            made = [f"{name} {_number(value)}" for name, value in run.inputs.items()]
-            made += [f"{name} of {self.baseline} {_number(value)}" for name, value in run.against.items()]
+            made = [f"{name} {number(value)}" for name, value in run.inputs.items()]
+            made += [f"{name} of {self.baseline} {number(value)}" for name, value in run.against.items()]
             from_ = f" from {', '.join(made)}" if made else ""
-            lines.append(f"{_number(run.value)}{from_}")
+            lines.append(f"{number(run.value)}{from_}")
             lines.append(
                 f"  run {run.experiment}/{run.run}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
                 f"{run.step}, in {run.directory}"
@@ -171,6 +172,7 @@ class Origins:
     def __init__(self, runs: pd.DataFrame, attempts: pd.DataFrame) -> None:
         self._runs = runs
         self._attempts = attempts
+        self._configs: dict[tuple[str, str], dict[str, str]] = {}
 
     @classmethod
     def read(cls, url: str, experiments: Sequence[str]) -> Origins:
@@ -188,12 +190,19 @@ class Origins:
 
         if not experiments:
             return cls(pd.DataFrame(), pd.DataFrame())
-        parts: list[tuple[pd.DataFrame, pd.DataFrame]] = []
         with connect(url) as connection:
-            for experiment in experiments:
-                runs = frame(connection, _RUNS, experiment=experiment)
-                attempts = frame(connection, _ATTEMPTS, experiment=experiment)
-                parts.append((runs.assign(experiment=experiment), attempts))
+            return cls.load(connection, experiments)
+
+    @classmethod
+    def load(cls, connection: Connection, experiments: Sequence[str]) -> Origins:
+        """As `read`, over a connection from `connect`: beside other reads, in the same moment."""
+        import pandas as pd
+
+        parts: list[tuple[pd.DataFrame, pd.DataFrame]] = []
+        for experiment in experiments:
+            runs = frame(connection, _RUNS, experiment=experiment)
+            attempts = frame(connection, _ATTEMPTS, experiment=experiment)
+            parts.append((runs.assign(experiment=experiment), attempts))
         runs, attempts = (pd.concat(of_all, ignore_index=True) for of_all in zip(*parts, strict=True))
         # A run may stand in several studies, and in one under several labels.
         return cls(runs, attempts.drop_duplicates(["fingerprint", "number"]))
@@ -238,7 +247,7 @@ class Origins:
         theirs = table.parts[table.parts["row"] == table.baselines.get(row)].set_index("seed")
         found = []
         for _, part in mine.iterrows():
-            run = self._run(str(part["fingerprint"]), str(part["experiment"]))
+            run = self.run(str(part["fingerprint"]), str(part["experiment"]))
             compared = theirs.loc[part["seed"]] if column.compares and part["seed"] in theirs.index else {}
             found.append(
                 Contribution(
@@ -246,9 +255,9 @@ class Origins:
                     run=str(run["run"]),
                     seed=int(part["seed"]),
                     fingerprint=str(part["fingerprint"]),
-                    value=_finite(part.get(column.key)),
-                    inputs={key: _finite(part.get(key)) for key in column.inputs},
-                    against={key: _finite(compared.get(key)) for key in column.inputs if len(compared)},
+                    value=finite(part.get(column.key)),
+                    inputs={key: finite(part.get(key)) for key in column.inputs},
+                    against={key: finite(compared.get(key)) for key in column.inputs if len(compared)},
                     state=str(run["state"]),
                     step=int(run["step"]),
                     directory=str(run["directory"]),
@@ -265,18 +274,32 @@ class Origins:
         """Config keys in which the first run of a row differs from that of another, their values as JSON."""
         if table.parts is None:
             return {}
-        configs = []
+        firsts = []
         for name in (other, row):
             first = table.parts[table.parts["row"] == name].head(1)
             if first.empty:
                 return {}
-            run = self._run(str(first["fingerprint"].iloc[0]), str(first["experiment"].iloc[0]))
-            configs.append(_flat(json.loads(str(run["config"]) or "{}")))
-        theirs, ours = configs
+            firsts.append((str(first["experiment"].iloc[0]), str(first["fingerprint"].iloc[0])))
+        return self.between(*firsts)
+
+    def between(
+        self, other: tuple[str, str], one: tuple[str, str]
+    ) -> dict[str, tuple[str | None, str | None]]:
+        """Config keys in which two runs, each an experiment and a fingerprint, differ: values of the other
+        and of the one."""
+        theirs, ours = (self._config(*named) for named in (other, one))
         keys = sorted({*theirs, *ours})
         return {key: (theirs.get(key), ours.get(key)) for key in keys if theirs.get(key) != ours.get(key)}
 
-    def _run(self, fingerprint: str, experiment: str) -> Mapping[Any, Any]:
+    def _config(self, experiment: str, fingerprint: str) -> dict[str, str]:
+        """Dotted key → value as JSON."""
+        named = (experiment, fingerprint)
+        if named not in self._configs:
+            self._configs[named] = _flat(json.loads(str(self.run(fingerprint, experiment)["config"]) or "{}"))
+        return self._configs[named]
+
+    def run(self, fingerprint: str, experiment: str) -> Mapping[Any, Any]:
+        """What the store says of a run: run, seed, state, step, config (JSON), directory."""
         return self._runs_by_name[experiment, fingerprint]
 
     @cached_property
@@ -320,7 +343,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def _finite(value: Any) -> float | None:
+def finite(value: Any) -> float | None:
+    """A number of a frame; None where there is none, or it is infinite."""
     if value is None or _is_missing(value) or math.isinf(value):
         return None
     return float(value)
@@ -332,7 +356,8 @@ def _is_missing(value: Any) -> bool:
     return bool(pd.isna(value))
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """How a number is shown where it is explained: six digits, as the store has it."""
     return "—" if value is None else f"{value:.6g}".replace("-", "−")
 
 

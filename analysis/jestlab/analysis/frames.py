@@ -189,11 +189,16 @@ def read(url: str, experiment: str) -> Frames:
             nothing of it has been evaluated yet.
     """
     with connect(url) as connection:
-        runs = frame(connection, _RUNS, experiment=experiment)
-        if runs.empty:
-            raise ValueError(_unknown(experiment, _experiments(connection)))
-        scores = _scores(connection, experiment)
-        costs = frame(connection, _COSTS, experiment=experiment)
+        return load(connection, experiment)
+
+
+def load(connection: Connection, experiment: str) -> Frames:
+    """As `read`, over a connection from `connect`: beside other reads, in the same moment."""
+    runs = frame(connection, _RUNS, experiment=experiment)
+    if runs.empty:
+        raise ValueError(_unknown(experiment, _experiments(connection)))
+    scores = _scores(connection, experiment)
+    costs = frame(connection, _COSTS, experiment=experiment)
     # A column of NULLs alone says nothing of its type.
     runs = runs.astype({"step": float, "total_steps": float})
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.lab import Lab
 from jestlab.platform.spec.reports import Report, TableReport
@@ -29,8 +29,9 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         note: Told of a report that cannot be made yet, and why.
 
     Returns:
-        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF.
-        The second report of a kind is named `<kind>-2`.
+        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
+        report of a name is named `<name>-2`. Last comes `report.html`, a page that holds the whole experiment,
+        and what lies beside it in `report/`.
     """
     from jestlab.analysis import frames
 
@@ -39,13 +40,35 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     written: list[Path] = []
     seen: Counter[str] = Counter()
     for report in study.reports:
-        seen[report.kind] += 1
-        name = report.kind if seen[report.kind] == 1 else f"{report.kind}-{seen[report.kind]}"
+        name = _name(report)
+        seen[name] += 1
+        name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
             written += _write_report(lab.store_url, study.name, results, report, folder, name)
         except ValueError as error:
             note(f"no {name} yet: {error}")
+    try:
+        written += _write_page(lab, study, folder) if study.reports else []
+    except ValueError as error:
+        note(f"no page yet: {error}")
     return written
+
+
+def _name(report: Report) -> str:
+    """What the files of a report are called: by its kind, a table other than the summary by its name."""
+    return report.name if isinstance(report, TableReport) and report.name != "summary" else report.kind
+
+
+def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
+    """All of it as one page, and what lies beside it; compared as the study's first table or figure does."""
+    from jestlab.analysis.report.build import build
+
+    told: dict[str, Any] = {}
+    for report in study.reports:
+        for option in ("baseline", "scope"):
+            if getattr(report, option, None) is not None:
+                told.setdefault(option, getattr(report, option))
+    return build(lab.store_url, study.name, folder, **told)
 
 
 def _write_report(
@@ -55,7 +78,10 @@ def _write_report(
     from jestlab.analysis import figures, tables
 
     if isinstance(report, TableReport):
-        table = tables.summary(results(), report.baseline, report.scope)
+        table = tables.table(
+            url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
+            crossing=report.crossing, with_published=report.published, results={experiment: results},
+        )  # fmt: skip
         return [
             _write_text(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()

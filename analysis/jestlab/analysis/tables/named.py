@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .. import published
@@ -35,6 +35,7 @@ def table(
     mean: Mean = "all",
     crossing: Crossing = "first",
     with_published: bool = True,
+    results: Mapping[str, Callable[[], Frames]] | None = None,
 ) -> Table:
     """A table by its name.
 
@@ -48,19 +49,24 @@ def table(
         mean: Over which metrics a score is taken.
         crossing: Which crossing of the baseline's final score counts.
         with_published: Whether published rows are shown, too, where the table has such.
+        results: How experiments come that need not be read again.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
+
+    def results_of(study: str) -> Frames:
+        return results[study]() if results and study in results else read(url, study)
+
     if name in _OF_ONE_EXPERIMENT:
         if len(studies) != 1:
             raise ValueError(f"table {name!r} is of one experiment: {_which(url)}")
-        return _OF_ONE_EXPERIMENT[name](read(url, studies[0]), baseline, scope, mean, crossing)
+        return _OF_ONE_EXPERIMENT[name](results_of(studies[0]), baseline, scope, mean, crossing)
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
-    own = [read(url, study) for study in studies]
+    own = [results_of(study) for study in studies]
     return paper_table(
         name,
         cells if with_published else cells[:0],

@@ -35,10 +35,11 @@ def gaps(finals: Finals) -> list[str]:
     ]
     notes += unfinished(frames)
     left_out = [name for name in frames.metrics if name not in finals.averaged]
-    for label, ended in finals.runs.groupby("label", sort=False):
-        lacking = [name for name in finals.averaged if ended[name].isna().any()]
-        if lacking:
-            notes.append(f"{label}: no score where {', '.join(lacking)} is missing")
+    averaged = list(finals.averaged)
+    missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
+    for label, of_metric in missing[missing.any(axis=1)].iterrows():
+        lacking = [name for name in averaged if of_metric[name]]
+        notes.append(f"{label}: no score where {', '.join(lacking)} is missing")
     if left_out:
         notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
     return notes

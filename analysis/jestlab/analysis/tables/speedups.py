@@ -94,20 +94,18 @@ def _rows(found: Finals) -> pd.DataFrame:
     import pandas as pd
 
     compared = found.runs.dropna(subset="reached")
-    columns = {name: compared[name].tolist() for name in compared.columns}
+    columns = {str(name): compared[name].to_numpy() for name in compared.columns}
     lines = []
     for label, at in compared.groupby("label", sort=False).indices.items():
         line: dict[str, object] = {"row": label, "label": label, "apart": False}
-        line |= {"seeds": len(at), "seeds_reached": sum(columns["reached"][i] for i in at)}
+        line |= {"seeds": len(at), "seeds_reached": int(columns["reached"][at].sum())}
         for effort in ("examples", "flops"):
-            took, spent, fewer = (
-                [float(columns[name][i]) for i in at]
-                for name in (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
-            )
-            missed = [whole for reached, whole in zip(took, spent, strict=True) if math.isnan(reached)]
-            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = to_match(took, spent)
+            match, spent = (columns[f"{effort}_{what}"][at].tolist() for what in ("to_match", "spent"))
+            missed = [whole for took, whole in zip(match, spent, strict=True) if math.isnan(took)]
+            ends = to_match(match, spent)
+            line[f"{effort}_to_match"], line[f"{effort}_low"], line[f"{effort}_high"] = ends
             line[f"{effort}_spent"] = min(missed, default=math.nan)
-            line[f"fewer_{effort}"] = censored_median(fewer)
+            line[f"fewer_{effort}"] = censored_median(columns[f"fewer_{effort}"][at].tolist())
         lines.append(line)
     return pd.DataFrame(lines)
 

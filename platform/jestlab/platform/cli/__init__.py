@@ -24,6 +24,7 @@ VERBS = {
     "diff": "Two runs side by side: config, code, scores, cost.",
     "table": "The comparison table of an experiment.",
     "plot": "Learning curves, the Pareto plot and learnability of an experiment.",
+    "report": "All of an experiment as one page that opens anywhere.",
     "published": "Results that others have published: in, out, and which cannot be right.",
     "data": "Make and inspect image-text shards.",
     "db": "Upgrade, check, back up and restore the results store.",

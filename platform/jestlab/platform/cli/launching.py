@@ -213,8 +213,11 @@ def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, wri
     if written:
         click.echo(f"reports: {written[0].parent}")
     for path in written:
-        if path.suffix == ".png":
+        if path.suffix == ".png" and path.parent == written[0].parent:
             click.echo(f"plot:    {path}")
+    for path in written:
+        if path.name == "report.html":
+            click.echo(f"page:    {path}")
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(runs):
         click.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))

@@ -62,7 +62,10 @@ def cases(*points: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(**options: Any) -> dict[str, Any]:
-    """A report: final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run."""
+    """A report: final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run.
+
+    With `name` another table: "speedups", or one of the paper's, such as "comparison".
+    """
     return {"kind": "table", **options}
 
 

@@ -8,6 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from jestlab.analysis.costs import Scope
 
+TableName = Literal[
+    "summary", "speedups", "comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"
+]
+
 
 class _Report(BaseModel):
     """A report."""
@@ -29,9 +33,21 @@ class _Comparison(_Report):
 
 
 class TableReport(_Comparison):
-    """Final scores of every run, mean ± std over seeds, with the difference to the baseline."""
+    """A table of the study's runs.
+
+    Attributes:
+        name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
+            to match the baseline; or one of the paper's tables, with the study's runs in it.
+        mean: The score is over all metrics, or over those that all runs have.
+        crossing: When the baseline's score is reached: first, or lastingly.
+        published: Whether published rows stand in the paper's tables, too, where the store has them.
+    """
 
     kind: Literal["table"]
+    name: TableName = "summary"
+    mean: Literal["all", "shared"] = "all"
+    crossing: Literal["first", "lasting"] = "first"
+    published: bool = True
 
 
 class CurvesReport(_Comparison):

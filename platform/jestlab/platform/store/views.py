@@ -142,6 +142,23 @@ def _latest(joined: str, condition: str = "") -> str:
 
 
 VIEWS: dict[str, View] = {
+    "v_experiments": View(
+        "one row for each study, as it was last launched",
+        {
+            "experiment": "name of the study",
+            "question": "what the study asks",
+            "paper": "the figure or table of the paper that it reproduces",
+            "scale": "scale it was last launched at",
+            "spec": "the resolved spec, JSON: launches the same runs",
+            "created_at": "when it was first launched, UTC",
+            "updated_at": "when it was last launched, UTC",
+        },
+        """
+    SELECT experiment.name AS experiment, experiment.question AS question, experiment.paper AS paper,
+        experiment.scale AS scale, experiment.spec AS spec, experiment.created_at AS created_at,
+        experiment.updated_at AS updated_at
+    FROM experiment""",
+    ),
     "v_runs": View(
         "one row for each run of each study",
         {

@@ -1,0 +1,101 @@
+"""Building the report of an experiment: a page, and beside it a folder of its tables and figures."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .contents import Contents, gather
+from .page import page
+from .sources import SUFFIX, Sources
+
+if TYPE_CHECKING:
+    from ..costs import Scope
+    from ..plots import Plot
+
+PAGE = "report.html"
+FOLDER = "report"
+"""Names of the page and of the folder beside it."""
+
+
+def build(
+    url: str, experiment: str, folder: str | Path, baseline: str | None = None, scope: Scope = "scoring"
+) -> list[Path]:
+    """Write the report of an experiment; every file appears whole or not at all.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        folder: Where to; made if it is not there. The page is `report.html` there. Its tables (.tex, .csv)
+            and figures lie in `report/`, with a file for each that says what it was made from.
+        baseline: Label or run to compare with; by default the study's first run that is no reference.
+        scope: What counts as FLOPs.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store, it does not know the experiment, or it has no such
+            baseline.
+        OSError: If the folder cannot be written to.
+    """
+    contents = gather(url, experiment, baseline, scope)
+    sources = Sources.of(url, contents.history, {"baseline": contents.baseline, "scope": scope})
+    folder = Path(folder)
+    beside = folder / FOLDER
+    beside.mkdir(parents=True, exist_ok=True)
+    made = _files(contents, sources, beside)
+    _clear(beside, set(made))
+    written = [_write(beside / name, content) for name, content in made.items()]
+    text = page(contents, sources, FOLDER)
+    return [_write(folder / PAGE, text.encode()), *written]
+
+
+def _files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
+    """Name → content of every file beside the page."""
+    made: dict[str, bytes] = {}
+    for part in contents.tables:
+        csv = part.table.csv().encode()
+        files = {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv}
+        made |= files | {part.name + SUFFIX: sources.document(csv, files).encode()}
+    for plot in contents.plots:
+        data = plot.data.to_csv(index=False, lineterminator="\n").encode()
+        files = _drawn(plot, beside)
+        made |= files | {plot.name + SUFFIX: sources.document(data, files).encode()}
+    made["study.yaml"] = contents.recipe.spec.encode()
+    return made
+
+
+def _drawn(plot: Plot, beside: Path) -> dict[str, bytes]:
+    """A figure's files; taken from disk where they show the same already, since drawing is slow."""
+    paths = plot.save(beside)
+    return {path.name: path.read_bytes() for path in paths}
+
+
+def _clear(beside: Path, kept: set[str]) -> None:
+    """Take away what an earlier report left here and this one has not: its own provenance files name it."""
+    for path in beside.glob(f"*{SUFFIX}"):
+        if path.name in kept:
+            continue
+        with contextlib.suppress(ValueError, KeyError, AttributeError):  # somebody else's file, of that name
+            named = [Path(name).name for name in json.loads(path.read_text(encoding="utf-8"))["files"]]
+            for name in [*named, path.name]:
+                if name not in kept:
+                    (beside / name).unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> Path:
+    handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(unfinished).chmod(0o644)
+        Path(unfinished).replace(path)
+    finally:
+        Path(unfinished).unlink(missing_ok=True)
+    return path

@@ -1,0 +1,218 @@
+"""What a report says, before it is written as a page."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ..connection import connect
+from ..explain import Origins
+from ..frames import Frames
+from ..frames import load as load_frames
+from . import charts
+from .answer import Answer, answer
+from .failures import failures
+from .history import History
+from .history import load as load_history
+from .ledger import ledger
+from .recipe import Recipe, recipe
+
+if TYPE_CHECKING:
+    from ..costs import Scope
+    from ..plots import Plot
+    from ..rendering import Table
+
+
+@dataclass(frozen=True)
+class TablePart:
+    """A table of the report.
+
+    Attributes:
+        name: Of its files, and of its place in the page.
+        title: Above it.
+        table: What it shows.
+    """
+
+    name: str
+    title: str
+    table: Table
+
+
+@dataclass(frozen=True)
+class FigurePart:
+    """A figure of the report, drawn by the page itself.
+
+    Attributes:
+        name: Of its place in the page.
+        title: Above it.
+        captions: One a variant.
+        variants: Name of a horizontal axis → its data; one or several.
+        plots: The same as printed figures.
+    """
+
+    name: str
+    title: str
+    captions: tuple[str, ...]
+    variants: dict[str, dict[str, Any]]
+    plots: tuple[Plot, ...]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """All that a report says.
+
+    Attributes:
+        history: What the store knows besides results.
+        baseline: Label compared with; None while there is nothing to compare.
+        answer: What came out.
+        unfinished: How far it is, in words; empty once all runs have completed.
+        results: Tables of results.
+        figures: Interactive figures.
+        costs: The ledger; None where no run has a price or took any time.
+        failures: What went wrong; None if nothing did.
+        recipe: How to make it again.
+        origins: What is behind the runs.
+        gaps: Why a part that readers would look for is not there: name of the part → one sentence.
+    """
+
+    history: History
+    baseline: str | None
+    answer: Answer
+    unfinished: str
+    results: tuple[TablePart, ...]
+    figures: tuple[FigurePart, ...]
+    costs: TablePart | None
+    failures: TablePart | None
+    recipe: Recipe
+    origins: Origins
+    gaps: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def tables(self) -> list[TablePart]:
+        """Every table of it."""
+        return [*self.results, *(part for part in (self.costs, self.failures) if part is not None)]
+
+    @property
+    def plots(self) -> list[Plot]:
+        """Every figure of it, as it is printed."""
+        return [plot for figure in self.figures for plot in figure.plots]
+
+
+def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Contents:
+    """Everything a report says, from one moment of the store.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+        baseline: Label or run to compare with; None for the study's first that is no reference.
+        scope: What counts as FLOPs.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If what is there is no results store, it does not know the experiment, or it has no such
+            baseline.
+    """
+    frames: Frames | None = None
+    nothing = ""
+    with connect(url) as connection:
+        history = load_history(connection, experiment)
+        try:
+            frames = load_frames(connection, experiment)
+        except ValueError as error:
+            if history is None or history.runs.empty:
+                raise
+            nothing = str(error)
+        origins = Origins.load(connection, [experiment])
+    assert history is not None
+    return _written(history, frames, origins, nothing, baseline, scope)
+
+
+def _written(
+    history: History,
+    frames: Frames | None,
+    origins: Origins,
+    nothing: str,
+    baseline: str | None,
+    scope: Scope,
+) -> Contents:
+    gaps = {"results": nothing} if nothing else {}
+    compared = None if frames is None else frames.baseline(baseline)
+    results: list[TablePart] = []
+    figures: list[FigurePart] = []
+    said = Answer("Nothing has been evaluated yet.")
+    if frames is not None and compared is not None:
+        from ..tables import speedup_table, summary
+
+        try:
+            table = summary(frames, compared, scope)
+        except ValueError as error:
+            gaps["results"] = str(error)
+            said = Answer("No run has completed yet.")
+        else:
+            results.append(TablePart("summary", "Final scores", table))
+            said = answer(table.frame, compared, frames.scores_are_shares)
+        with contextlib.suppress(ValueError):  # without a baseline that completed nothing can be compared
+            if len(frames.competitors) > 1:
+                results.append(TablePart("speedups", "Speed-ups", speedup_table(frames, compared, scope)))
+        figures = _figures(frames, compared, scope, gaps)
+    costs, wrong = ledger(history), failures(history)
+    return Contents(
+        history=history,
+        baseline=compared,
+        answer=said,
+        unfinished=_unfinished(history),
+        results=tuple(results),
+        figures=tuple(figures),
+        costs=None if costs is None else TablePart("costs", "Costs", costs),
+        failures=None if wrong is None else TablePart("failures", "Failures", wrong),
+        recipe=recipe(history, baseline, scope),
+        origins=origins,
+        gaps=gaps,
+    )
+
+
+def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:
+    from ..figures import learning_curves, pareto
+
+    parts = []
+    plots: dict[str, Plot] = {}
+    try:
+        plots["examples seen"] = learning_curves(frames, baseline, scope=scope)
+        plots["training FLOPs"] = replace(
+            learning_curves(frames, baseline, "flops", scope), name="curves_flops"
+        )
+    except ValueError as error:
+        gaps["curves"] = str(error)
+    if plots:
+        parts.append(_part("curves", "Learning curves", plots, charts.curves))
+    try:
+        plot = pareto(frames, baseline, scope)
+    except ValueError as error:
+        gaps["pareto"] = str(error)
+    else:
+        parts.append(_part("pareto", "Accuracy against FLOPs", {"training FLOPs": plot}, charts.pareto))
+    return parts
+
+
+def _part(
+    name: str, title: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
+) -> FigurePart:
+    variants = {axis: chart(plot) for axis, plot in plots.items()}
+    return FigurePart(
+        name,
+        title,
+        tuple(plot.texts.caption for plot in plots.values()),
+        variants,
+        tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items()),
+    )
+
+
+def _unfinished(history: History) -> str:
+    states = history.states()
+    done, planned = states.get("COMPLETED", 0), sum(states.values())
+    if done == planned:
+        return ""
+    others = ", ".join(f"{count} {state.lower()}" for state, count in states.items() if state != "COMPLETED")
+    return f"{done} of {planned} runs have completed; {others}"

@@ -1,0 +1,437 @@
+// Charts, their controls, and the provenance of cells. All texts and numbers come rounded and ready in the page's
+// data; nothing is fetched.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const DARK = window.matchMedia("(prefers-color-scheme: dark)");
+
+/** An element with attributes and children; texts stay texts, whatever is in them. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function svg(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+/** A text as Plotly shows it letter by letter: it would read tags and entities. */
+function literal(text) {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+function shortened(text, most = 60) {
+  const letters = Array.from(text);
+  return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
+}
+
+function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** A series' colour, on dark ground lighter: what is black in print is almost white there. */
+function ink(colour) {
+  if (!DARK.matches) return colour;
+  if (colour === "#000000") return "#f2f2f2";
+  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
+}
+
+function faint(colour, opacity) {
+  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return `rgba(${channels.join(",")},${opacity})`;
+}
+
+// Charts
+
+function curveTraces(one) {
+  const colour = ink(one.colour);
+  const name = literal(shortened(one.text));
+  const traces = [];
+  if (one.low.length) {
+    traces.push({
+      x: [...one.x, ...[...one.x].reverse()],
+      y: [...one.high, ...[...one.low].reverse()],
+      fill: "toself",
+      fillcolor: faint(colour, 0.16),
+      line: { width: 0 },
+      mode: "lines",
+      hoverinfo: "skip",
+    });
+  }
+  traces.push({
+    x: one.x,
+    y: one.y,
+    mode: "lines+markers",
+    line: { color: colour, width: 2, dash: one.dash },
+    marker: { color: colour, size: 7, symbol: one.symbol },
+    text: one.x_text.map((x, i) => {
+      const band = one.low.length ? `<br>${one.low_text[i]} to ${one.high_text[i]} over ${one.seeds} seeds` : "";
+      return `<b>${name}</b><br>${one.y_text[i]} at ${x}${band}`;
+    }),
+    hovertemplate: "%{text}<extra></extra>",
+  });
+  return traces;
+}
+
+function paretoTraces(one) {
+  const colour = ink(one.colour);
+  const name = literal(shortened(one.text));
+  const filled = one.on_front;
+  return [
+    {
+      x: one.seed_x,
+      y: one.seed_y,
+      mode: "markers",
+      marker: { color: faint(colour, 0.55), size: 5, symbol: one.symbol },
+      text: one.seed.map((seed, i) => `<b>${name}</b>, seed ${seed}<br>${one.seed_y_text[i]} at ${one.seed_x_text[i]}`),
+      hovertemplate: "%{text}<extra></extra>",
+    },
+    {
+      x: one.x,
+      y: one.y,
+      mode: "markers",
+      marker: {
+        color: filled ? colour : css("--paper"),
+        size: 11,
+        symbol: one.symbol,
+        line: { color: colour, width: 2 },
+      },
+      error_y: { type: "data", array: [one.spread ?? 0], visible: one.spread !== null, color: colour, thickness: 1.5 },
+      text: [
+        `<b>${name}</b><br>${one.y_text[0]}${one.spread_text ? " ± " + one.spread_text : ""} at ${one.x_text[0]}` +
+          (one.on_front ? "<br>on the Pareto front" : ""),
+      ],
+      hovertemplate: "%{text}<extra></extra>",
+    },
+  ];
+}
+
+function frontTrace(front) {
+  return {
+    x: front.x,
+    y: front.y,
+    mode: "lines",
+    line: { color: css("--muted"), width: 1.5, shape: "hv" },
+    hoverinfo: "skip",
+  };
+}
+
+function axis(title, log) {
+  return {
+    title: { text: literal(title), standoff: 10 },
+    type: log ? "log" : "linear",
+    automargin: true,
+    gridcolor: css("--grid"),
+    linecolor: css("--muted"),
+    zeroline: false,
+    ticks: "outside",
+    tickcolor: css("--muted"),
+    exponentformat: "B",
+    separatethousands: true,
+    minexponent: 5,
+    dtick: log ? "D2" : undefined,
+  };
+}
+
+/** A level across the whole plot. */
+function line(y, color, dash) {
+  return { type: "line", layer: "below", xref: "paper", x0: 0, x1: 1, y0: y, y1: y, line: { color, dash, width: 1.2 } };
+}
+
+class Chart {
+  constructor(section) {
+    this.section = section;
+    this.figure = DATA.figures[section.dataset.figure];
+    this.plot = section.querySelector(".plot");
+    this.variant = Object.keys(this.figure.variants)[0];
+    this.log = { x: false, y: false };
+    this.shown = new Map();
+    for (const variant of Object.values(this.figure.variants)) {
+      for (const one of variant.series) {
+        if (!this.shown.has(one.label)) this.shown.set(one.label, one.shown);
+      }
+    }
+    this.makeControls();
+    this.draw();
+  }
+
+  get data() {
+    return this.figure.variants[this.variant];
+  }
+
+  makeControls() {
+    const controls = this.section.querySelector(".controls");
+    const name = this.section.dataset.figure;
+    const variants = Object.keys(this.figure.variants);
+    if (variants.length > 1) {
+      controls.append(
+        this.choice("over", `${name}-variant`, variants, (chosen) => {
+          this.variant = chosen;
+          this.draw();
+        }),
+      );
+    }
+    for (const side of ["x", "y"]) {
+      controls.append(
+        this.choice(`${side} axis`, `${name}-${side}`, ["linear", "log"], (chosen) => {
+          this.log[side] = chosen === "log";
+          this.draw();
+        }),
+      );
+    }
+    const reset = make("button", { type: "button" }, "Reset zoom");
+    reset.addEventListener("click", () => this.draw(true));
+    controls.append(reset);
+
+    const list = this.section.querySelector(".series");
+    const swatches = (this.swatches = []);
+    for (const one of this.allSeries()) {
+      const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
+      box.addEventListener("change", () => {
+        this.shown.set(one.label, box.checked);
+        this.draw();
+      });
+      const swatch = svg("svg", { width: 30, height: 12, viewBox: "0 0 30 12", "aria-hidden": "true" });
+      swatches.push([swatch, one]);
+      const label = make("label", { class: "one" }, box, swatch, make("span", {}, one.text));
+      list.append(label);
+    }
+    const all = make("button", { type: "button" }, "All");
+    const none = make("button", { type: "button" }, "None");
+    for (const [button, value] of [[all, true], [none, false]]) {
+      button.addEventListener("click", () => {
+        for (const label of this.shown.keys()) this.shown.set(label, value);
+        for (const box of list.querySelectorAll("input")) box.checked = value;
+        this.draw();
+      });
+    }
+    list.append(make("span", { class: "buttons" }, all, none));
+    const details = this.section.querySelector("details.numbers");
+    details.addEventListener("toggle", () => this.tabulate());
+  }
+
+  allSeries() {
+    const seen = new Map();
+    for (const variant of Object.values(this.figure.variants)) {
+      for (const one of variant.series) if (!seen.has(one.label)) seen.set(one.label, one);
+    }
+    return [...seen.values()];
+  }
+
+  choice(legend, name, options, chosen) {
+    const set = make("fieldset", {}, make("legend", {}, legend));
+    options.forEach((option, i) => {
+      const input = make("input", { type: "radio", name, value: option, checked: i === 0 });
+      input.addEventListener("change", () => chosen(option));
+      set.append(make("label", {}, input, make("span", {}, option)));
+    });
+    return set;
+  }
+
+  visible() {
+    return this.data.series.filter((one) => this.shown.get(one.label));
+  }
+
+  draw(whole = false) {
+    for (const [swatch, one] of this.swatches) paint(swatch, one, this.data.kind);
+    const series = this.visible();
+    const traces = series.flatMap(this.data.kind === "curves" ? curveTraces : paretoTraces);
+    if (this.data.front) traces.unshift(frontTrace(this.data.front));
+    const lines = [
+      ...(this.data.baseline_level ?? []).map((y) => line(y, css("--ink"), "2px,2px")),
+      ...this.data.levels.map(({ y }) => line(y, css("--muted"), "6px,3px")),
+    ];
+    const named = this.data.levels.map(({ y, text }) => ({
+      text: literal(shortened(text)),
+      xref: "paper",
+      x: 0.01,
+      y: this.log.y ? Math.log10(y) : y,
+      xanchor: "left",
+      yanchor: "bottom",
+      showarrow: false,
+      font: { size: 12, color: css("--muted") },
+    }));
+    const layout = {
+      shapes: lines,
+      annotations: named,
+      margin: { l: 56, r: 12, t: 12, b: 48 },
+      height: Math.max(300, Math.min(460, this.plot.clientWidth * 0.62)),
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: "system-ui, sans-serif", size: 13, color: css("--ink") },
+      showlegend: false,
+      hovermode: "closest",
+      dragmode: "zoom",
+      hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--muted"), font: { color: css("--ink") }, align: "left" },
+      xaxis: axis(this.data.x_title, this.log.x),
+      yaxis: axis(this.data.y_title, this.log.y),
+      // A new value lets go of what was zoomed into: for other axes it means nothing.
+      uirevision: whole ? Math.random() : `${this.variant} ${this.log.x} ${this.log.y}`,
+    };
+    const names = series.map((one) => shortened(one.text)).join(", ") || "no series";
+    const kind = this.data.kind === "curves" ? "Line chart" : "Scatter plot";
+    this.plot.setAttribute("aria-label", `${kind} of ${this.data.y_title} over ${this.data.x_title}: ${names}. Its numbers are in the table below.`);
+    this.drawn = Plotly.react(this.plot, traces, layout, { displayModeBar: false, responsive: true, doubleClick: "reset" });
+    this.tabulate();
+  }
+
+  /** The numbers of what is shown, as text: made when it is opened, since it may be long. */
+  tabulate() {
+    const details = this.section.querySelector("details.numbers");
+    const place = details.querySelector(".scroll");
+    if (!details.open) return;
+    const curves = this.data.kind === "curves";
+    const headers = curves
+      ? ["run", "seeds", this.data.x_title.replace(/ \(.*\)/, ""), this.data.y_title, "lowest to highest"]
+      : ["run", "seed", "training FLOPs", this.data.y_title, "± std", "on the front"];
+    const rows = [];
+    for (const one of this.visible()) {
+      if (curves) {
+        one.x.forEach((_, i) => {
+          const band = one.low.length ? `${one.low_text[i]} to ${one.high_text[i]}` : "—";
+          rows.push([one.text, String(one.seeds), one.x_text[i], one.y_text[i], band]);
+        });
+      } else {
+        rows.push([one.text, `mean of ${one.seeds}`, one.x_text[0], one.y_text[0], one.spread_text || "—", one.on_front ? "yes" : "no"]);
+        one.seed.forEach((seed, i) => rows.push([one.text, String(seed), one.seed_x_text[i], one.seed_y_text[i], "", ""]));
+      }
+    }
+    place.replaceChildren(table(headers, rows));
+  }
+}
+
+/** The line and marker of a series, for its checkbox. */
+function paint(swatch, one, kind) {
+  const colour = ink(one.colour);
+  swatch.replaceChildren();
+  if (kind === "curves") {
+    const dash = one.dash === "solid" ? "none" : one.dash === "dash" ? "6,3" : one.dash.replaceAll("px", "");
+    swatch.append(svg("line", { x1: 1, x2: 29, y1: 6, y2: 6, stroke: colour, "stroke-width": 2, "stroke-dasharray": dash }));
+  }
+  const shapes = {
+    circle: ["circle", { cx: 15, cy: 6, r: 4 }],
+    square: ["rect", { x: 11.3, y: 2.3, width: 7.4, height: 7.4 }],
+    diamond: ["polygon", { points: "15,1 20,6 15,11 10,6" }],
+    "triangle-up": ["polygon", { points: "15,1.5 20,10 10,10" }],
+    "triangle-down": ["polygon", { points: "15,10.5 20,2 10,2" }],
+    "triangle-left": ["polygon", { points: "10,6 18.5,1 18.5,11" }],
+    "triangle-right": ["polygon", { points: "20,6 11.5,1 11.5,11" }],
+    cross: ["polygon", { points: "13.5,1 16.5,1 16.5,4.5 20,4.5 20,7.5 16.5,7.5 16.5,11 13.5,11 13.5,7.5 10,7.5 10,4.5 13.5,4.5" }],
+    x: ["path", { d: "M11 2L19 10M19 2L11 10", stroke: colour, "stroke-width": 2.5 }],
+    pentagon: ["polygon", { points: "15,1 20,4.7 18,10.5 12,10.5 10,4.7" }],
+    hexagon: ["polygon", { points: "15,1 19.4,3.5 19.4,8.5 15,11 10.6,8.5 10.6,3.5" }],
+  };
+  const [tag, attributes] = shapes[one.symbol];
+  swatch.append(svg(tag, { fill: colour, ...attributes }));
+}
+
+/** A table of texts; the first column names the rows, `left` says which others hold words and not numbers. */
+function table(headers, rows, left = []) {
+  const side = (i) => ({ class: left.includes(i) ? "left" : null });
+  const head = make("tr", {}, ...headers.map((text, i) => make("th", { scope: "col", ...side(i) }, text)));
+  const body = rows.map(([first, ...rest]) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, make("span", { class: "name" }, first)),
+      ...rest.map((text, i) => make("td", side(i + 1), text)),
+    ),
+  );
+  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+// Provenance
+
+const dialog = document.getElementById("provenance");
+
+/** A table in a box of its own, so that the dialog does not scroll sideways. */
+function boxed(title, headers, rows, left) {
+  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
+  box.append(table(headers, rows, left));
+  return box;
+}
+
+function open(button) {
+  const name = button.closest("table").dataset.table;
+  const { row: key, column: columnKey } = button.dataset;
+  const { columns, rows } = DATA.tables[name];
+  const column = columns[columnKey];
+  const row = rows[key];
+  const label = button.closest("tr").querySelector("th").textContent;
+  document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
+  const place = dialog.querySelector(".body");
+  place.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));
+  if (row) place.append(...madeFrom(column, columnKey, row, rows[row.baseline]), ...ran(row), ...differs(row));
+  dialog.showModal();
+  place.scrollTop = 0;
+}
+
+/** What each run gave to the number. */
+function madeFrom(column, key, row, baseline) {
+  const own = column.inputs.filter((input) => row.values[input] && input !== key);
+  const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
+  const result = row.values[key] ? [column.header] : [];
+  const headers = ["seed", "run", ...result, ...own, ...theirs.map((input) => `${input} of ${row.baseline}`)];
+  const lines = row.runs.map((run, i) => {
+    const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
+    return [
+      String(row.seeds[i]),
+      run.slice(0, 12),
+      ...(result.length ? [row.values[key][i]] : []),
+      ...own.map((input) => row.values[input][i]),
+      ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
+    ];
+  });
+  return [make("h3", {}, "Made from"), boxed("Made from", headers, lines, [1])];
+}
+
+/** Every go at each of the runs. */
+function ran(row) {
+  const lines = row.runs.flatMap((run) => {
+    const { name, state, directory, attempts } = DATA.runs[run];
+    const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—", "—"]];
+    return whole.map((attempt) => [name, state, ...attempt, directory]);
+  });
+  const headers = ["run", "state", "attempt", "ended", "host, device", "code", "begin (UTC)", "end (UTC)", "log", "folder"];
+  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8, 9])];
+}
+
+/** Where the config is another than the baseline's. */
+function differs(row) {
+  if (row.differences === null) return [];
+  const title = `Config, where it differs from ${row.baseline}`;
+  if (!row.differences.length) return [make("h3", {}, title), make("p", {}, "Nowhere.")];
+  return [make("h3", {}, title), boxed(title, ["key", "here", row.baseline], row.differences, [1, 2])];
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-row]");
+  if (button) open(button);
+  if (event.target === dialog) dialog.close(); // beside it
+});
+dialog.querySelector("button.close").addEventListener("click", () => dialog.close());
+
+// Copying
+
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Not allowed here";
+    }
+    setTimeout(() => (button.textContent = before), 1500);
+  });
+}
+
+const charts = [...document.querySelectorAll("section[data-figure]")].map((section) => new Chart(section));
+DARK.addEventListener("change", () => charts.forEach((chart) => chart.draw()));

@@ -1,0 +1,186 @@
+"""Experiments in real stores, reports of them, and a browser that opens them."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
+
+import plans_support as plans
+
+from jestlab.analysis.costs import Cost
+from jestlab.platform.plan import Plan
+from jestlab.platform.programs import Price
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.states import RunState
+from jestlab.platform.store.store import Store
+
+CHROMIUM = shutil.which("chromium")
+_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@dataclass
+class Run:
+    """One run: an evaluation a step, each with the same value for both metrics."""
+
+    name: str
+    scores: Sequence[float] = ()
+    seed: int = 0
+    label: str = ""
+    ends: str = "complete"  # complete, fail, never: is left RUNNING; none: was never begun
+    fails_before: Sequence[str] = ()  # reasons of attempts that failed
+    flops: float = 3e9  # of a step; 0 where the program counts none
+    needs: Mapping[str, str] = field(default_factory=dict)  # role → name, of the same seed
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Lab:
+    """A store with one experiment."""
+
+    url: str
+    folder: Path
+    name: str = "study"
+
+
+def make_lab(folder: Path, runs: Sequence[Run], question: str = "Is it faster?", name: str = "study") -> Lab:
+    """Record runs, and go through what happened to them, as launchers and workers do."""
+    folder.mkdir(parents=True, exist_ok=True)
+    url = f"sqlite:///{folder / 'results.db'}"
+    store = Store.open(url)
+    planned: dict[tuple[str, int], Any] = {}
+    for run in runs:
+        needs = {role: planned[needed, run.seed].fingerprint for role, needed in run.needs.items()}
+        steps = max(1, len(run.scores))
+        made = plans.run(
+            run.name,
+            config={"selection": {"rule": run.label or run.name}, "seed": run.seed} | dict(run.config),
+            seed=run.seed,
+            needs=needs,
+            price=Price(Cost(image_tower=run.flops * steps), examples=64 * steps) if run.flops else None,
+        )
+        planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
+    spec = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
+    needed = frozenset(name for run in runs for name in run.needs.values())
+    store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
+    for run in runs:
+        _happen(store, planned[run.label or run.name, run.seed], run)
+    store.close()
+    return Lab(url, folder, name)
+
+
+def _happen(store: Store, made: Any, run: Run) -> None:
+    row = next(row for row in store.runs(store.experiments()[0].name) if row.fingerprint == made.fingerprint)
+    for reason in run.fails_before:
+        plans.begun(store, row).fail(reason)
+        plans.move(store, made, RunState.PENDING)
+    if run.ends == "none":
+        return
+    attempt = plans.begun(store, row)
+    for step, score in enumerate(run.scores, start=1):
+        scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
+        attempt.evaluation(step, 64 * step, run.flops * step, scores)
+        attempt.progress(step, len(run.scores))
+    if run.ends == "complete":
+        attempt.complete()
+    elif run.ends == "fail":
+        attempt.fail("ValueError: it broke <b>here</b>")
+    else:
+        attempt.flush()
+
+
+def finished() -> list[Run]:
+    """A reference, uniform, independent and joint, three seeds each; one attempt failed on the way."""
+    runs = []
+    for seed, more in enumerate((0.0, 0.04, -0.03)):
+        runs += [
+            Run("reference", [0.5, 0.7 + more], seed, flops=9e9),
+            Run("uniform", [0.1, 0.2, 0.3, 0.4 + more], seed),
+            Run(
+                "independent", [0.1, 0.3, 0.4, 0.45 - more], seed, flops=8e9,
+                needs={"selection": "reference"},
+            ),
+            Run(
+                "joint", [0.3, 0.5, 0.6, 0.65 + more], seed, flops=8e9, needs={"selection": "reference"},
+                fails_before=["lost its node"] if seed == 1 else [],
+            ),
+        ]  # fmt: skip
+    return runs
+
+
+@pytest.fixture
+def a_run() -> type[Run]:
+    """One run of an experiment."""
+    return Run
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """A finished experiment, which tests read and do not change."""
+    return make_lab(tmp_path_factory.mktemp("study"), finished())
+
+
+@pytest.fixture(scope="session")
+def page(study: Lab) -> Path:
+    """Its report."""
+    from jestlab.analysis.report.build import build
+
+    return build(study.url, "study", study.folder / "report", "uniform")[0]
+
+
+@pytest.fixture
+def new_lab(tmp_path: Path) -> Callable[..., Lab]:
+    """Makes an experiment of given runs."""
+    return lambda *runs, **told: make_lab(tmp_path / "lab", runs, **told)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: make tools")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=_FLAGS.split())
+        yield started
+        started.close()
+
+
+@dataclass
+class Opened:
+    """A page, and what came of opening it."""
+
+    tab: Any
+    complaints: list[str]
+    requests: list[str]
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens a page from disk; what it says on the console and asks of the network is kept."""
+    contexts = []
+
+    def open_page(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        tab = context.new_page()
+        found = Opened(tab, [], [])
+        tab.on("console", lambda message: found.complaints.append(message.text))
+        tab.on("pageerror", lambda error: found.complaints.append(str(error)))
+        tab.on("request", lambda request: found.requests.append(request.url))
+        tab.goto(path.as_uri())
+        return found
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -1,0 +1,300 @@
+"""The page in a real browser: from disk, by keyboard, at any width, in both modes, asking for nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from jestlab.analysis import frames, tables
+from jestlab.analysis.explain import Origins
+from jestlab.analysis.figures import learning_curves, pareto
+from jestlab.analysis.report.build import build
+
+CELLS = "[...document.querySelectorAll('{} tbody tr')].map(row => [...row.children].map(cell => cell.textContent))"
+OPEN_ALL = """
+[...document.querySelectorAll('#table-summary button')].map(button => {
+  button.click();
+  const dialog = document.querySelector('dialog');
+  const [title, body] = ['h2', '.body'].map(part => dialog.querySelector(part).textContent);
+  const tables = [...dialog.querySelectorAll('table')].map(table => table.textContent);
+  dialog.close();
+  return {...button.dataset, title, body, tables};
+})
+"""
+MODES = [(1280, "light"), (400, "dark")]
+
+
+def until(tab, expression):
+    """Wait until something holds in the page; Playwright's own waiting is what the page's policy forbids."""
+    for _ in range(100):
+        if tab.evaluate(expression):
+            return
+        tab.wait_for_timeout(50)
+    pytest.fail(f"never so: {expression}")
+
+
+def check_html(page):
+    """By a strict parser; less Plotly, which is long, and which is held to have no sign that HTML forbids."""
+    html5lib = pytest.importorskip("html5lib")
+    text = page.read_bytes().decode()
+    assert not re.search(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]", text)
+    parts = re.split(r'(<script type="text/javascript">)(.*?)(</script>)', text, flags=re.DOTALL)
+    assert len(parts) == 5
+    assert len(parts[2]) > 1_000_000
+    html5lib.HTMLParser(strict=True).parse("".join(parts[:2] + parts[3:]))
+
+
+def test_html_is_valid(page):
+    check_html(page)
+
+
+def test_nothing_is_asked_of_a_network(opened, page):
+    shown = opened(page)
+    assert shown.requests == [page.as_uri()]
+    assert shown.complaints == []
+    # And nothing could be: the policy holds in this browser.
+    answer = shown.tab.evaluate(
+        "fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"
+        ".then(async (answer) => [answer, typeof Plotly])"
+    )
+    assert answer == ["refused", "object"]
+    assert "Content Security Policy" in shown.complaints[0]
+    assert shown.tab.evaluate(
+        "(() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
+        " document.body.append(s); return window.ran ?? 'refused'; })()"
+    ) == "refused"  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "scheme"), MODES)
+def test_it_fits_and_is_accessible(opened, page, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    shown = opened(page, width, scheme)
+    assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width
+    for summary in shown.tab.locator("summary").all():
+        summary.click()
+    found = axe.Axe().run(shown.tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+    assert found.violations_count == 0, found.generate_report()
+    shown.tab.locator("button[data-row=joint][data-column=delta]").click()
+    found = axe.Axe().run(shown.tab, context="dialog")
+    assert found.violations_count == 0, found.generate_report()
+    box = shown.tab.locator("dialog").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= width
+    assert shown.tab.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.complaints == []
+
+
+def test_every_number_is_the_table_s(opened, study, page):
+    shown = opened(page)
+    found = frames.read(study.url, "study")
+    for name, table in (
+        ("summary", tables.summary(found, "uniform")),
+        ("speedups", tables.speedup_table(found, "uniform")),
+    ):
+        rows = shown.tab.evaluate(CELLS.format(f"#table-{name}"))
+        assert rows == [
+            [cell.text + cell.mark for cell in line.cells]
+            for section in table.sections()
+            for line in section.lines
+        ]
+    answer = shown.tab.locator(".answer").text_content()
+    row = next(row for row in rows if row[0] == "joint")  # of speed-ups
+    assert f"with {row[3]} fewer examples" in answer
+    summary = tables.summary(found, "uniform")
+    assert f"scores {summary.cell('joint', summary.column_named('score')).text}%" in answer
+
+
+def test_figures_draw_what_the_printed_ones_do(opened, study, page):
+    shown = opened(page)
+    found = frames.read(study.url, "study")
+    drawn = shown.tab.evaluate(
+        "document.querySelector('#curves .plot').data.filter(t => t.mode === 'lines+markers')"
+        ".map(t => [t.text[0].match(/<b>(.*)<\\/b>/)[1], t.y, t.x])"
+    )
+    data = learning_curves(found, "uniform").data
+    competing = data[data["role"] != "reference"]
+    assert {label for label, *_ in drawn} == set(competing["label"])
+    for label, ys, xs in drawn:
+        own = data[data["label"] == label]
+        assert ys == pytest.approx(list(own["mean"]))
+        assert xs == pytest.approx(list(own["effort"]))
+    points = pareto(found, "uniform").data
+    means = points[(points["kind"] == "mean") & (points["role"] != "reference")]
+    front = shown.tab.evaluate("(({x, y}) => [x, y])(document.querySelector('#pareto .plot').data[0])")
+    on_front = means[means["on_front"].astype(bool)].sort_values("flops")
+    assert front[1] == pytest.approx(list(on_front["score"]))
+
+
+def test_the_numbers_of_a_figure_as_text(opened, study, page):
+    shown = opened(page)
+    shown.tab.locator("#pareto summary").click()
+    lines = shown.tab.evaluate(CELLS.format("#pareto .numbers"))
+    summary = tables.summary(frames.read(study.url, "study"), "uniform")
+    score = summary.column_named("score")
+    for label in ("uniform", "independent", "joint"):
+        mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
+        assert f"{mean[3]} ± {mean[4]}" == summary.cell(label, score).text
+    shown.tab.locator("#pareto .series label", has_text="joint").click()
+    assert "joint" not in shown.tab.locator("#pareto .numbers .scroll").text_content()
+
+
+def test_every_cell_opens_what_explain_says(opened, study, page):
+    """All that the dialog is made of, against the explanation of each cell by itself."""
+    shown = opened(page)
+    origins = Origins.read(study.url, ["study"])
+    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    cells = shown.tab.evaluate(OPEN_ALL)
+    assert len(cells) > 30
+    for cell in cells:
+        told = origins.explain(table, cell["row"], cell["column"])
+        assert cell["title"] == f"{cell['row']} · {told.header}"
+        assert told.text in cell["body"]
+        assert told.formula in cell["body"]
+        made, ran, *differs = cell["tables"]
+        for run in told.runs:
+            assert run.fingerprint[:12] in made
+            for number in (run.value, *run.inputs.values(), *run.against.values()):
+                assert number is None or f"{number:.6g}".replace("-", "−") in made
+            for attempt in run.attempts:
+                assert attempt.host in ran
+                assert attempt.state in ran
+        for key, (theirs, ours) in (told.differences or {}).items():
+            assert all(part in differs[0] for part in (key, theirs or "—", ours or "—"))
+    assert "lost its node" in shown.tab.locator("#table-failures").inner_text()
+
+
+def test_everything_is_reached_by_keyboard(opened, page):
+    """Tab alone goes through all controls, each seen to have the focus; Enter opens, Escape goes back."""
+    shown = opened(page)
+    tab = shown.tab
+    seen: list[dict[str, str]] = []
+    for _ in range(400):
+        tab.keyboard.press("Tab")
+        now = tab.evaluate(
+            "(() => { const e = document.activeElement; if (e === document.body) return null;"
+            " const style = getComputedStyle(e);"
+            " return { tag: e.tagName, row: e.dataset.row ?? '', column: e.dataset.column ?? '',"
+            " name: e.name ?? '', outline: style.outlineStyle + ' ' + style.outlineWidth }; })()"
+        )
+        if now is None:
+            break
+        seen.append(now)
+    wanted = tab.evaluate(
+        "[...document.querySelectorAll('a[href], button, summary, input[type=checkbox],"
+        " input[type=radio]:checked')].filter(control => control.checkVisibility()).length"
+    )
+    reached = [one for one in seen if one["tag"] in ("A", "BUTTON", "SUMMARY", "INPUT")]
+    assert len(reached) == wanted
+    assert {one["outline"] for one in reached} == {"solid 3px"}
+    cell = tab.locator("button[data-row=joint][data-column=score]").first
+    cell.focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("dialog").is_visible()
+    tab.keyboard.press("Escape")
+    assert not tab.locator("dialog").is_visible()
+    assert tab.evaluate("document.activeElement.dataset.column") == "score"
+
+
+def test_controls_drive_the_figures(opened, page):
+    shown = opened(page)
+    tab = shown.tab
+    plot = "document.querySelector('#curves .plot')"
+    before = tab.evaluate(f"{plot}.data.length")
+    tab.locator("#curves .series label", has_text="joint").locator("input").uncheck()
+    assert tab.evaluate(f"{plot}.data.length") == before - 2  # line and band
+    tab.locator("#curves .series button", has_text="None").click()
+    assert tab.evaluate(f"{plot}.data.length") == 0
+    tab.locator("#curves .series button", has_text="All").click()
+    assert tab.evaluate(f"{plot}.data.length") == before + 2  # the reference, too
+    for side in ("x", "y"):
+        tab.locator(f"#curves input[name=curves-{side}][value=log]").check()
+        assert tab.evaluate(f"{plot}._fullLayout.{side}axis.type") == "log"
+    tab.locator("#curves input[value='training FLOPs']").check()
+    assert tab.evaluate(f"{plot}.layout.xaxis.title.text") == "training FLOPs (GFLOP)"
+    tab.evaluate(f"Plotly.Fx.hover({plot}, [{{curveNumber: {plot}.data.length - 1, pointNumber: 0}}])")
+    until(tab, f"{plot}.querySelector('.hoverlayer').textContent.includes('joint')")
+    assert shown.complaints == []
+
+
+def test_dark_and_light_while_it_is_open(opened, page):
+    shown = opened(page)
+    colour = "document.querySelector('#curves .plot').data.find(t => t.mode === 'lines+markers').line.color"
+    assert shown.tab.evaluate(colour) == "#000000"
+    shown.tab.emulate_media(color_scheme="dark")
+    until(shown.tab, f"{colour} === '#f2f2f2'")
+
+
+HOSTILE = [
+    "</script><script>window.hacked=1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    "quotes \"' & $x$ %{y} \\ 🦄 \u2028 end",
+    "x" * 300,
+]
+
+
+def test_hostile_names_are_only_texts(opened, new_lab, a_run):
+    runs = [a_run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
+    runs += [a_run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
+    runs += [a_run("broken", [0.1], label="broken <b>", ends="fail")]
+    lab = new_lab(*runs, question=f"{HOSTILE[0]} {HOSTILE[3]}")
+    page = build(lab.url, "study", lab.folder / "report")[0]
+    check_html(page)
+    for width in (1280, 400):
+        shown = opened(page, width)
+        tab = shown.tab
+        assert tab.evaluate("window.hacked") is None
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        labels = tab.locator("#curves .series .one span").all_text_contents()
+        assert labels[1:5] == HOSTILE
+        for label in HOSTILE:
+            button = tab.locator(
+                f"#table-summary button[data-row={json.dumps(label, ensure_ascii=False)}][data-column=score]"
+            )
+            button.click()
+            assert label in tab.locator("#provenance-title").text_content()
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            tab.keyboard.press("Escape")
+        hover = tab.evaluate("document.querySelector('#pareto .plot').data.flatMap(t => t.text ?? []).join()")
+        assert "<img" not in hover
+        assert "&lt;img" in hover
+        assert shown.complaints == []
+        assert shown.requests == [page.as_uri()]
+
+
+def test_without_results_there_is_a_page_all_the_same(opened, new_lab, a_run):
+    lab = new_lab(a_run("uniform", ends="fail"), a_run("joint", ends="none"))
+    shown = opened(build(lab.url, "study", lab.folder / "report")[0], 400)
+    text = shown.tab.locator("body").inner_text()
+    assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending" in text
+    assert "Nothing has been evaluated yet." in text
+    assert "it broke <b>here</b>" in text
+    assert shown.complaints == []
+    assert shown.tab.locator(".plot").count() == 0
+
+
+def test_half_finished(opened, new_lab, a_run):
+    lab = new_lab(
+        a_run("uniform", [0.1, 0.2]),
+        a_run("uniform", [0.1], 1, ends="never"),
+        a_run("joint", [0.3, 0.4]),
+        a_run("joint", [0.3], 1, ends="fail"),
+    )
+    shown = opened(build(lab.url, "study", lab.folder / "report")[0])
+    text = shown.tab.locator("body").inner_text()
+    assert "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed" in text
+    assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in text
+    assert "1 of 2" in shown.tab.locator("#table-summary").inner_text()
+    assert shown.complaints == []
+
+
+def test_without_prices(opened, new_lab, a_run):
+    lab = new_lab(a_run("uniform", [0.1, 0.2], flops=0.0), a_run("joint", [0.3, 0.4], flops=0.0))
+    shown = opened(build(lab.url, "study", lab.folder / "report")[0])
+    text = shown.tab.locator("body").inner_text()
+    assert "No figure: no run of experiment 'study' has completed with a score and a price" in text
+    assert "2 of 2 runs have no planned price" in text
+    assert "2.0× fewer examples" in text
+    assert "FLOPs" not in shown.tab.locator(".answer").inner_text()
+    assert shown.complaints == []
