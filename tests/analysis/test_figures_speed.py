@@ -124,3 +124,18 @@ def test_method_costs_are_the_paper_s():
     assert {"1.00", "4.00", "2.33"} <= words
     counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
+
+
+def test_of_very_many_runs_some_are_shown(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.5]),
+        *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
+    )
+    results = frames.read(store.url, "study")
+    plot = figures.speedup(results)
+    assert len(rows(plot, kind="bar")) == 31
+    assert "joint 44" in set(plot.data["label"])
+    assert "Shown: the 30 soonest of 45." in plot.texts.caption
+    costs = figures.step_costs(results)
+    assert costs.data["label"].nunique() == 40
+    assert "Shown: the first 40 of 46." in costs.texts.caption

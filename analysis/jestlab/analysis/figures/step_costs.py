@@ -25,6 +25,7 @@ _COMPONENTS = {
 }
 """Components, from the left of a bar to its right, and how they read; columns of `Frames.costs` by name."""
 
+_MOST = 40  # labels
 _EXAMPLES = "schedule.examples_seen"
 
 
@@ -63,6 +64,9 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
     data = data[~data["label"].isin(apart)]
+    priced = set(data["label"])
+    labels = [label for label in frames.labels if label in priced]
+    data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()
     data["relative"] = data["flops"] / whole
     data["total"] = data.groupby("label")["relative"].transform("sum")
     data["name"] = data["component"].map(_COMPONENTS)
@@ -74,6 +78,8 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         f"Planned FLOPs of an example that the learner sees, relative to {compared}. References that are "
         "cached score for nothing; what training them took is not in here."
     )
+    if len(labels) > _MOST:
+        caption += f" Shown: the first {_MOST} of {len(labels)}."
     return Plot(
         "step_costs",
         data,
