@@ -148,16 +148,29 @@ def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
     return scale, f"{x_label} ({unit})"
 
 
+def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
+    """Final scores of the references near the others' scores, with their names: these get a line.
+
+    Args:
+        data: Rows of a figure: role, label, text, and the score as `mean`.
+        scores: Those of the others.
+    """
+    known = list(scores)
+    low, high = min(known), max(known)
+    room = _NEAR * (high - low)
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    return [
+        (float(score), str(text))
+        for score, text in zip(ends["mean"], ends["text"], strict=True)
+        if low - room <= score <= high + room
+    ]
+
+
 def reference_levels(axes: Axes, data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
     """A grey line at the final score of each reference near the others' scores; returned with its name."""
-    low, high = min(scores), max(scores)
-    room = _NEAR * (high - low)
-    levels = []
-    for _, reference in data[data["role"] == "reference"].groupby("label", sort=False):
-        last = reference.iloc[-1]
-        if low - room <= last["mean"] <= high + room:
-            axes.axhline(last["mean"], color=GREY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
-            levels.append((float(last["mean"]), str(last["text"])))
+    levels = near_references(data, scores)
+    for level, _ in levels:
+        axes.axhline(level, color=GREY, linestyle=(0, (6, 2)), linewidth=0.8, zorder=1)
     return levels
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
+from ..drawing import near_references
 from ..style import GREY
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ SHOWN_AT_FIRST = 16
 
 MOST_PRINTED = 40
 """Of a figure with more runs only those are printed that the page shows at first."""
-
-_NEAR = 0.35  # as in `drawing`
 
 _SYMBOLS = {
     "o": "circle",
@@ -94,8 +93,9 @@ def pareto(plot: Plot) -> dict[str, Any]:
         plot: From `pareto`.
 
     Returns:
-        Axis titles and series, plain JSON: x, y and spread of the mean, x and y of the seeds, the text of
-        each number; the front, whose steps the page draws as the printed figure does.
+        Axis titles and series, plain JSON: x and y of the mean and their range over seeds, standing (front,
+        ambiguous or dominated; empty for references), x and y of the seeds, the text of each number; the
+        front, whose steps the page draws as the printed figure does.
     """
     data = plot.data
     competing = data[data["role"] != "reference"]
@@ -118,12 +118,17 @@ def pareto(plot: Plot) -> dict[str, Any]:
             _identity(mean)
             | {
                 "seeds": last - first,
-                "on_front": bool(mean["on_front"]),
+                "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
                 "x": [mean["flops"] / scale],
                 "x_text": [number(mean["flops"])],
                 "y": [mean["score"]],
                 "y_text": _scores([mean["score"]], percent),
-                "spread": None if math.isnan(spread) else spread,
+                "low": mean["low"],
+                "high": mean["high"],
+                "x_low": mean["flops_low"] / scale,
+                "x_high": mean["flops_high"] / scale,
+                "low_text": _scores([mean["low"]], percent)[0],
+                "high_text": _scores([mean["high"]], percent)[0],
                 "spread_text": "" if math.isnan(spread) else _scores([spread], percent)[0],
             }
             | {name: values[first:last] for name, values in of_seeds.items()}
@@ -133,7 +138,9 @@ def pareto(plot: Plot) -> dict[str, Any]:
         "kind": "pareto",
         "x_title": title,
         "y_title": plot.texts.y,
-        "series": _marked(series, lambda one: (not one["on_front"], -one["y"][0])),
+        "series": _marked(
+            series, lambda one: (one["standing"] != "front", one["standing"] != "ambiguous", -one["y"][0])
+        ),
         "levels": _levels(
             means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
         ),
@@ -185,18 +192,8 @@ def _dash(line: Any) -> str:
 
 
 def _levels(data: pd.DataFrame, scores: Iterable[float]) -> list[dict[str, Any]]:
-    """The lines that the printed figure draws for references: of those near the others' scores."""
-    known = list(scores)
-    if not known:
-        return []
-    low, high = min(known), max(known)
-    room = _NEAR * (high - low)
-    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    return [
-        {"y": float(score), "text": str(text)}
-        for score, text in zip(ends["mean"], ends["text"], strict=True)
-        if low - room <= score <= high + room
-    ]
+    """The lines that the printed figure draws for references."""
+    return [{"y": level, "text": text} for level, text in near_references(data, scores)]
 
 
 def _marked(series: list[dict[str, Any]], rank: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:

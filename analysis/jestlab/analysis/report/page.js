@@ -49,11 +49,13 @@ function faint(colour, opacity) {
 
 // Charts
 
-function curveTraces(one) {
+const MOST_BANDS = 8; // more of them on each other hide the lines
+
+function curveTraces(one, banded) {
   const colour = ink(one.colour);
   const name = literal(shortened(one.text));
   const traces = [];
-  if (one.low.length) {
+  if (one.low.length && banded) {
     traces.push({
       x: [...one.x, ...[...one.x].reverse()],
       y: [...one.high, ...[...one.low].reverse()],
@@ -79,10 +81,22 @@ function curveTraces(one) {
   return traces;
 }
 
+const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated", dominated: "dominated" };
+
 function paretoTraces(one) {
   const colour = ink(one.colour);
   const name = literal(shortened(one.text));
-  const filled = one.on_front;
+  // Filled: on the front for certain; half: it may be either; open: dominated, or no competitor.
+  const fill = { front: colour, ambiguous: faint(colour, 0.45) }[one.standing] ?? css("--paper");
+  const bars = (low, value, high) => ({
+    type: "data",
+    symmetric: false,
+    array: [high - value],
+    arrayminus: [value - low],
+    visible: high > low,
+    color: colour,
+    thickness: 1.5,
+  });
   return [
     {
       x: one.seed_x,
@@ -97,15 +111,17 @@ function paretoTraces(one) {
       y: one.y,
       mode: "markers",
       marker: {
-        color: filled ? colour : css("--paper"),
+        color: fill,
         size: 11,
         symbol: one.symbol,
         line: { color: colour, width: 2 },
       },
-      error_y: { type: "data", array: [one.spread ?? 0], visible: one.spread !== null, color: colour, thickness: 1.5 },
+      error_x: bars(one.x_low, one.x[0], one.x_high),
+      error_y: bars(one.low, one.y[0], one.high),
       text: [
         `<b>${name}</b><br>${one.y_text[0]}${one.spread_text ? " ± " + one.spread_text : ""} at ${one.x_text[0]}` +
-          (one.on_front ? "<br>on the Pareto front" : ""),
+          (one.seeds > 1 ? `<br>${one.low_text} to ${one.high_text} over ${one.seeds} seeds` : "") +
+          (one.standing ? `<br>${STANDINGS[one.standing]}` : ""),
       ],
       hovertemplate: "%{text}<extra></extra>",
     },
@@ -191,7 +207,8 @@ class Chart {
 
     const list = this.section.querySelector(".series");
     const swatches = (this.swatches = []);
-    for (const one of this.allSeries()) {
+    // What is shown comes first: of very many the rest is far down.
+    for (const one of this.allSeries().sort((a, b) => b.shown - a.shown)) {
       const box = make("input", { type: "checkbox", checked: this.shown.get(one.label) });
       box.addEventListener("change", () => {
         this.shown.set(one.label, box.checked);
@@ -241,7 +258,10 @@ class Chart {
   draw(whole = false) {
     for (const [swatch, one] of this.swatches) paint(swatch, one, this.data.kind);
     const series = this.visible();
-    const traces = series.flatMap(this.data.kind === "curves" ? curveTraces : paretoTraces);
+    const banded = series.length <= MOST_BANDS;
+    const traces = series.flatMap((one) =>
+      this.data.kind === "curves" ? curveTraces(one, banded) : paretoTraces(one),
+    );
     if (this.data.front) traces.unshift(frontTrace(this.data.front));
     const lines = [
       ...(this.data.baseline_level ?? []).map((y) => line(y, css("--ink"), "2px,2px")),
@@ -289,7 +309,7 @@ class Chart {
     const curves = this.data.kind === "curves";
     const headers = curves
       ? ["run", "seeds", this.data.x_title.replace(/ \(.*\)/, ""), this.data.y_title, "lowest to highest"]
-      : ["run", "seed", "training FLOPs", this.data.y_title, "± std", "on the front"];
+      : ["run", "seed", "training FLOPs", this.data.y_title, "± std", "lowest to highest", "standing"];
     const rows = [];
     for (const one of this.visible()) {
       if (curves) {
@@ -298,11 +318,14 @@ class Chart {
           rows.push([one.text, String(one.seeds), one.x_text[i], one.y_text[i], band]);
         });
       } else {
-        rows.push([one.text, `mean of ${one.seeds}`, one.x_text[0], one.y_text[0], one.spread_text || "—", one.on_front ? "yes" : "no"]);
-        one.seed.forEach((seed, i) => rows.push([one.text, String(seed), one.seed_x_text[i], one.seed_y_text[i], "", ""]));
+        const range = one.seeds > 1 ? `${one.low_text} to ${one.high_text}` : "—";
+        const standing = STANDINGS[one.standing] ?? "reference";
+        const mean = one.seeds > 1 ? `mean of ${one.seeds}` : "one";
+        rows.push([one.text, mean, one.x_text[0], one.y_text[0], one.spread_text || "—", range, standing]);
+        one.seed.forEach((seed, i) => rows.push([one.text, String(seed), one.seed_x_text[i], one.seed_y_text[i], "", "", ""]));
       }
     }
-    place.replaceChildren(table(headers, rows));
+    place.replaceChildren(table(headers, rows, curves ? [] : [6]));
   }
 }
 

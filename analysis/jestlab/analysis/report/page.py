@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .contents import Contents, FigurePart, TablePart
     from .sources import Sources
 
+_FEW = "at first {} of {:,}: the baseline and the best; bands where few are shown"
 _MOST_ROWS = {"failures": 200}
 """Longer tables are cut in the page; their files are whole."""
 
@@ -147,7 +148,7 @@ def _figure(figure: FigurePart) -> dict[str, Any]:
         "name": figure.name,
         "title": figure.title,
         "caption": figure.captions[0],
-        "limited": f"at first {SHOWN_AT_FIRST} of {most:,}: the baseline and the best" if limited else "",
+        "limited": _FEW.format(SHOWN_AT_FIRST, most) if limited else "",
         "files": [f"{plot.name}{suffix}" for plot in figure.plots for suffix in (*SUFFIXES, SUFFIX)],
     }
 
