@@ -38,7 +38,7 @@ def test_speedup(study):
     assert "reference" not in set(plot.data["label"])
     figure = plot.figure()
     words = {text.get_text() for axes in figure.axes for text in axes.texts}
-    assert {"joint", "2.3×", "0.9×", "1.0×", "not reached"} <= words
+    assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
     assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == [
         "uniform",
         "independent",
@@ -111,3 +111,31 @@ def test_costs_need_a_price(new_store, stored_run):
     store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
     with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
         figures.step_costs(frames.read(store.url, "study"))
+
+
+def test_method_costs_are_the_paper_s():
+    plot = figures.method_costs()
+    totals = plot.data.groupby("label")["total"].first()
+    # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
+    assert totals["IID"] == pytest.approx(1)
+    assert totals["JEST"] == pytest.approx(12 / 3)
+    assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
+    words = {text.get_text() for text in plot.figure().axes[0].texts}
+    assert {"1.00", "4.00", "2.33"} <= words
+    counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
+    assert counted["JEST"] > totals["JEST"]
+
+
+def test_of_very_many_runs_some_are_shown(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.5]),
+        *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
+    )
+    results = frames.read(store.url, "study")
+    plot = figures.speedup(results)
+    assert len(rows(plot, kind="bar")) == 31
+    assert "joint 44" in set(plot.data["label"])
+    assert "Shown: the 30 soonest of 45." in plot.texts.caption
+    costs = figures.step_costs(results)
+    assert costs.data["label"].nunique() == 40
+    assert "Shown: the first 40 of 46." in costs.texts.caption

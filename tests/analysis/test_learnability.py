@@ -11,7 +11,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from jestlab.analysis import frames
+from jestlab.analysis import figures, frames
 from jestlab.analysis.learnability import gibbs_comparison, learnability, learnability_matrix
 
 CONFIG = {
@@ -182,6 +182,12 @@ def test_panels_alone(diagnosed):
     assert "Pairs" not in gibbs.texts.caption
     assert "Means over 3 super-batches." in gibbs.texts.caption
     assert len(gibbs.figure().axes) == 1
+
+
+def test_all_of_a_diagnosis_is_one_figure(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"))
+    plots = figures.all_possible(figures.Request(store.url, "study"))
+    assert [plot.name for plot in plots] == ["learnability"]
 
 
 def test_a_panel_alone_needs_its_numbers(diagnosed):

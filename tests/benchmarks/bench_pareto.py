@@ -3,8 +3,8 @@
 PYTHON is one that has pymoo, in an environment of its own: `uv venv peers && uv pip install --python
 peers/bin/python pymoo`; without it jestlab's half is measured alone. Each runs in a process of its own, on
 the same points, taking turns; medians. pymoo has two ways to the first front, and both are measured:
-`find_non_dominated`, the faster, and `NonDominatedSorting().do(only_non_dominated_front=True)`, which ranks
-all points. Nothing here passes or fails: figures go into BENCHMARKS.md with their date.
+`find_non_dominated`, mostly the faster, and `NonDominatedSorting().do(only_non_dominated_front=True)`, which
+ranks all points. Nothing here passes or fails: figures go into BENCHMARKS.md with their date.
 """
 
 from __future__ import annotations

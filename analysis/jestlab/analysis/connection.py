@@ -122,9 +122,17 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
     if "names" in parameters:
         statement = statement.bindparams(bindparam("names", expanding=True))
     result = connection.execute(statement, parameters)
-    columns = list(result.keys())
-    rows = result.fetchall()
-    # Column by column: pandas takes a list of plain tuples of one column much faster than rows of many.
-    return pd.DataFrame(
-        dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else {}, columns=columns
-    )
+    names = list(result.keys())
+    columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
+    return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
+
+
+def _typed(column: tuple[Any, ...]) -> Any:
+    """Numbers alone as an array, which pandas takes several times faster; all else as it is."""
+    import numpy as np
+
+    if column and type(column[0]) in (int, float):
+        array = np.asarray(column)
+        if array.dtype.kind in "if":
+            return array
+    return list(column)

@@ -27,10 +27,11 @@ _RUNS = """
 _EVALUATED = """
     SELECT DISTINCT dataset, metric FROM v_evaluations WHERE experiment = :experiment"""
 
-# Without the names, which are the same in every row: half of the time goes into what travels.
+# Metric by metric: names, which are the same in every row, need not travel.
 _SCORES = """
-    SELECT run_id, step, value{more}
+    SELECT {columns}
     FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
+_PLACE = ("run_id", "step")
 _EFFORTS = ("examples_seen", "flops_total")
 
 _COSTS = """
@@ -223,19 +224,30 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
         (str(dataset), str(metric))
         for dataset, metric in frame(connection, _EVALUATED, experiment=experiment).itertuples(index=False)
     )
-    of_metrics = []
-    for dataset, metric in pairs:
-        sql = _SCORES.format(more="".join(f", {effort}" for effort in _EFFORTS))
-        rows = frame(connection, sql, experiment=experiment, dataset=dataset, metric=metric)
-        rows = rows.drop_duplicates(["run_id", "step"])  # a run may stand under several labels
-        rows = rows.set_index(["run_id", "step"]).astype(float)
-        of_metrics.append(rows.rename(columns={"value": f"{dataset}/{metric}"}))
-    if not of_metrics:
-        return pd.DataFrame(columns=["run_id", "step", *_EFFORTS])
-    scores = pd.concat([rows.drop(columns=list(_EFFORTS)) for rows in of_metrics], axis=1)
-    for effort in _EFFORTS:
-        scores.insert(0, effort, pd.concat([rows[effort] for rows in of_metrics], axis=1).max(axis=1))
-    return scores.reset_index()
+    scores = pd.DataFrame(columns=[*_PLACE, *_EFFORTS])
+    for i, (dataset, metric) in enumerate(pairs):
+
+        def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
+            sql = _SCORES.format(columns=", ".join(columns))
+            rows = frame(connection, sql, experiment=experiment, dataset=dataset, metric=metric)
+            rows = rows.rename(columns={"value": f"{dataset}/{metric}"})
+            return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
+
+        if i == 0:
+            scores = read([*_PLACE, *_EFFORTS, "value"])
+            continue
+        # As a rule all metrics were evaluated at the same steps: then efforts need not travel again.
+        rows = read([*_PLACE, "value"])
+        if len(rows) == len(scores) and all(rows[key].equals(scores[key]) for key in _PLACE):
+            scores[f"{dataset}/{metric}"] = rows[f"{dataset}/{metric}"].values
+        else:
+            scores = scores.merge(
+                read([*_PLACE, *_EFFORTS, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
+            )
+            for effort in _EFFORTS:
+                there = scores.pop(f"{effort}_there")
+                scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
+    return scores.astype({name: float for name in scores.columns if name not in _PLACE})
 
 
 def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -24,8 +24,16 @@ _LINES: tuple[Any, ...] = (
     (0, (8, 1.5, 1, 1.5, 1, 1.5)),
 )
 
-COMPONENT_COLOURS = (("#0072B2", ""), ("#E69F00", "////"), ("#009E73", "...."), ("#CC79A7", "xxxx"))
-"""Colour and hatch of the parts of a bar: the hatch tells them apart in grey."""
+COMPONENT_LOOKS = {
+    "learner": ("#0072B2", ""),
+    "image_tower": ("#0072B2", ""),
+    "text_tower": ("#56B4E9", ""),
+    "loss": ("#7A5195", ""),
+    "scoring": ("#E69F00", "////"),
+    "selection": ("#009E73", "...."),
+    "reference_scoring": ("#CC79A7", "xxxx"),
+}
+"""Colour and hatch of what FLOPs are spent on: hatches and light tell them apart in grey."""
 
 _RC: dict[str, Any] = {
     "font.size": 8,

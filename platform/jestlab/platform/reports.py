@@ -30,8 +30,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
     Returns:
         The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
-        report of a name is named `<name>-2`. Last come `report.html`, a page of the whole experiment,
-        and what lies beside it in `report/`.
+        report of a name is named `<name>-2`. Last comes `report.html`, a page that holds the whole
+        experiment, and what lies beside it in `report/`.
     """
     from jestlab.analysis import frames
 

@@ -7,7 +7,6 @@ import json
 import re
 import shutil
 import subprocess
-from typing import Any
 
 import pytest
 
@@ -57,7 +56,7 @@ def test_the_same_results_give_the_same_bytes_and_nothing_is_left_over(new_lab, 
     contents = {path: path.read_bytes() for path in first}
     stale = tmp_path / "out" / "report" / "old.csv"
     stale.write_text("x")
-    told: dict[str, Any] = {"files": {"old.csv": {}, "../../results.db": {}}}
+    told: dict[str, dict[str, object]] = {"files": {"old.csv": {}, "../../results.db": {}}}
     stale.with_name("old.provenance.json").write_text(json.dumps(told))
     mine = stale.with_name("notes.txt")
     mine.write_text("mine")

@@ -12,7 +12,7 @@ from jestlab.analysis.explain import Origins
 from jestlab.analysis.figures import learning_curves, pareto
 from jestlab.analysis.report.build import build
 
-CELLS = "[...document.querySelectorAll('{} tbody tr')].map(row => [...row.children].map(c => c.textContent))"
+CELLS = "[...document.querySelectorAll('{} tbody tr')].map(r => [...r.children].map(c => c.textContent))"
 OPEN_ALL = """
 [...document.querySelectorAll('#table-summary button')].map(button => {
   button.click();

@@ -9,7 +9,7 @@ from .optimiser import optimiser_spikes
 from .published_scores import published_scores
 from .references import against_reference
 from .speed import speedup
-from .step_costs import step_costs
+from .step_costs import method_costs, step_costs
 
 __all__ = [
     "KINDS",
@@ -24,6 +24,7 @@ __all__ = [
     "filtering_ratio",
     "learning_curves",
     "loss_comparison",
+    "method_costs",
     "optimiser_spikes",
     "pareto",
     "published_scores",

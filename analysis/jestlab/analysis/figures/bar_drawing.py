@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..drawing import LABEL_SIZE, add_axes, canvas, widest
 from ..plots import Texts
-from ..style import COMPONENT_COLOURS
+from ..style import COMPONENT_LOOKS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,12 +20,11 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     """A horizontal bar a label, the first on top, with its sum at the end; a dotted line at 1.
 
     Args:
-        data: Rows of label, text, name (of the component), relative and total.
+        data: Rows of label, text, component, its name, relative and total.
         texts: The words; `y` is what is measured.
     """
     bars = data.drop_duplicates("label")
-    names = list(data["name"].drop_duplicates())
-    shown = [name for name in names if data.loc[data["name"] == name, "relative"].gt(0).any()]
+    shown = [name for name in COMPONENT_LOOKS if data.loc[data["component"] == name, "relative"].gt(0).any()]
     room = _LEFT + widest(bars["text"])
     height = _BAR * (len(bars) + 0.4)
     figure, below = canvas(texts, room + _WIDTH + _RIGHT, _BELOW + height + _LEGEND)
@@ -33,11 +32,12 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     places = {label: len(bars) - 1 - place for place, label in enumerate(bars["label"])}
     starts = dict.fromkeys(places, 0.0)
     for name in shown:
-        part = data[data["name"] == name].set_index("label")["relative"]
-        colour, hatch = COMPONENT_COLOURS[names.index(name) % len(COMPONENT_COLOURS)]
+        of_component = data[data["component"] == name]
+        part = of_component.set_index("label")["relative"]
+        colour, hatch = COMPONENT_LOOKS[name]
         axes.barh(
             [places[label] for label in part.index], part, 0.72, left=[starts[label] for label in part.index],
-            color=colour, edgecolor="white", linewidth=0.5, hatch=hatch, label=name,
+            color=colour, edgecolor="white", linewidth=0.5, hatch=hatch, label=of_component["name"].iloc[0],
         )  # fmt: skip
         for label, value in part.items():
             starts[str(label)] += float(value)

@@ -76,10 +76,9 @@ def optimiser_spikes(
     data = pd.concat(parts, ignore_index=True)
     data["text"] = [_named(row) for row in data.to_dict("records")]
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
-    caption = (
-        f"Faint: as logged, each seed; bold: running median{', mean over seeds' if seeds > 1 else ''}. "
-        f"A spike: points more than {_FAR:g} robust standard deviations above their run's running median."
-    )
+    caption = f"Faint: as logged, each seed; bold: running median{', mean over seeds' if seeds > 1 else ''}."
+    if data["spikes"].notna().any():
+        caption += f" A spike: points more than {_FAR:g} robust standard deviations above their run's median."
     name = _NAMES.get(metric, metric)
     return Plot("optimiser_spikes", data, Texts(title(results), caption, "steps", name), draw_step_panels)
 

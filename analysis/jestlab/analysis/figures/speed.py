@@ -17,6 +17,8 @@ from .speed_drawing import draw_speedup
 if TYPE_CHECKING:
     import pandas as pd
 
+_MOST = 30  # labels beside the baseline
+
 
 def speedup(
     frames: Frames,
@@ -48,6 +50,8 @@ def speedup(
 
     compared = frames.baseline(baseline)
     table = speedup_table(frames, baseline, scope).frame
+    compared_with = len(table) - 1
+    table = _soonest(table, compared)
     curves = mean_curves(score_curves(frames, scope), "examples_seen")
     curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", "examples_seen": "x"})
     level = curves.loc[curves["label"] == compared, "y"].iloc[-1]
@@ -69,6 +73,8 @@ def speedup(
         "median over seeds. Bars: the same in FLOPs; lines on them: least to greatest seed; open: spent "
         "without reaching it."
     )
+    if len(table) - 1 < compared_with:
+        sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     sentences.append(f"FLOPs: {COSTS[scope]}.")
     if published is not None and not published.empty:
         beside = published_scores(published, frames, baseline)
@@ -76,6 +82,13 @@ def speedup(
         sentences.append(f"Right: published methods. {beside.texts.caption}")
     words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames))
     return Plot("speedup", data, words, draw_speedup)
+
+
+def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """The baseline, and as many others as can be told apart: those that match it with the fewest examples."""
+    others = rows[rows["label"] != baseline]
+    kept = others.sort_values("fewer_examples", ascending=False, kind="stable").head(_MOST)["label"]
+    return rows[(rows["label"] == baseline) | rows["label"].isin(kept)]
 
 
 def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:

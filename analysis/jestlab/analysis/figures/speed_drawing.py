@@ -10,7 +10,6 @@ from .. import units
 from ..drawing import LABEL_SIZE, End, add_axes, canvas, name_ends, widest
 from ..plots import Texts
 from ..style import ink
-from .naming import name_points
 from .published_drawing import draw_published_panel
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ _BAR = 0.19  # of a bar with its gap: many of them make the figure higher
 _CURVES, _BARS, _PUBLISHED = 2.4, 1.9, 3.0  # widths
 _LEFT, _BELOW, _GAP = 0.55, 0.42, 0.15
 _NAMES = 0.16  # room between a panel and names
-_MOST_FACTORS = 4  # the soonest, on the curves: more would lie on each other
 
 
 def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
@@ -35,7 +33,9 @@ def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
     """
     of = dict(list(data.groupby("panel", sort=False)))
     curves, bars, beside = of["curves"], of.get("flops"), of.get("published")
-    names = _NAMES + widest(curves["text"])
+    names = _NAMES + widest(
+        _with_factor(curves, row) for _, row in curves.drop_duplicates("label").iterrows()
+    )
     labels = _NAMES + widest(bars["text"]) if bars is not None else 0.0
     width = _LEFT + _CURVES + names + _GAP
     factors = _NAMES + max(widest(map(_factor, bars.to_dict("records"))), 0.3) if bars is not None else 0.0
@@ -67,18 +67,18 @@ def _draw_curves(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
         axes.plot(curve["x"], curve["y"], color=last["colour"], linestyle=last["line"], zorder=3)
         if last["role"] == "baseline":
             axes.axhline(last["y"], color=last["colour"], linestyle=":", linewidth=0.9, zorder=1)
-        ends.append(End(last["x"], last["y"], last["text"], last["colour"]))
-    matches = data[data["kind"] == "match"].sort_values("x")
+        ends.append(End(last["x"], last["y"], _with_factor(data, last), last["colour"]))
+    matches = data[data["kind"] == "match"]
     axes.scatter(
         matches["x"], matches["y"], s=22, c=matches["colour"], edgecolors="white", linewidths=0.6, zorder=4
     )
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-    shown = matches.head(_MOST_FACTORS)
-    if not shown.empty:
-        factors = [f"{factor:.1f}×" for factor in shown["factor"]]
-        dots = matches[["x", "y"]].to_numpy(float)
-        name_points(axes, shown.assign(text=factors, low=shown["y"], high=shown["y"]), dots, [])
     name_ends(axes, ends)
+
+
+def _with_factor(data: pd.DataFrame, curve: pd.Series[Any]) -> str:
+    """How a curve is named: with the factor, since beside the crossings many would lie on each other."""
+    match = data[(data["kind"] == "match") & (data["label"] == curve["label"])]
+    return f"{curve['text']}, {match['factor'].iloc[0]:.1f}×" if len(match) else str(curve["text"])
 
 
 def _draw_bars(axes: Axes, bars: pd.DataFrame) -> None:

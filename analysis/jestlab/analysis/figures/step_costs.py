@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..configs import Configs
+from ..costs import Convention, Step, paper_step, step_bars
 from ..frames import Frames
 from ..plots import Plot, Texts
 from .bar_drawing import draw_stacked_bars
@@ -15,12 +16,16 @@ if TYPE_CHECKING:
 
 _COMPONENTS = {
     "learner": "training the learner",
+    "image_tower": "image tower",
+    "text_tower": "text tower",
+    "loss": "loss",
     "scoring": "learner scores",
     "selection": "selection",
     "reference_scoring": "reference scores",
 }
-"""Components, from the bottom of a bar to its top, and how they read. Columns of `Frames.costs` by name."""
+"""Components, from the left of a bar to its right, and how they read; columns of `Frames.costs` by name."""
 
+_MOST = 40  # labels
 _EXAMPLES = "schedule.examples_seen"
 
 
@@ -59,6 +64,9 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         parts.append(part)
     data = pd.concat(parts, ignore_index=True)
     data = data[~data["label"].isin(apart)]
+    priced = set(data["label"])
+    labels = [label for label in frames.labels if label in priced]
+    data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()
     data["relative"] = data["flops"] / whole
     data["total"] = data.groupby("label")["relative"].transform("sum")
     data["name"] = data["component"].map(_COMPONENTS)
@@ -70,12 +78,38 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         f"Planned FLOPs of an example that the learner sees, relative to {compared}. References that are "
         "cached score for nothing; what training them took is not in here."
     )
+    if len(labels) > _MOST:
+        caption += f" Shown: the first {_MOST} of {len(labels)}."
     return Plot(
         "step_costs",
         data,
         Texts(title(frames), caption, "", f"cost of an example, {compared} = 1"),
         draw_stacked_bars,
     )
+
+
+def method_costs(step: Step | None = None, convention: Convention = "paper") -> Plot:
+    """What a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
+
+    Args:
+        step: Of Flexi-JEST; None for the paper's.
+        convention: How FLOPs are counted: "paper" or "counted".
+
+    Returns:
+        The plot, named "method_costs", with the data of `step_costs`.
+
+    Raises:
+        ValueError: If the step has no approximate pass.
+    """
+    import pandas as pd
+
+    bars = pd.DataFrame(step_bars(step or paper_step()))
+    data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
+    data["total"] = data.groupby("label")["relative"].transform("sum")
+    data["name"], data["text"] = data["component"].map(_COMPONENTS), data["label"]
+    caption = f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}."
+    words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")
+    return Plot("method_costs", data.reset_index(drop=True), words, draw_stacked_bars)
 
 
 def _of_an_example(frames: Frames) -> pd.DataFrame:
