@@ -25,6 +25,7 @@ check: install  ## ruff, mypy, import-linter
 
 bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench.py
+	$(BIN)/python tests/benchmarks/bench_analysis.py
 	$(BIN)/python tests/benchmarks/bench_data.py
 	$(BIN)/python tests/benchmarks/bench_jest.py
 	$(BIN)/python tests/benchmarks/bench_launch.py

@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from jestlab.analysis import frames, published, tables
+from jestlab.analysis.rendering import Table
 from jestlab.platform.store import schema
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.tables import (
@@ -76,8 +77,10 @@ def rows(count: int) -> Iterator[tuple[type[Base], list[dict[str, Any]]]]:
         for n, label, seed in runs
     ]  # fmt: skip
     yield Member, [
-        {"experiment_id": 1, "run_id": n, "name": label.split()[0], "label": label, "point": "{}", "needed": 0,
-         "position": n}
+        {
+            "experiment_id": 1, "run_id": n, "name": label.split()[0], "label": label, "point": "{}",
+            "needed": 0, "position": n,
+        }
         for n, label, _ in runs
     ]  # fmt: skip
     yield Attempt, [
@@ -144,15 +147,15 @@ def measured(url: str, folder: Path) -> dict[str, float]:
     """What is done → seconds."""
     paper = published.frame(published.paper())
 
-    def with_markdown(table: tables.Table) -> str:
-        return table.markdown()
-
     def command(*words: str) -> Callable[[], object]:
         line = [sys.executable, "-c", "from jestlab.platform.cli import main; main()", *words, "--store", url]
         return lambda: subprocess.run(line, check=True, capture_output=True)
 
-    def named(make: Callable[[frames.Frames], tables.Table]) -> Callable[[], object]:
-        return lambda: with_markdown(make(frames.read(url, "big")))
+    def named(make: Callable[[frames.Frames], Table]) -> Callable[[], object]:
+        return lambda: make(frames.read(url, "big")).markdown()
+
+    def of_the_paper(name: str) -> Callable[[frames.Frames], Table]:
+        return lambda found: tables.paper_table(name, paper, [tables.finals(found)])
 
     found = {
         "read": median(lambda: frames.read(url, "big")),
@@ -160,7 +163,7 @@ def measured(url: str, folder: Path) -> dict[str, float]:
         "speedups": median(named(tables.speedup_table)),
     }
     for name in tables.LAYOUTS:
-        found[name] = median(named(lambda f, name=name: tables.paper_table(name, paper, [tables.finals(f)])))  # type: ignore[misc]
+        found[name] = median(named(of_the_paper(name)))
     found["jestlab table big"] = median(command("table", "big"), 3)
     found["jestlab table big --explain joint\\ filtering_ratio=0.00100 score"] = median(
         command("table", "big", "--explain", "joint filtering_ratio=0.00100", "score"), 3

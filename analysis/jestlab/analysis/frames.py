@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
+from .costs import Scope
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,6 +55,16 @@ _MEASURED = """
 
 _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
+
+
+_COUNTED: dict[Scope, str] = {
+    "learner": "training alone, without scoring",
+    "scoring": "training, and the learner's scoring of super-batches and choosing from them, without the "
+    "reference's scoring",
+    "reference_scoring": "training, scoring of super-batches by learner and reference, choosing from them",
+    "reference_training": "training, scoring of super-batches by learner and reference, choosing from them, "
+    "a share in the reference's training by the runs that train by it",
+}
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,13 @@ class Frames:
         """Whether all evaluations lie in 0…1, so that they are shown in percent."""
         values = self.scores[self.evaluated]
         return not bool(((values < 0) | (values > 1)).to_numpy().any())  # NaN is neither
+
+    def counted(self, scope: Scope) -> str:
+        """What FLOPs of a scope are of, in words; nothing is said of scoring where no run was to score."""
+        planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
+        if scope != "learner" and not (planned > 0).any(axis=None):
+            return "training"
+        return _COUNTED[scope]
 
     def label_of(self, name: str) -> str:
         """The label that a user means by `name`: a label itself, or a run that has only one.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..costs import Scope
 from ..curves import Band
 from ..frames import Frames
 from ..style import looks
@@ -13,13 +12,6 @@ from ..style import looks
 if TYPE_CHECKING:
     import pandas as pd
 
-COSTS: dict[Scope, str] = {
-    "learner": "training alone",
-    "scoring": "training and the learner's scoring of super-batches",
-    "reference_scoring": "training, and scoring of super-batches by learner and reference",
-    "reference_training": "training, scoring of super-batches by learner and reference, and a share in the "
-    "reference's training by the runs that share it",
-}
 BANDS: dict[Band, str] = {
     "range": "from the lowest to the highest seed",
     "std": "± standard deviation over seeds",

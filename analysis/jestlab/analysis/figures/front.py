@@ -12,7 +12,6 @@ from ..frames import Frames
 from ..pareto import attainment, front, hypervolume, standing
 from ..plots import Plot, Texts
 from .dressing import (
-    COSTS,
     about_references,
     about_unfinished,
     dressed,
@@ -155,7 +154,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
     apart = set(means.loc[means["role"] == "reference", "label"])
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
     sentences += about_references(means.rename(columns={"score": "mean"}))
-    sentences.append(f"FLOPs: {COSTS[scope]}.")
+    sentences.append(f"FLOPs: {frames.counted(scope)}.")
     return " ".join(sentences)
 
 

@@ -9,7 +9,6 @@ from ..frames import Frames
 from ..plots import Plot, Texts
 from .dressing import (
     BANDS,
-    COSTS,
     about_references,
     dressed,
     require_competitors,
@@ -58,6 +57,6 @@ def learning_curves(
         sentences.append(f"Dotted: final score of {compared}.")
     sentences += about_references(data)
     if effort == "flops":
-        sentences.append(f"FLOPs: {COSTS[scope]}.")
+        sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x = "examples seen" if effort == "examples_seen" else "training FLOPs"
     return Plot("curves", data, Texts(title(frames), " ".join(sentences), x, score_axis(frames)), draw_curves)

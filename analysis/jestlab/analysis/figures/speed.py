@@ -10,7 +10,7 @@ from ..curves import mean_curves, score_curves
 from ..frames import Frames
 from ..plots import Plot, Texts
 from ..tables import speedup_table
-from .dressing import COSTS, dressed, score_axis, title, what_score_is
+from .dressing import dressed, score_axis, title, what_score_is
 from .published_scores import published_scores
 from .speed_drawing import draw_speedup
 
@@ -75,7 +75,7 @@ def speedup(
     )
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
-    sentences.append(f"FLOPs: {COSTS[scope]}.")
+    sentences.append(f"FLOPs: {frames.counted(scope)}.")
     if published is not None and not published.empty:
         beside = published_scores(published, frames, baseline)
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)

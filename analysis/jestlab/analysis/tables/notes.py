@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..costs import Scope
 from ..frames import Frames
 from .finals import Finals
 from .show import ONE_SEED
 
 if TYPE_CHECKING:
     import pandas as pd
-
-FLOPS: dict[Scope, str] = {
-    "learner": "the learner's training alone",
-    "scoring": "training and the learner's scoring of super-batches, no pass reused; reference scores cached",
-    "reference_scoring": "training, and scoring of super-batches by learner and reference, no pass reused",
-    "reference_training": "training, scoring of super-batches by learner and reference, no pass reused, and "
-    "a share in the reference's training by the runs that share it, all of it for a lone run",
-}
 
 
 def single_seeds(finals: Finals) -> list[str]:

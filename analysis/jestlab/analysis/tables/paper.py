@@ -334,7 +334,8 @@ def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: li
         said += [", ".join(f"{method}: {citation}" for method, citation in cited.itertuples(index=False))]
     if PER_ITERATION in layout.leading and own:
         against = ", ".join(f"{finals.baseline} in {finals.frames.experiment}" for finals in own)
-        said.append(f"FLOPs % and Mean Δ of own runs: against {against}; {notes.FLOPS[own[0].scope]}")
+        counted = own[0].frames.counted(own[0].scope)
+        said.append(f"FLOPs % and Mean Δ of own runs: against {against}; FLOPs: {counted}")
     if len(cells) and own:
         said.append("published and own rows compare only where data, resolution and evaluation are the same")
     if layout.colour_range is not None:

@@ -79,7 +79,7 @@ def speedup_table(
             _factor_column("flops", "fewer FLOPs"),
         ),
         notes=(
-            f"FLOPs: {notes.FLOPS[scope]}",
+            f"FLOPs: {frames.counted(scope)}",
             "> : not reached by then, by at least half of the seeds, or by the slowest of them",
             "n seeds' range holds the median of all with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
             *([f"{show.ONE_SEED} one seed: no spread is known"] if (rows["seeds"] == 1).any() else []),

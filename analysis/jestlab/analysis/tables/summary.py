@@ -107,7 +107,7 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         score,
         *([delta] if comparing else []),
         show.examples_column(),
-        show.flops_column(scale, unit, f"mean over seeds of the FLOPs of {notes.FLOPS[found.scope]}"),
+        show.flops_column(scale, unit, f"mean over seeds of the FLOPs of {frames.counted(found.scope)}"),
         *([_factor_column("examples", baseline), _factor_column("FLOPs", baseline)] if comparing else []),
     )
 
@@ -138,7 +138,7 @@ def _factor_column(effort: str, baseline: str) -> Column:
 
 def _conventions(found: Finals, crossing: Crossing) -> list[str]:
     """What the columns mean."""
-    said = [f"FLOPs: {notes.FLOPS[found.scope]}"]
+    said = [f"FLOPs: {found.frames.counted(found.scope)}"]
     if any(label != found.baseline for label in found.frames.competitors):
         said += [
             f"Δ: score minus that of {found.baseline} with the same seed, mean [95% confidence interval]",
