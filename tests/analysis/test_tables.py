@@ -182,8 +182,8 @@ def test_snapshot(study):
         "metrics. - FLOPs: training, and the learner's scoring of super-batches and choosing from them, "
         "without the reference's scoring - Δ: score minus that of uniform with the same seed, mean [95% "
         "confidence interval] - fewer examples, FLOPs: factor by which a run reaches the final score of "
-        "uniform sooner; same seed, first crossing of the interpolated curve, median over seeds (seeds that reach it) "
-        "- reference: a reference, needed by other runs; no competitor"
+        "uniform sooner; same seed, first crossing of the interpolated curve, median over seeds (seeds that "
+        "reach it) - reference: a reference, needed by other runs; no competitor"
     )
 
 
