@@ -69,7 +69,7 @@ def test_captions_say_what_is_shown(curves, pareto):
     assert "reference (grey dashes where near): reference 75.0." in curves.texts.caption
     assert "Pareto front of the means" in pareto.texts.caption
     assert "Filled: on the front; open: dominated." in pareto.texts.caption
-    assert "FLOPs: training and the learner's scoring" in pareto.texts.caption
+    assert "FLOPs: training, and the learner's scoring" in pareto.texts.caption
 
 
 def test_pareto_front_is_of_the_competitors(pareto):
