@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pandas as pd
 import pytest
 
 from jestlab.analysis import figures, frames, published
@@ -51,6 +52,17 @@ def test_speedup_beside_published_methods(study, cells):
     assert len(plot.figure().axes) == 3
     assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
     assert "No run here has been evaluated on coco/i2t_r1" in plot.texts.caption
+    assert "Right: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
+
+
+def test_published_methods_beside_are_optional(study, cells):
+    results = frames.read(study.url, "study")
+    for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
+        plot = figures.speedup(results, "uniform", published=nothing)
+        assert "published" not in set(plot.data["panel"])
+        assert len(plot.figure().axes) == 2
+    with pytest.raises(ValueError, match="no source 'Doe' of the published table 'comparison'"):
+        figures.speedup(results, "uniform", published=cells, source="Doe")
 
 
 def test_published_methods(cells):
@@ -63,6 +75,37 @@ def test_published_methods(cells):
     assert points.loc["SigLIP", "x"] == pytest.approx(100)
     assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
     assert len(figures.published_scores(cells, group="L").data) == 5
+
+
+def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot", "10.0"))):
+    """A user's table of the name and positions of the paper's."""
+    lines = ["source,table,group,method,quantity,printed,unit"]
+    lines += [f"{source},comparison,B,MyCLIP,{name},{printed},percent" for name, printed in quantities]
+    return published.frame(published.parse("\n".join(lines).encode(), "own.csv"))
+
+
+def test_sources_are_never_mixed(cells):
+    """Positions are those of a source's own table, and its FLOPs are relative to its own baseline."""
+    both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
+    plot = figures.published_scores(both)
+    alone = figures.published_scores(cells)
+    pd.testing.assert_frame_equal(plot.data, alone.data)
+    assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
+    assert "Not shown, since FLOPs are relative to other baselines: Zoe." in plot.texts.caption
+    assert "Not shown" not in alone.texts.caption
+    named = figures.published_scores(both, source="Zoe")
+    assert named.data[["text", "x", "y"]].values.tolist() == [["MyCLIP", 200, 10]]
+    assert "baselines: Evans et al. 2024." in named.texts.caption
+    with pytest.raises(ValueError, match=r"no source 'Doe' .*: it is Evans et al\. 2024 or Zoe"):
+        figures.published_scores(both, source="Doe")
+
+
+def test_the_first_source_that_can_be_shown_is(cells):
+    without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
+    plot = figures.published_scores(pd.concat([without_flops, cells], ignore_index=True))
+    assert len(plot.data) == len(figures.published_scores(cells).data)
+    with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
+        figures.published_scores(without_flops)
 
 
 def test_own_runs_stand_beside_published_ones_where_they_compare(cells, new_store, stored_run):
