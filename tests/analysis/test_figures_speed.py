@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from jestlab.analysis import figures, frames, published
+from jestlab.analysis import costs, figures, frames, published
 
 
 @pytest.fixture
@@ -100,10 +101,14 @@ def test_sources_are_never_mixed(cells):
         figures.published_scores(both, source="Doe")
 
 
-def test_the_first_source_that_can_be_shown_is(cells):
+def test_the_source_with_most_points_is_shown(cells):
     without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
     plot = figures.published_scores(pd.concat([without_flops, cells], ignore_index=True))
     assert len(plot.data) == len(figures.published_scores(cells).data)
+    plot = figures.published_scores(pd.concat([own_table("Ada"), cells], ignore_index=True))
+    assert "As published (Evans et al. 2024)" in plot.texts.caption
+    plot = figures.published_scores(pd.concat([own_table("Ada"), own_table("Zoe")], ignore_index=True))
+    assert "As published (Ada)" in plot.texts.caption
     with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
         figures.published_scores(without_flops)
 
@@ -167,6 +172,18 @@ def test_method_costs_are_the_paper_s():
     assert {"1.00", "4.00", "2.33"} <= words
     counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
+    assert "32,768 of 163,840 examples" in plot.texts.caption
+    assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
+    with pytest.raises(ValueError, match="convention 'jest' is unknown"):
+        figures.method_costs(convention="jest")
+
+
+def test_without_an_approximate_pass_there_is_no_flexi_jest():
+    jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
+    plot = figures.method_costs(jest, "counted")
+    assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
+    assert plot.name == "method_costs_counted"
+    assert "Flexi" not in plot.texts.caption
 
 
 def test_of_very_many_runs_some_are_shown(new_store, stored_run):
@@ -179,6 +196,6 @@ def test_of_very_many_runs_some_are_shown(new_store, stored_run):
     assert len(rows(plot, kind="bar")) == 31
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 30 soonest of 45." in plot.texts.caption
-    costs = figures.step_costs(results)
-    assert costs.data["label"].nunique() == 40
-    assert "Shown: the first 40 of 46." in costs.texts.caption
+    bars = figures.step_costs(results)
+    assert bars.data["label"].nunique() == 40
+    assert "Shown: the first 40 of 46." in bars.texts.caption

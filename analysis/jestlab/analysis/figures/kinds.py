@@ -46,7 +46,7 @@ class Request:
         split: Key whose values make a panel.
         metric: Training metric of the figure of spikes.
         group: Rows of the published table that are compared with one baseline.
-        source: Where the published table is published; None for the first that can be shown.
+        source: Where the published table is published; None for the one with most points.
         results: Reads the experiment, where it is read for several requests; None to read it here.
     """
 

@@ -39,7 +39,8 @@ def published_scores(
         baseline: Of the experiment: label or run whose FLOPs are 100%.
         group: Rows that are compared with one baseline; by default the table's first that has FLOPs.
         table: Name of the published table.
-        source: Where it is published; by default the first whose group has FLOPs and scores.
+        source: Where it is published; by default the one with most rows that have both
+            FLOPs and the scores, of several the first.
 
     Returns:
         The plot, named "published". Its data: rows of kind "published" and "ours" (the source's own) and
@@ -95,12 +96,13 @@ class _Rows(NamedTuple):
 
 
 def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str | None) -> _Rows:
-    """The source and group to be shown: those named, or else the first that can be."""
+    """What is to be shown: as named, or else of the source with most points, and its first group."""
     sources = list(dict.fromkeys(of_table["source"]))
     if source is not None and source not in sources:
         raise ValueError(
             f"no source {source!r} of the published table {table!r}: it is {' or '.join(sources)}"
         )
+    candidates = []
     for name in sources if source is None else [source]:
         of_source = of_table[of_table["source"] == name]
         priced = of_source[of_source["quantity"] == TOTAL]
@@ -108,7 +110,9 @@ def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str |
         values = rows.pivot(index="position", columns="quantity", values="value")
         shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
         if shared and TOTAL in values:
-            return _Rows(rows, values, shared)
+            candidates.append(_Rows(rows, values, shared))
+    if candidates:  # a user's table of one row does not hide the paper's
+        return max(candidates, key=lambda candidate: int(candidate.values[TOTAL].count()))
     of = "no group" if group is None else f"group {group!r}"
     lacks = "has both FLOPs and a score in common" if group is None else "has no FLOPs, or no score in common"
     raise ValueError(f"{of} of the published table {table!r} {lacks}")

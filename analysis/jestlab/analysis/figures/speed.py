@@ -37,7 +37,7 @@ def speedup(
         scope: What counts as FLOPs.
         published: Published cells, from `published.read`, for a third panel; None for two. There are two as
             well where no table of these can be compared by FLOPs.
-        source: Where it is published; by default the first that can be shown.
+        source: Where it is published; by default the one with most points.
 
     Returns:
         The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
