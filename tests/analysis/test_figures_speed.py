@@ -175,7 +175,7 @@ def test_method_costs_are_the_paper_s():
     assert "32,768 of 163,840 examples" in plot.texts.caption
     assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
     with pytest.raises(ValueError, match="convention 'jest' is unknown"):
-        figures.method_costs(convention="jest")
+        figures.method_costs(convention="jest")  # type: ignore[arg-type]
 
 
 def test_without_an_approximate_pass_there_is_no_flexi_jest():
