@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pandas import DataFrame
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.report.answer import Answer, answer

@@ -83,11 +83,11 @@ function curveTraces(one, banded) {
 
 const STANDINGS = { front: "on the front", ambiguous: "on the front or dominated", dominated: "dominated" };
 
-function paretoTraces(one) {
+function paretoTraces(one, place) {
   const colour = ink(one.colour);
   const name = literal(shortened(one.text));
-  // Filled: on the front for certain; half: it may be either; open: dominated, or no competitor.
-  const fill = { front: colour, ambiguous: faint(colour, 0.45) }[one.standing] ?? css("--paper");
+  // Filled: on the front for certain; half, as `halve` does it: it may be either; open: dominated, or no competitor.
+  const fill = one.standing === "front" ? colour : css("--paper");
   const bars = (low, value, high) => ({
     type: "data",
     symmetric: false,
@@ -107,6 +107,7 @@ function paretoTraces(one) {
       hovertemplate: "%{text}<extra></extra>",
     },
     {
+      uid: `${one.standing === "ambiguous" ? HALF : "mean-"}${place}`,
       x: one.x,
       y: one.y,
       mode: "markers",
@@ -126,6 +127,25 @@ function paretoTraces(one) {
       hovertemplate: "%{text}<extra></extra>",
     },
   ];
+}
+
+const HALF = "half-"; // begins the id of a trace whose markers are half filled
+
+/** Fill the left half of markers: Plotly has no such symbols, but its elements have the ids of their traces. */
+function halve(plot, ground) {
+  for (const marker of plot.querySelectorAll(`[class*=" trace${HALF}"] path.point`)) {
+    const colour = getComputedStyle(marker).stroke;
+    const id = `${HALF}${colour.replace(/\W+/g, "-")}`;
+    const drawing = marker.closest("svg");
+    drawing.querySelector(`#${id}`)?.remove(); // of the other scheme
+    const gradient = svg("linearGradient", { id });
+    gradient.append(
+      svg("stop", { offset: 0.5, "stop-color": colour }),
+      svg("stop", { offset: 0.5, "stop-color": ground }),
+    );
+    drawing.append(gradient);
+    marker.style.fill = `url(#${id})`;
+  }
 }
 
 function frontTrace(front) {
@@ -175,6 +195,8 @@ class Chart {
     }
     this.makeControls();
     this.draw();
+    this.plot.on("plotly_afterplot", () => halve(this.plot, css("--paper")));
+    halve(this.plot, css("--paper"));
   }
 
   get data() {
@@ -259,8 +281,8 @@ class Chart {
     for (const [swatch, one] of this.swatches) paint(swatch, one, this.data.kind);
     const series = this.visible();
     const banded = series.length <= MOST_BANDS;
-    const traces = series.flatMap((one) =>
-      this.data.kind === "curves" ? curveTraces(one, banded) : paretoTraces(one),
+    const traces = series.flatMap((one, place) =>
+      this.data.kind === "curves" ? curveTraces(one, banded) : paretoTraces(one, place),
     );
     if (this.data.front) traces.unshift(frontTrace(this.data.front));
     const lines = [
