@@ -403,7 +403,7 @@ function boxed(title, headers, rows, left) {
 }
 
 function open(button) {
-  const name = button.closest("table").dataset.table;
+  const name = button.closest("[data-table]").dataset.table;
   const { row: key, column: columnKey } = button.dataset;
   const { columns, rows } = DATA.tables[name];
   const column = columns[columnKey];
