@@ -301,8 +301,8 @@ def test_bad_arguments_are_named():
         step(approximate=F, approximate_share=1.5)
     with pytest.raises(ValueError, match="its cost is not given: set `approximate`"):
         step(scoring="approximate")
-    with pytest.raises(ValueError, match="its cost is not given: set `approximate`"):
-        costs.step_bars(step())
+    with pytest.raises(ValueError, match="the step trains on all of its super-batch"):
+        costs.step_bars(replace(costs.paper_step(), super_batch_size=32_768))
     with pytest.raises(ValueError, match="'jest' is unknown: choose one of counted, paper"):
         step().cost("jest")  # type: ignore[arg-type]
     sizes: dict[str, Any] = {"batch_size": 4, "super_batch_size": 8, "embedding_dims": (3,)}

@@ -69,7 +69,18 @@ def test_captions_say_what_is_shown(curves, pareto):
     assert "reference (grey dashes where near): reference 75.0." in curves.texts.caption
     assert "Pareto front of the means" in pareto.texts.caption
     assert "Filled: on the front; open: dominated." in pareto.texts.caption
-    assert "FLOPs: training and the learner's scoring" in pareto.texts.caption
+    assert "FLOPs: training, and the learner's scoring" in pareto.texts.caption
+
+
+def test_the_score_of_a_reference_in_training_is_not_final(new_store, stored_run):
+    store = new_store().add(
+        stored_run("teacher", [0.3, 0.4], needed=1),
+        stored_run("reference", [0.3, 0.5], needed=1, state="RUNNING", total_steps=9),
+        stored_run("joint", [0.2, 0.4], state="RUNNING", total_steps=9),
+    )
+    caption = figures.learning_curves(frames.read(store.url, "study")).texts.caption
+    assert "Final score of the others' reference (grey dashes where near): teacher 40.0." in caption
+    assert "Score so far of the others' reference (grey dashes where near): reference 50.0." in caption
 
 
 def test_pareto_front_is_of_the_competitors(pareto):

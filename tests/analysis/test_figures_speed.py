@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 
-from jestlab.analysis import figures, frames, published
+from jestlab.analysis import costs, figures, frames, published
 
 
 @pytest.fixture
@@ -51,6 +53,17 @@ def test_speedup_beside_published_methods(study, cells):
     assert len(plot.figure().axes) == 3
     assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
     assert "No run here has been evaluated on coco/i2t_r1" in plot.texts.caption
+    assert "Right: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
+
+
+def test_published_methods_beside_are_optional(study, cells):
+    results = frames.read(study.url, "study")
+    for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
+        plot = figures.speedup(results, "uniform", published=nothing)
+        assert "published" not in set(plot.data["panel"])
+        assert len(plot.figure().axes) == 2
+    with pytest.raises(ValueError, match="no source 'Doe' of the published table 'comparison'"):
+        figures.speedup(results, "uniform", published=cells, source="Doe")
 
 
 def test_published_methods(cells):
@@ -63,6 +76,41 @@ def test_published_methods(cells):
     assert points.loc["SigLIP", "x"] == pytest.approx(100)
     assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
     assert len(figures.published_scores(cells, group="L").data) == 5
+
+
+def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot", "10.0"))):
+    """A user's table of the name and positions of the paper's."""
+    lines = ["source,table,group,method,quantity,printed,unit"]
+    lines += [f"{source},comparison,B,MyCLIP,{name},{printed},percent" for name, printed in quantities]
+    return published.frame(published.parse("\n".join(lines).encode(), "own.csv"))
+
+
+def test_sources_are_never_mixed(cells):
+    """Positions are those of a source's own table, and its FLOPs are relative to its own baseline."""
+    both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
+    plot = figures.published_scores(both)
+    alone = figures.published_scores(cells)
+    pd.testing.assert_frame_equal(plot.data, alone.data)
+    assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
+    assert "Not shown, since FLOPs are relative to other baselines: Zoe." in plot.texts.caption
+    assert "Not shown" not in alone.texts.caption
+    named = figures.published_scores(both, source="Zoe")
+    assert named.data[["text", "x", "y"]].values.tolist() == [["MyCLIP", 200, 10]]
+    assert "baselines: Evans et al. 2024." in named.texts.caption
+    with pytest.raises(ValueError, match=r"no source 'Doe' .*: it is Evans et al\. 2024 or Zoe"):
+        figures.published_scores(both, source="Doe")
+
+
+def test_the_source_with_most_points_is_shown(cells):
+    without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
+    plot = figures.published_scores(pd.concat([without_flops, cells], ignore_index=True))
+    assert len(plot.data) == len(figures.published_scores(cells).data)
+    plot = figures.published_scores(pd.concat([own_table("Ada"), cells], ignore_index=True))
+    assert "As published (Evans et al. 2024)" in plot.texts.caption
+    plot = figures.published_scores(pd.concat([own_table("Ada"), own_table("Zoe")], ignore_index=True))
+    assert "As published (Ada)" in plot.texts.caption
+    with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
+        figures.published_scores(without_flops)
 
 
 def test_own_runs_stand_beside_published_ones_where_they_compare(cells, new_store, stored_run):
@@ -124,6 +172,18 @@ def test_method_costs_are_the_paper_s():
     assert {"1.00", "4.00", "2.33"} <= words
     counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
     assert counted["JEST"] > totals["JEST"]
+    assert "32,768 of 163,840 examples" in plot.texts.caption
+    assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
+    with pytest.raises(ValueError, match="convention 'jest' is unknown"):
+        figures.method_costs(convention="jest")  # type: ignore[arg-type]
+
+
+def test_without_an_approximate_pass_there_is_no_flexi_jest():
+    jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
+    plot = figures.method_costs(jest, "counted")
+    assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
+    assert plot.name == "method_costs_counted"
+    assert "Flexi" not in plot.texts.caption
 
 
 def test_of_very_many_runs_some_are_shown(new_store, stored_run):
@@ -136,6 +196,6 @@ def test_of_very_many_runs_some_are_shown(new_store, stored_run):
     assert len(rows(plot, kind="bar")) == 31
     assert "joint 44" in set(plot.data["label"])
     assert "Shown: the 30 soonest of 45." in plot.texts.caption
-    costs = figures.step_costs(results)
-    assert costs.data["label"].nunique() == 40
-    assert "Shown: the first 40 of 46." in costs.texts.caption
+    bars = figures.step_costs(results)
+    assert bars.data["label"].nunique() == 40
+    assert "Shown: the first 40 of 46." in bars.texts.caption

@@ -68,9 +68,9 @@ def test_every_kind_of_figure_is_offered():
         (["--kind", "filtering_ratio"], "no run of experiment 'study' varies selection.filtering_ratio"),
         (["--kind", "against"], "a figure against a key of the config needs the key: give x"),
         (["--kind", "against", "--x", "no.such"], "no run of experiment 'study' varies no.such"),
-        (
-            ["--kind", "published"],
-            "no published table 'comparison' in the store: jestlab published import",
+        *(
+            (options, "no published table 'comparison' in the store: jestlab published import")
+            for options in (["--kind", "published"], ["--kind", "speedup", "--source", "Doe"])
         ),
     ],
 )

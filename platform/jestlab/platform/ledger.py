@@ -12,6 +12,7 @@ from jestlab.analysis.costs import (
     Cost,
     Scope,
     Step,
+    amortised,
     check_scope,
     matching_examples,
 )
@@ -66,6 +67,14 @@ class Ledger:
     scope: Scope
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...]
+
+    @property
+    def selecting(self) -> Step | None:
+        """The first step that chooses, one with an approximate pass before others; None without one."""
+        choosing = [
+            entry.step for entry in self.entries if entry.step.super_batch_size > entry.step.batch_size
+        ]
+        return next((step for step in choosing if step.approximate is not None), next(iter(choosing), None))
 
 
 def ledger(plan: Plan, baseline: str | None = None, scope: Scope = "scoring") -> Ledger:
@@ -178,7 +187,7 @@ class _Shares:
     def share(self, runs: list[PlannedRun]) -> float:
         """What falls to each of some runs that train: their mean."""
         shares = (
-            self._executed[needed] / self._sharers[needed]
+            amortised(Cost(), self._executed[needed], self._sharers[needed]).reference_training
             for run in runs
             for needed in self._needs[run.fingerprint]
         )

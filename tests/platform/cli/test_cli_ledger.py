@@ -115,6 +115,30 @@ def test_for_people(jestlab):
     assert "a lone run pays all of it" in out
 
 
+def test_what_a_step_of_each_method_costs_is_drawn(jestlab, tmp_path):
+    """After the sizes of the run with an approximate pass, though another that chooses comes first."""
+    data = ledger(jestlab, "--plot", "figures")
+    names = [f"method_costs_{way}.{kind}" for way in ("counted", "paper") for kind in ("png", "svg", "pdf")]
+    assert data["plots"] == [str(Path("figures") / name) for name in names]
+    assert "<!-- Flexi-JEST, cached reference -->" in (tmp_path / "figures" / names[4]).read_text()
+    code, out, err = jestlab("costs", "paper.yaml", "--plot", "figures")
+    assert (code, err, out.split()[-6:]) == (0, "", data["plots"])
+    assert ledger(jestlab)["plots"] == []
+
+
+def test_drawing_needs_a_run_that_chooses(jestlab, tmp_path):
+    (tmp_path / "iid.yaml").write_text("base: {schedule: {batch_size: 8}}\nruns: {a: {}}\n")
+    code, out, err = jestlab("costs", "iid.yaml", "--plot", "figures")
+    assert (code, out) == (1, "")
+    assert err == (
+        "jestlab: study iid: no run chooses its batches, so there is nothing to draw: leave out --plot\n"
+    )
+    (tmp_path / "file").write_text("")
+    code, out, err = jestlab("costs", "paper.yaml", "--plot", "file/below")
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "cannot write to file/below" in err
+
+
 def test_errors_are_one_line(jestlab, tmp_path):
     code, out, err = jestlab("costs", "paper.yaml", "--baseline", "unifrm")
     assert (code, out) == (1, "")

@@ -26,22 +26,26 @@ def step_bars(step: Step) -> list[Bar]:
     Args:
         step: Of Flexi-JEST, with its sizes, rule, λ and `approximate` pass; the other methods differ from it
             by what they leave out. Its reference, the learner's like where it has none, scores online in JEST
-            alone. To have the paper's A, give `approximate=full * 0.28`.
+            alone. To have the paper's A, give `approximate=full * 0.28`. A step without an approximate pass
+            is JEST's, and there is no Flexi-JEST.
 
     Returns:
         A row for each convention, method and component, in the order of the figure; components that a method
         does not have are 0.
 
     Raises:
-        ValueError: The step has no approximate pass.
+        ValueError: The step chooses nothing.
     """
+    if step.super_batch_size == step.batch_size:
+        raise ValueError("the step trains on all of its super-batch: give one that chooses from it")
     jest = replace(step, scoring="full", approximate_share=0.0, reference=step.reference or step.full)
     methods = {
         "IID": step.iid,
         "JEST": jest,
         "JEST, cached reference": replace(jest, reference=None),
-        "Flexi-JEST, cached reference": replace(step, scoring="approximate", reference=None),
     }
+    if step.approximate is not None:
+        methods["Flexi-JEST, cached reference"] = replace(step, scoring="approximate", reference=None)
     bars = []
     for convention in CONVENTIONS:
         whole = step.iid.cost(convention).total()

@@ -63,11 +63,23 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
 
 
 def about_references(data: pd.DataFrame) -> list[str]:
-    """A sentence on references, which have no point: their own training is another budget on other data."""
-    ends = data[data["role"] == "reference"].groupby("label", sort=False)["mean"].last()
-    shown = ", ".join(f"{label} {score:.1f}" for label, score in ends.items())
-    # A reference far from the others' scores is not drawn: it would squeeze them.
-    return [f"Final score of the others' reference (grey dashes where near): {shown}."] if shown else []
+    """Sentences on references, which have no point: their own training is another budget on other data.
+
+    Args:
+        data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
+            label's last row its end.
+    """
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    sentences = []
+    for what, completed in (("Final score", True), ("Score so far", False)):
+        of = ends[ends["final"].astype(bool) == completed]
+        shown = ", ".join(
+            f"{label} {score:.1f}" for label, score in zip(of["label"], of["mean"], strict=True)
+        )
+        if shown:
+            # A reference far from the others' scores is not drawn: it would squeeze them.
+            sentences.append(f"{what} of the others' reference (grey dashes where near): {shown}.")
+    return sentences
 
 
 def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:

@@ -153,7 +153,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
     sentences += _about_hypervolume(frames, competing)
     apart = set(means.loc[means["role"] == "reference", "label"])
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
-    sentences += about_references(means.rename(columns={"score": "mean"}))
+    sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True))
     sentences.append(f"FLOPs: {frames.counted(scope)}.")
     return " ".join(sentences)
 

@@ -46,6 +46,7 @@ class Request:
         split: Key whose values make a panel.
         metric: Training metric of the figure of spikes.
         group: Rows of the published table that are compared with one baseline.
+        source: Where the published table is published; None for the one with most points.
         results: Reads the experiment, where it is read for several requests; None to read it here.
     """
 
@@ -62,6 +63,7 @@ class Request:
     split: str | None = None
     metric: str = "loss"
     group: str | None = None
+    source: str | None = None
     results: Callable[[], Frames] | None = None
 
     @cached_property
@@ -87,8 +89,10 @@ def _speedup(request: Request) -> Plot:
     try:
         cells = request.published
     except ValueError:  # a store of an older schema
+        if request.source is not None:
+            raise
         cells = None
-    return speedup(request.frames, request.baseline, request.scope, cells)
+    return speedup(request.frames, request.baseline, request.scope, cells, request.source)
 
 
 KINDS: dict[str, Callable[[Request], Plot]] = {
@@ -107,7 +111,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "learnability": lambda r: diagnosis.learnability(r.url, r.experiment, r.run),
     "learnability_matrix": lambda r: diagnosis.learnability_matrix(r.url, r.experiment, r.run),
     "gibbs_comparison": lambda r: diagnosis.gibbs_comparison(r.url, r.experiment, r.run),
-    "published": lambda r: published_scores(r.published, r.frames, r.baseline, r.group),
+    "published": lambda r: published_scores(r.published, r.frames, r.baseline, r.group, source=r.source),
     "against": _against,
 }
 """Kind → what makes the figure."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..curves import score_curves
 from ..frames import Frames
@@ -25,12 +25,13 @@ def published_scores(
     baseline: str | None = None,
     group: str | None = None,
     table: str = _TABLE,
+    source: str | None = None,
 ) -> Plot:
     """Mean score of published methods against their FLOPs: the source's own coloured, the others grey.
 
-    The score is the mean over what all rows of the group have. FLOPs are relative to the baseline's, as they
-    are published. Runs of an experiment stand beside them, relative to their own baseline, if they have been
-    evaluated on all of these.
+    One source is shown: published FLOPs are relative to the baseline of their own table, so points of two
+    sources have no axis in common. The score is the mean over what all rows of the group have. Runs of an
+    experiment stand beside them, relative to their own baseline, if they have been evaluated on all of these.
 
     Args:
         cells: Published cells, from `published.read` or `published.frame`.
@@ -38,28 +39,22 @@ def published_scores(
         baseline: Of the experiment: label or run whose FLOPs are 100%.
         group: Rows that are compared with one baseline; by default the table's first that has FLOPs.
         table: Name of the published table.
+        source: Where it is published; by default the one with most rows that have both
+            FLOPs and the scores, of several the first.
 
     Returns:
         The plot, named "published". Its data: rows of kind "published" and "ours" (the source's own) and
         "run" (an experiment's): text, x (FLOPs, % of the baseline's), y (score, %), examples_seen.
 
     Raises:
-        ValueError: If there is no such table or group, or no row of it has FLOPs and the scores.
+        ValueError: If there is no such table, source or group, or no row of it has FLOPs and the scores.
     """
     import pandas as pd
 
     of_table = cells[cells["table"] == table]
     if of_table.empty:
         raise ValueError(f"no published table {table!r} in the store: jestlab published import")
-    priced = of_table[of_table["quantity"] == TOTAL]
-    chosen = group if group is not None else next(iter(priced["group"]), "")
-    rows = of_table[of_table["group"] == chosen]
-    values = rows.pivot_table(index="position", columns="quantity", values="value")
-    shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
-    if not shared or TOTAL not in values:
-        raise ValueError(
-            f"group {chosen!r} of the published table {table!r} has no FLOPs, or no score in common"
-        )
+    rows, values, shared = _chosen(of_table, table, group, source)
     whose = rows.drop_duplicates("position").set_index("position")
     found: list[dict[str, Any]] = []
     for place, row in values.iterrows():
@@ -71,10 +66,13 @@ def published_scores(
     missing = [name for name in shared if frames is not None and name not in frames.evaluated]
     if frames is not None and not missing:
         data = pd.concat([data, _runs(frames, frames.baseline(baseline), shared)], ignore_index=True)
-    sources = ", ".join(dict.fromkeys(rows["source"]))
+    shown, chosen = rows["source"].iloc[0], rows["group"].iloc[0]
     sentences = [
-        f"as published ({sources}), mean of {', '.join(shared)}; green: that paper's own; grey: others."
+        f"As published ({shown}), mean of {', '.join(shared)}; green: that paper's own; grey: others."
     ]
+    others = [name for name in dict.fromkeys(of_table["source"]) if name != shown]
+    if others:
+        sentences.append(f"Not shown, since FLOPs are relative to other baselines: {', '.join(others)}.")
     if frames is not None and missing:
         sentences.append(f"No run here has been evaluated on {', '.join(missing)}.")
     elif frames is not None:
@@ -87,6 +85,37 @@ def published_scores(
         "mean score (%)",
     )
     return Plot("published", data, words, draw_published)
+
+
+class _Rows(NamedTuple):
+    """What is shown of a published table."""
+
+    cells: pd.DataFrame  # of one source and group
+    values: pd.DataFrame  # [position, quantity]
+    shared: list[str]  # scores that every row has
+
+
+def _chosen(of_table: pd.DataFrame, table: str, group: str | None, source: str | None) -> _Rows:
+    """What is to be shown: as named, or else of the source with most points, and its first group."""
+    sources = list(dict.fromkeys(of_table["source"]))
+    if source is not None and source not in sources:
+        raise ValueError(
+            f"no source {source!r} of the published table {table!r}: it is {' or '.join(sources)}"
+        )
+    candidates = []
+    for name in sources if source is None else [source]:
+        of_source = of_table[of_table["source"] == name]
+        priced = of_source[of_source["quantity"] == TOTAL]
+        rows = of_source[of_source["group"] == (next(iter(priced["group"]), "") if group is None else group)]
+        values = rows.pivot(index="position", columns="quantity", values="value")
+        shared = [name for name in values.columns if is_score(name) and values[name].notna().all()]
+        if shared and TOTAL in values:
+            candidates.append(_Rows(rows, values, shared))
+    if candidates:  # a user's table of one row does not hide the paper's
+        return max(candidates, key=lambda candidate: int(candidate.values[TOTAL].count()))
+    of = "no group" if group is None else f"group {group!r}"
+    lacks = "has both FLOPs and a score in common" if group is None else "has no FLOPs, or no score in common"
+    raise ValueError(f"{of} of the published table {table!r} {lacks}")
 
 
 def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:

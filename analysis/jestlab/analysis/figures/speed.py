@@ -25,6 +25,7 @@ def speedup(
     baseline: str | None = None,
     scope: Scope = "scoring",
     published: pd.DataFrame | None = None,
+    source: str | None = None,
 ) -> Plot:
     """Learning curves with the factor by which each is sooner; FLOPs to match; and published methods.
 
@@ -34,7 +35,9 @@ def speedup(
         frames: Results of an experiment, from `frames.read`.
         baseline: Label or run to match; by default the study's first run that is no reference.
         scope: What counts as FLOPs.
-        published: Published cells, from `published.read`, for a third panel; None for two.
+        published: Published cells, from `published.read`, for a third panel; None for two. There are two as
+            well where no table of these can be compared by FLOPs.
+        source: Where it is published; by default the one with most points.
 
     Returns:
         The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
@@ -76,12 +79,24 @@ def speedup(
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    if published is not None and not published.empty:
-        beside = published_scores(published, frames, baseline)
+    beside = _beside(published, frames, compared, source)
+    if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
         sentences.append(f"Right: published methods. {beside.texts.caption}")
     words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames))
     return Plot("speedup", data, words, draw_speedup)
+
+
+def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, source: str | None) -> Plot | None:
+    """Published methods, where there are some with FLOPs; a source that is named has to be there."""
+    if published is None:
+        return None
+    try:
+        return published_scores(published, frames, baseline, source=source)
+    except ValueError:
+        if source is not None:
+            raise
+        return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
 
 
 def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
@@ -97,21 +112,21 @@ def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
 
     found: list[dict[str, Any]] = []
     for row in rows.to_dict("records"):
-        if math.isfinite(row["examples_to_match"]) and math.isfinite(row["fewer_examples"]):
+        if math.isfinite(row["examples_most"]) and math.isfinite(row["fewer_examples"]):
             match = {"panel": "curves", "kind": "match", "label": row["label"], "y": level}
             found.append(match | {"x": row["examples_to_match"], "factor": row["fewer_examples"]})
     return pd.DataFrame(found)
 
 
 def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """FLOPs to match: the baseline's are all that it spent."""
+    """FLOPs to match, the baseline itself by the same rule."""
     import pandas as pd
 
     bars: list[dict[str, Any]] = []
     for row in rows.to_dict("records"):
         bar = {"panel": "flops", "kind": "bar", "label": row["label"], "factor": row["fewer_flops"]}
-        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds"], "spent": row["flops_spent"]}
-        reached = math.isfinite(row["flops_to_match"])
+        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds_compared"], "spent": row["flops_spent"]}
+        reached = math.isfinite(row["flops_most"])
         bar["x"] = row["flops_to_match"] if reached else math.nan
         ends = math.isfinite(row["flops_low"]) and math.isfinite(row["flops_high"])
         bar["low"], bar["high"] = (row["flops_low"], row["flops_high"]) if ends else (math.nan, math.nan)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .. import units
 from ..configs import Configs
-from ..costs import Convention, Step, paper_step, step_bars
+from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
 from ..frames import Frames
 from ..plots import Plot, Texts
 from .bar_drawing import draw_stacked_bars
@@ -92,24 +93,37 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
     """What a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
-        step: Of Flexi-JEST; None for the paper's.
+        step: Of Flexi-JEST, or of JEST where there is no approximate pass; None for the paper's.
         convention: How FLOPs are counted: "paper" or "counted".
 
     Returns:
-        The plot, named "method_costs", with the data of `step_costs`.
+        The plot, named "method_costs_" and the convention, with the data of `step_costs`.
 
     Raises:
-        ValueError: If the step has no approximate pass.
+        ValueError: If the step chooses nothing, or there is no such convention.
     """
     import pandas as pd
 
-    bars = pd.DataFrame(step_bars(step or paper_step()))
+    if convention not in CONVENTIONS:
+        raise ValueError(f"convention {convention!r} is unknown: choose one of {', '.join(CONVENTIONS)}")
+    of = step or paper_step()
+    bars = pd.DataFrame(step_bars(of))
     data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
     data["total"] = data.groupby("label")["relative"].transform("sum")
     data["name"], data["text"] = data["component"].map(_COMPONENTS), data["label"]
-    caption = f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}."
+    caption = (
+        f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
+        f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of an example is "
+        f"{units.flops(of.full.total)}"
+    )
+    if of.approximate is not None:
+        caption += (
+            f", an approximate one {of.approximate.total / of.full.total:.2f} of it; Flexi-JEST trains on "
+            f"{of.approximate_share:.0%} of a batch by that, and scores by it"
+        )
+    caption += "."
     words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")
-    return Plot("method_costs", data.reset_index(drop=True), words, draw_stacked_bars)
+    return Plot(f"method_costs_{convention}", data.reset_index(drop=True), words, draw_stacked_bars)
 
 
 def _of_an_example(frames: Frames) -> pd.DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,7 @@ import click
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, SCOPES, Scope
 from jestlab.platform.cli.spec_options import spec_options
 from jestlab.platform.cli.text import table
+from jestlab.platform.errors import UserError
 
 if TYPE_CHECKING:
     from jestlab.platform.ledger import Entry, Ledger
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   jestlab costs quickstart
+  jestlab costs quickstart --plot figures
   jestlab costs quickstart --scope reference_training --baseline uniform
 """
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
@@ -30,21 +33,44 @@ _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 @click.option("--baseline", metavar="RUN", help="Whose FLOPs are the budget [first that is no reference].")
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
               help="What counts in equal budgets; each holds the ones before it.")  # fmt: skip
+@click.option("--plot", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
+              help="Draw what a step of IID, JEST and Flexi-JEST costs, with the sizes of SPEC.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, in FLOPs.")
-def command(study: Study, baseline: str | None, scope: Scope, as_json: bool) -> None:
+def command(study: Study, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool) -> None:
     """Show what an example seen costs in each run of SPEC, by both conventions, over uniform sampling.
 
     counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused,
     and loss and selection cost nothing. `jestlab plan` has the cost of whole runs.
+
+    --plot writes PNG, SVG and PDF for each convention, after the sizes of the first run of SPEC that chooses
+    its batches, one with an approximate pass first.
     """
     from jestlab.platform.ledger import ledger
     from jestlab.platform.plan import plan
 
     found = ledger(plan(study), baseline, scope)
+    paths = [] if folder is None else _draw(study, found, folder)
     if as_json:
-        click.echo(json.dumps(_as_data(study, found), ensure_ascii=False))
+        click.echo(json.dumps(_as_data(study, found) | {"plots": paths}, ensure_ascii=False))
     else:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join([*_lines(found), *paths]))
+
+
+def _draw(study: Study, found: Ledger, folder: Path) -> list[str]:
+    """Draw what a step of each method costs, by each convention; the paths."""
+    from jestlab.analysis.figures import method_costs
+
+    step = found.selecting
+    if step is None:
+        raise UserError(
+            f"study {study.name}: no run chooses its batches, so there is nothing to draw: leave out --plot"
+        )
+    try:
+        return [
+            str(path) for convention in CONVENTIONS for path in method_costs(step, convention).save(folder)
+        ]
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from error
 
 
 def _lines(found: Ledger) -> Iterator[str]:

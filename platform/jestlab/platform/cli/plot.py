@@ -42,6 +42,7 @@ KINDS = (
 @click.option("--split", metavar="KEY", help="Config key whose values make a panel.")
 @click.option("--metric", default="loss", show_default=True, help="Training metric for optimiser_spikes.")
 @click.option("--group", help="Group of the published table [its first].")
+@click.option("--source", help="Whose published table [the one with most points].")
 @click.option("--trajectories", is_flag=True, help="Show the way there in training on the Pareto plot.")
 @click.option("--surfaces", is_flag=True, help="Show what the seeds attain on the Pareto plot.")
 @click.option("--run", metavar="RUN", help="Run of `diagnose`, or its label, for learnability [the first].")
