@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .sources import Sources
 
 _FEW = "at first {} of {:,}: the baseline and the best; bands where few are shown"
+_SCRIPTS = ("elements.js", "traces.js", "charts.js", "dialog.js")
+"""What the page runs, as one module: each may use what those before it define."""
+
 _MOST_ROWS = {"failures": 200}
 """Longer tables are cut in the page; their files are whole."""
 
@@ -41,7 +44,9 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
     from jinja2 import Environment
     from markupsafe import Markup
 
-    scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [("module", _own("page.js"))]
+    scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [
+        ("module", "\n".join(_own(name) for name in _SCRIPTS))
+    ]
     tables = [part.table for part in contents.tables]
     data = {
         "figures": {figure.name: {"variants": figure.variants} for figure in contents.figures},
