@@ -14,7 +14,7 @@ from jestlab.analysis.report.build import build
 
 CELLS = "[...document.querySelectorAll('{} tbody tr')].map(r => [...r.children].map(c => c.textContent))"
 OPEN_ALL = """
-[...document.querySelectorAll('#table-summary button')].map(button => {
+name => [...document.querySelectorAll(`#table-${name} button`)].map(button => {
   button.click();
   const dialog = document.querySelector('dialog');
   const [title, body] = ['h2', '.body'].map(part => dialog.querySelector(part).textContent);
@@ -195,13 +195,14 @@ def test_the_numbers_of_a_figure_as_text(opened, study, page):
     assert "joint" not in shown.tab.locator("#pareto .numbers .scroll").text_content()
 
 
-def test_every_cell_opens_what_explain_says(opened, study, page):
+@pytest.mark.parametrize(("name", "make"), [("summary", tables.summary), ("speedups", tables.speedup_table)])
+def test_every_cell_opens_what_explain_says(opened, study, page, name, make):
     """All that the dialog is made of, against the explanation of each cell by itself."""
     shown = opened(page)
     origins = Origins.read(study.url, ["study"])
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
-    cells = shown.tab.evaluate(OPEN_ALL)
-    assert len(cells) > 30
+    table = make(frames.read(study.url, "study"), "uniform")
+    cells = shown.tab.evaluate(OPEN_ALL, name)
+    assert len(cells) >= 15
     for cell in cells:
         told = origins.explain(table, cell["row"], cell["column"])
         assert cell["title"] == f"{cell['row']} · {told.header}"
