@@ -119,3 +119,19 @@ def test_unknown_rows_and_columns(traced):
         origins(traced).explain(summary(traced), "jiont", "score")
     with pytest.raises(ValueError, match="has no column 'scoer': did you mean 'score'"):
         origins(traced).explain(summary(traced), "joint", "scoer")
+
+
+def test_where_a_curve_gets_to_a_score_is_told_by_the_points_about_it(traced):
+    table = tables.speedup_table(frames.read(traced.url, "study"), "uniform")
+    run = origins(traced).explain(table, "joint", "examples_to_match").runs[0]
+    at = run.inputs
+    assert at == pytest.approx(
+        {"target": 0.4, "score_before": 0.3, "score_after": 0.5, "examples_before": 64, "examples_after": 128}
+    )
+    assert None not in at.values()
+    way = (at["target"] - at["score_before"]) / (at["score_after"] - at["score_before"])
+    assert run.value == at["examples_before"] + way * (at["examples_after"] - at["examples_before"])
+    factor = origins(traced).explain(table, "joint", "fewer_examples").runs[0]
+    assert factor.value == pytest.approx(
+        factor.against["examples_to_match"] / factor.inputs["examples_to_match"]
+    )

@@ -53,14 +53,15 @@ def test_censored_median(factors, median):
 @pytest.mark.parametrize(
     ("values", "bounds", "expected"),
     [
-        ([4.0, 6.0, 5.0], [9, 9, 9], (5.0, 4.0, 6.0)),
-        ([4.0], [9], (4.0, 4.0, 4.0)),
-        ([4.0, math.nan, 5.0], [9, 9, 9], (5.0, 4.0, math.inf)),
-        ([4.0, math.nan, math.nan], [9, 8, 9], (math.inf, 4.0, math.inf)),
-        ([4.0, math.nan], [9, 9], (math.inf, 4.0, math.inf)),  # half of two is not most of them
-        ([math.nan, math.nan], [9, 9], (math.inf, math.inf, math.inf)),
-        ([math.nan], [math.nan], (math.nan, math.nan, math.nan)),  # the effort is unknown
-        ([], [], (math.nan, math.nan, math.nan)),
+        ([4.0, 6.0, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, 6.0)),
+        ([4.0], [9], (4.0, 4.0, 4.0, 4.0)),
+        ([4.0, math.nan, 5.0], [9, 9, 9], (5.0, 5.0, 4.0, math.inf)),
+        ([4.0, math.nan, math.nan], [9, 8, 9], (8.0, math.inf, 4.0, math.inf)),
+        ([4.0, math.nan], [9, 9], (6.5, math.inf, 4.0, math.inf)),  # half of two: more than the mean with 9
+        ([10.0, 60.0, math.nan], [100, 100, 20], (20.0, 60.0, 10.0, math.inf)),  # it ended early
+        ([math.nan, math.nan], [9, 9], (9.0, math.inf, 9.0, math.inf)),
+        ([math.nan], [math.nan], (math.nan,) * 4),  # the effort is unknown
+        ([], [], (math.nan,) * 4),
     ],
 )
 def test_to_match(values, bounds, expected):
@@ -69,6 +70,8 @@ def test_to_match(values, bounds, expected):
 
 @given(st.lists(st.floats(1, 100) | st.just(math.nan), min_size=1, max_size=9))
 def test_to_match_lies_within_its_range(values):
-    value, low, high = to_match(values, [100.0] * len(values))
-    assert low <= value <= high
+    value, most, low, high = to_match(values, [100.0] * len(values))
+    assert low <= value <= most <= high
     assert math.isinf(high) == any(math.isnan(each) for each in values)
+    if not math.isinf(high):
+        assert value == most == pytest.approx(np.median(values))

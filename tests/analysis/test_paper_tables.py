@@ -248,3 +248,36 @@ def test_markdown_columns_line_up():
     ]
     assert len({len(line) for line in lines}) == 1
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {11}
+
+
+def test_scores_that_are_no_shares_are_shown_as_they_are_and_said_to_be(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.5]), stored_run("joint", [54.4]))
+    own = tables.finals(frames.read(store.url, "study"))
+    table = tables.paper_table("comparison", PAPER, [own])
+    rows = rows_of(table)
+    assert (rows["uniform"]["shapes/zero_shot"], rows["joint"]["shapes/zero_shot"]) == ("0.5†", "54.4†")
+    assert rows["SigLIP B"]["coco/i2t_r1"] == "65.2"
+    assert "study: scores as they are, not in %" in table.notes
+    assert "Scores in % but where a note says otherwise." in table.caption
+
+
+def test_what_flops_count_is_told_by_the_scope(paper_like):
+    read = frames.read(paper_like.url, "study")
+    alone = tables.paper_table("comparison", NOTHING, [tables.finals(read, "uniform", "learner")])
+    assert "training alone" in alone.column_named("Total").formula
+    whole = tables.paper_table("comparison", NOTHING, [tables.finals(read, "uniform", "reference_training")])
+    assert "a share in the reference" in whole.column_named("Total").formula
+
+
+def test_an_experiment_named_twice_stands_there_once(paper_like):
+    table = tables.table(paper_like.url, "comparison", ["study", "study"])
+    assert list(rows_of(table)) == ["reference", "uniform", "joint"]
+    with pytest.raises(ValueError, match="baseline 'uniform' is a run of an experiment: name one"):
+        tables.table(paper_like.url, "comparison", baseline="uniform")
+
+
+def test_two_names_of_one_benchmark_keep_apart(new_store, stored_run):
+    names = ["imagenet/zero_shot", "imagenet1k/zero_shot"]
+    store = new_store().add(stored_run("uniform", [0.5], metrics=names))
+    rows = rows_of(tables.paper_table("laion", NOTHING, [tables.finals(frames.read(store.url, "study"))]))
+    assert {key for key in rows["uniform"] if key.endswith("zero_shot")} == set(names)

@@ -131,3 +131,25 @@ def test_every_format_ends_with_one_newline(table, format):
     text = table.render(format)
     assert text.endswith("\n")
     assert not text.endswith("\n\n")
+
+
+def test_latex_of_any_letters():
+    frame = pd.DataFrame({"row": ["a", "b"], "name": ["[1] Łukasz Müller", "*Çağ αβ 😀 ą"], "apart": False})
+    text = Table("t", "c", frame, (Column("name", "name", lambda row: row["name"]),)).latex()
+    assert text.isascii()
+    assert '{}[1] {\\L}ukasz M\\"{u}ller' in text
+    assert "{}*\\c{C}a\\u{g} $\\alpha$$\\beta$ [U+1F600] [U+0105]" in text
+
+
+def test_the_only_one_is_not_the_best():
+    frame = pd.DataFrame({"row": ["a"], "apart": False, "x": [1.0]})
+    column = Column("x", "x", lambda row: "1", lambda row: row["x"])
+    assert "**" not in Table("t", "c", frame, (column,)).markdown()
+    two = pd.concat([frame, frame.assign(row="b", x=0.5)])
+    assert Table("t", "c", two, (column,)).markdown().count("**1**") == 1
+
+
+def test_markdown_emphasises_nothing_by_itself():
+    frame = pd.DataFrame({"row": ["a"], "name": ["_it_ snake_case $x$ [a](b)"], "apart": False})
+    text = Table("t", "c", frame, (Column("name", "name", lambda row: row["name"]),)).markdown()
+    assert "\\_it\\_ snake_case \\$x\\$ [a]\\(b)" in text

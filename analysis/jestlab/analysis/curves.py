@@ -29,6 +29,11 @@ Crossing = Literal["first", "lasting"]
 
 CROSSINGS: tuple[Crossing, ...] = get_args(Crossing)
 
+CROSSING_WORDS: dict[Crossing, str] = {
+    "first": "where the interpolated curve first crosses it",
+    "lasting": "where the interpolated curve crosses it to stay above",
+}
+
 Band = Literal["range", "std"]
 """What the band around a mean curve spans."""
 
@@ -125,17 +130,22 @@ def _between(x: Sequence[float], place: _Place) -> float:
 def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
     """When every completed run reaches the final score of the baseline of the same seed.
 
+    The baseline itself is held to the same rule: it may reach its own final score before its end.
+
     Args:
         curves: From `score_curves`.
-        baseline: Label of the baseline, which reaches its own final score when it ends.
+        baseline: Label of the baseline.
         which: Which crossing counts.
 
     Returns:
         One row a completed run that has a score, and whose baseline of the same seed has one: fingerprint,
-        label, seed, reached (bool); for both efforts, examples and flops: `<effort>_to_match` (where it gets
-        there; NaN where it does not, or the effort is unknown), `<effort>_spent` (in all: if it was not
-        reached, it takes more than that) and `fewer_<effort>` (what the baseline spent over what it takes:
-        the speed-up; NaN as before, infinite where it takes none).
+        label, seed; target (the baseline's final score), reached (bool), bounded (bool: it was there at the
+        first evaluation, so that the effort is at most, and the factor at least, what is given); score_before
+        and score_after (of the two evaluations between which it gets there; NaN where it does not). For both
+        efforts, examples and flops: `<effort>_before` and `_after` (at these evaluations), `_to_match` (where
+        it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all: if the target was
+        not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes over what the run
+        takes; infinite where that is nothing).
     """
     import pandas as pd
 
@@ -145,34 +155,48 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
     points = list(curves.groupby(["label", "seed"], sort=False).indices.values())
     # The last point of a completed run is its final one; the points lie in the order of the steps.
     completed = [at for at in points if columns["final"][at[-1]] and not math.isnan(columns["score"][at[-1]])]
-    ends = {columns["seed"][at[-1]]: at[-1] for at in completed if columns["label"][at[-1]] == baseline}
+    of_baseline = {columns["seed"][at[-1]]: at for at in completed if columns["label"][at[-1]] == baseline}
     rows: list[dict[str, Any]] = []
     for at in completed:
-        label, seed = columns["label"][at[-1]], columns["seed"][at[-1]]
-        if seed not in ends:
+        seed = columns["seed"][at[-1]]
+        if seed not in of_baseline:
             continue
-        score, target = columns["score"][at].tolist(), float(columns["score"][ends[seed]])
-        row: dict[str, Any] = {"fingerprint": columns["fingerprint"][at[-1]], "label": label, "seed": seed}
-        place = _place(score, target, which)
-        row["reached"] = label == baseline or place is not None
+        score, whole = columns["score"][at].tolist(), of_baseline[seed]
+        target = float(columns["score"][whole[-1]])
+        place, own = _place(score, target, which), _place(columns["score"][whole].tolist(), target, which)
+        assert own is not None  # it ends there
+        row = {name: columns[name][at[-1]] for name in ("fingerprint", "label", "seed")}
+        row |= {"target": target, "reached": place is not None}
+        row["bounded"] = place is not None and place.before == place.after
+        row |= _around("score", score, place)
         for effort, name in zip(efforts, _EFFORT_NAMES, strict=True):
-            spent, whole = columns[effort][at], float(columns[effort][ends[seed]])
-            if label == baseline:
-                row[f"{name}_to_match"] = float(spent[-1])
-            else:
-                row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
+            spent = columns[effort][at]
+            row |= _around(name, spent, place)
+            row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
             row[f"{name}_spent"] = float(spent[-1])
-            row[f"fewer_{name}"] = _factor(whole, row[f"{name}_to_match"], label == baseline)
+            row[f"fewer_{name}"] = _factor(_between(columns[effort][whole], own), row[f"{name}_to_match"])
         rows.append(row)
-    kinds = [kind.format(name) for name in _EFFORT_NAMES for kind in ("{}_to_match", "{}_spent", "fewer_{}")]
-    return pd.DataFrame(rows, columns=["fingerprint", "label", "seed", "reached", *kinds])
+    kinds = [
+        kind.format(name)
+        for name in _EFFORT_NAMES
+        for kind in ("{}_before", "{}_after", "{}_to_match", "{}_spent", "fewer_{}")
+    ]
+    first = ["fingerprint", "label", "seed", "target", "reached", "bounded", "score_before", "score_after"]
+    return pd.DataFrame(rows, columns=[*first, *kinds])
 
 
-def _factor(whole: float, to_match: float, is_baseline: bool) -> float:
-    """By what factor less effort it takes; 1 for the baseline, even where the effort is unknown."""
-    if is_baseline:
-        return 1.0
-    return math.inf if to_match == 0 else whole / to_match
+def _around(name: str, values: Sequence[float], place: _Place | None) -> dict[str, float]:
+    """A curve's values at the evaluations about a place."""
+    if place is None:
+        return {f"{name}_before": math.nan, f"{name}_after": math.nan}
+    return {f"{name}_before": float(values[place.before]), f"{name}_after": float(values[place.after])}
+
+
+def _factor(whole: float, to_match: float) -> float:
+    """By what factor less effort it takes."""
+    if to_match == 0:
+        return 1.0 if whole == 0 else math.inf
+    return whole / to_match
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:

@@ -12,10 +12,18 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 
-class Interval(NamedTuple):
-    """A value between a lower and an upper bound."""
+class Reach(NamedTuple):
+    """What it takes to get somewhere, over seeds of which some may not have got there.
+
+    Attributes:
+        value: The median, or what it is at least, if `most` is more.
+        most: What the median is at most; infinite where too many seeds did not get there.
+        low: The least that any seed took, or spent without getting there.
+        high: The greatest; infinite where one did not get there.
+    """
 
     value: float
+    most: float
     low: float
     high: float
 
@@ -57,24 +65,24 @@ def censored_median(values: Iterable[float]) -> float:
     return math.nan if -math.inf in middle else sum(middle) / 2
 
 
-def to_match(values: Iterable[float], bounds: Iterable[float]) -> Interval:
+def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
     """Median and range of an effort that some seeds have not come to the end of.
 
     With n seeds the range from the least to the greatest holds the median of all seeds with probability
-    1 − 2^(1−n), whatever the distribution: .75 for three, .94 for five. An effort that was not reached is
-    known to be greater than its bound, and counts as infinite.
+    1 − 2^(1−n), whatever the distribution: .75 for three, .94 for five. An effort that was not reached lies
+    anywhere above its bound: the median lies between those with the bound and with infinity in its place.
 
     Args:
         values: What each seed took; NaN where it did not get there.
         bounds: What each seed spent in all.
-
-    Returns:
-        Median, least and greatest; infinite where that seed did not get there. All NaN for no seed, or where
-        an effort is unknown.
     """
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):
-        return Interval(math.nan, math.nan, math.nan)
-    ordered = sorted(math.inf if math.isnan(value) else float(value) for value, _ in pairs)
-    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return Interval(sum(middle) / 2, ordered[0], ordered[-1])
+        return Reach(*[math.nan] * 4)
+    least = sorted(bound if math.isnan(value) else float(value) for value, bound in pairs)
+    most = sorted(math.inf if math.isnan(value) else float(value) for value, _ in pairs)
+    return Reach(_middle(least), _middle(most), least[0], most[-1])
+
+
+def _middle(ordered: list[float]) -> float:
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

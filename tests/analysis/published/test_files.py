@@ -75,6 +75,7 @@ def with_column(name: str, text: str) -> str:
         (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6: put texts that hold the separator"),
         (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* in line 2 already: leave one, or num"),
         (but("SigLIP", ""), "line 2, column method: is empty: fill it in"),
+        (but("small", "summary"), "line 2, column table: 'summary' is a table of own runs alone"),
         (
             but("percent", ""),
             "line 2, column unit: '' is no unit of imagenet/zero_shot: write percent or share",

@@ -164,7 +164,8 @@ def test_an_attempt_that_was_given_up_writes_nothing_more(store, attempt, tmp_pa
         attempt.log(2, {"loss": 1.0})
     with pytest.raises(AttemptLost):
         attempt.complete()
-    assert points(store) == []
+    # What was logged first may have been written before it was given up: it writes whenever it likes.
+    assert ("loss", 2, 1.0) not in points(store)
     assert store.runs("toy")[0].state == RunState.RUNNING
 
 

@@ -112,7 +112,7 @@ def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
 
     found: list[dict[str, Any]] = []
     for row in rows.to_dict("records"):
-        if math.isfinite(row["examples_to_match"]) and math.isfinite(row["fewer_examples"]):
+        if math.isfinite(row["examples_most"]) and math.isfinite(row["fewer_examples"]):
             match = {"panel": "curves", "kind": "match", "label": row["label"], "y": level}
             found.append(match | {"x": row["examples_to_match"], "factor": row["fewer_examples"]})
     return pd.DataFrame(found)
@@ -125,8 +125,8 @@ def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
     bars: list[dict[str, Any]] = []
     for row in rows.to_dict("records"):
         bar = {"panel": "flops", "kind": "bar", "label": row["label"], "factor": row["fewer_flops"]}
-        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds"], "spent": row["flops_spent"]}
-        reached = math.isfinite(row["flops_to_match"])
+        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds_compared"], "spent": row["flops_spent"]}
+        reached = math.isfinite(row["flops_most"])
         bar["x"] = row["flops_to_match"] if reached else math.nan
         ends = math.isfinite(row["flops_low"]) and math.isfinite(row["flops_high"])
         bar["low"], bar["high"] = (row["flops_low"], row["flops_high"]) if ends else (math.nan, math.nan)

@@ -52,6 +52,7 @@ OF_ROW = (
 
 _FLAGS = ("ours", "baseline", "bold")
 _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
+_TAKEN = ("summary", "speedups")
 _LONGEST, _MOST = 1_000, 100_000  # characters of a text, rows of a table
 _TOLERANCE = Fraction(1, 10**12)
 
@@ -224,6 +225,8 @@ class _At:
 def _check_text(text: str, column: str) -> None:
     if not text and column in REQUIRED:
         raise ValueError("is empty: fill it in")
+    if column == "table" and text in _TAKEN:
+        raise ValueError(f"{text!r} is a table of own runs alone: call it otherwise")
     if len(text) > _LONGEST:
         raise ValueError(f"has {len(text):,} characters: {_LONGEST:,} at most")
     if not text.isprintable():

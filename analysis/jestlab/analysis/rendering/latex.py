@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import unicodedata
 from itertools import groupby
 
 from .table import Cell, Column, Line, Table
 
-_WIDE = 9  # from so many columns on a table is shrunk to the width of the text
+_WIDE = 72  # characters that fit the width of a text; a wider table is shrunk to it
 
 
 def write(table: Table) -> str:
@@ -23,7 +24,7 @@ def write(table: Table) -> str:
         apart = [_row(line) for line in section.lines if line.apart]
         rows = [_row(line) for line in section.lines if not line.apart]
         body += apart + (["    \\midrule"] if apart and rows else []) + rows
-    wide = len(columns) >= _WIDE
+    wide = _width(table) > _WIDE
     shaded = any(line.ours or any(cell.shade for cell in line.cells)
                  for section in table.sections() for line in section.lines)  # fmt: skip
     notes = "".join(f" {_escape(note)}{'' if note.endswith('.') else '.'}" for note in table.notes)
@@ -67,7 +68,9 @@ def _groups(columns: tuple[Column, ...]) -> list[str]:
 
 def _row(line: Line) -> str:
     shade = "\\rowcolor{jestlabours} " if line.ours else ""
-    return "    " + shade + " & ".join(_cell(cell) for cell in line.cells) + r" \\"
+    cells = " & ".join(_cell(cell) for cell in line.cells)
+    # What begins with a bracket or a star would be read as an option of the line break before it.
+    return "    " + shade + ("{}" if cells.startswith(("[", "*")) else "") + cells + r" \\"
 
 
 def _cell(cell: Cell) -> str:
@@ -124,15 +127,39 @@ _LATEX = {
 }
 
 
-_LATIN = 0x17F  # LaTeX knows the letters up to here by itself
+_LETTERS = {
+    "ß": r"{\ss}", "æ": r"{\ae}", "Æ": r"{\AE}", "œ": r"{\oe}", "Œ": r"{\OE}", "ø": r"{\o}", "Ø": r"{\O}",
+    "ł": r"{\l}", "Ł": r"{\L}", "å": r"{\aa}", "Å": r"{\AA}", "ı": r"{\i}", "’": "'", "‘": "`", "“": "``",
+    "”": "''", "§": r"{\S}", "·": r"$\cdot$", "°": r"$^\circ$",
+}  # fmt: skip
+_ACCENTS = {
+    "\u0300": "`", "\u0301": "'", "\u0302": "^", "\u0303": "~", "\u0304": "=", "\u0306": "u", "\u0307": ".",
+    "\u0308": '"', "\u030a": "r", "\u030b": "H", "\u030c": "v", "\u0327": "c",
+}  # fmt: skip
 
 
 def _escape(text: str) -> str:
-    """A text as LaTeX prints it; a character that it cannot print is named by its number."""
-    return "".join(
-        _LATEX.get(character, character if ord(character) <= _LATIN else f"[U+{ord(character):04X}]")
-        for character in text
-    )
+    """A text in letters that every LaTeX prints; a character that it cannot print is named by its number."""
+    return "".join(_letter(character) for character in text)
+
+
+def _letter(character: str) -> str:
+    known = _LATEX.get(character) or _LETTERS.get(character)
+    if known is not None:
+        return known
+    if character.isascii():
+        return character
+    parts = unicodedata.normalize("NFD", character)
+    if len(parts) == 2 and parts[1] in _ACCENTS and parts[0].isascii():
+        return f"\\{_ACCENTS[parts[1]]}{{{parts[0]}}}"
+    return f"[U+{ord(character):04X}]"
+
+
+def _width(table: Table) -> int:
+    """Characters of the widest line, about."""
+    lines = [[column.header for column in table.columns]]
+    lines += [[cell.text for cell in line.cells] for part in table.sections() for line in part.lines]
+    return sum(max(len(line[i]) for line in lines) + 2 for i in range(len(table.columns)))
 
 
 def _slug(text: str) -> str:

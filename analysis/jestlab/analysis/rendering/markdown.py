@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from .table import Cell, Line, Table
 
 _WIDTH = 100  # of captions and notes, characters
+_UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # within a word it emphasises nothing
 _RULE = {"left": ":{}-", "right": "-{}:", "center": ":{}:"}
 
 
@@ -49,5 +51,6 @@ def _cell(cell: Cell) -> str:
 def _escape(text: str) -> str:
     """Keep a text from being read as Markdown: one line, and none of the characters that would format it."""
     text = " ".join(text.split())
-    text = "".join(f"\\{character}" if character in "\\|*`<" else character for character in text)
+    text = "".join(f"\\{character}" if character in "\\|*`<$" else character for character in text)
+    text = _UNDERSCORE.sub(r"\_", text)
     return text.replace("](", "]\\(")  # brackets alone are no link

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -216,20 +216,13 @@ class Table:
 
     def _lines(self, records: list[Record]) -> tuple[Line, ...]:
         """The rows of one section, the best of each column in bold, those that stand apart first."""
-        best = [
-            None
-            if column.rank is None
-            else max(
-                (rank for row in records if not row["apart"] and (rank := column.rank(row)) == rank),
-                default=None,
-            )
-            for column in self.columns
-        ]
+        best = [_best(column, records) for column in self.columns]
 
         def cell(row: Record, column: Column, top: float | None) -> Cell:
+            competes = top is not None and not row["apart"]
             return Cell(
                 column.show(row),
-                bold=column.rank is not None and not row["apart"] and column.rank(row) == top,
+                bold=competes and column.rank is not None and column.rank(row) == top,
                 shade=0.0 if column.shade is None else column.shade(row),
                 mark="" if column.mark is None else column.mark(row),
             )
@@ -244,6 +237,14 @@ class Table:
             for row in records
         ]
         return tuple(sorted(lines, key=lambda line: not line.apart))
+
+
+def _best(column: Column, records: Sequence[Record]) -> float | None:
+    """The best figure of a column; None where fewer than two compete for it."""
+    if column.rank is None:
+        return None
+    ranks = [rank for row in records if not row["apart"] and (rank := column.rank(row)) == rank]
+    return max(ranks) if len(ranks) > 1 else None
 
 
 def plain(value: Any) -> Any:

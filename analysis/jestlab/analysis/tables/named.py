@@ -56,6 +56,10 @@ def table(
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
 
+    studies = list(dict.fromkeys(studies))
+    if baseline is not None and not studies:
+        raise ValueError(f"baseline {baseline!r} is a run of an experiment: name one: jestlab table {name} …")
+
     def results_of(study: str) -> Frames:
         return results[study]() if results and study in results else read(url, study)
 
@@ -66,6 +70,8 @@ def table(
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
+    if not studies and (cells.empty or not with_published) and name in experiments(url):
+        raise ValueError(f"table {name!r} shows nothing; of the experiment: jestlab table summary {name}")
     own = [results_of(study) for study in studies]
     return paper_table(
         name,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..frames import Frames
+from ..rendering import Table
 from .finals import Finals
 from .show import ONE_SEED
 
@@ -12,9 +14,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def single_seeds(finals: Finals) -> list[str]:
-    """What the mark of cells with one seed means, where there are such."""
-    return [f"{ONE_SEED} one seed: no spread is known"] if (finals.by_label["seeds"] == 1).any() else []
+def with_marks_explained(table: Table) -> Table:
+    """The same table, with what its marks mean where it has such."""
+    marks = {cell.mark for section in table.sections() for line in section.lines for cell in line.cells}
+    if not any(ONE_SEED in mark for mark in marks):
+        return table
+    return replace(table, notes=(*table.notes, f"{ONE_SEED} by one seed: no spread is known"))
 
 
 def gaps(finals: Finals) -> list[str]:

@@ -127,16 +127,17 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     flaws = [check for check in found if not check.confirmed]
     flawed = {key for flaw in flaws for key in flaw.keys if key.table == name}
     several = rows["section"].nunique() > 1
-    return Table(
+    table = Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=rows if several else rows.assign(section=""),
-        columns=_columns(layout, rows, flawed, name),
+        columns=_columns(layout, rows, flawed, name, own),
         notes=tuple(_notes(layout, cells, own, flaws)),
         parts=_parts([each.parts for each in mine], rows) if mine else None,
         published=None if cells.empty else _placed(cells, rows, found),
         baselines=_baselines(rows),
     )
+    return notes.with_marks_explained(table)
 
 
 def _nothing_to_show(name: str, published: pd.DataFrame) -> str:
@@ -178,7 +179,9 @@ def _placed(cells: pd.DataFrame, rows: pd.DataFrame, found: list[Finding]) -> pd
     return placed.assign(column=placed["quantity"], check=checked)
 
 
-def _columns(layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: str) -> tuple[Column, ...]:
+def _columns(
+    layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: str, own: Sequence[Finals]
+) -> tuple[Column, ...]:
     scores = _scores(rows)
     several = Counter(_dataset(name) for name in scores)
     shown = [*layout.leading, *scores, *layout.trailing]
@@ -208,7 +211,7 @@ def _columns(layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: st
         alone = next(iter(of_baseline.values()), math.nan) if len(baselines) == 1 else math.nan
 
         def of(row: Record) -> float:
-            if row["apart"]:
+            if row["apart"] or not row["in_percent"]:
                 return 0.0
             gap = float(row[quantity]) - of_baseline.get(row["section"], alone)
             return 0.0 if math.isnan(gap) else max(-1.0, min(1.0, _TONED_DOWN * gap / full))
@@ -219,7 +222,7 @@ def _columns(layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: st
         header, group = _heading(quantity, several)
         return Column(
             quantity, header, _text(quantity), _rank(quantity), group=group, shade=shade(quantity),
-            mark=mark(quantity), formula=_formula(quantity),
+            mark=mark(quantity), formula=_formula(quantity, own),
             inputs=_INPUTS.get(quantity, ()), compares=quantity in _INPUTS,
             align="center" if quantity == FILTERED else "right",
         )  # fmt: skip
@@ -281,11 +284,13 @@ def _text(quantity: str) -> Callable[[Record], str]:
             return units.count(value)
         if quantity in (PER_ITERATION, TOTAL):
             return f"{100 * value:.0f}"
-        in_percent = -1 <= value <= 1
+        in_percent = bool(row["in_percent"])
         text = show.score(value, in_percent, "+" if quantity == DELTA else "")
         if quantity != DELTA:
             std = row.get(f"{quantity}_std", math.nan)
-            return text + ("" if math.isnan(std) else f" ± {show.score(std, in_percent)}")
+            text += "" if math.isnan(std) else f" ± {show.score(std, in_percent)}"
+            count, whole = row[f"{quantity}_seeds"], row[f"{EXAMPLES}_seeds"]
+            return text if count in (1, whole) else f"{text} (n = {count:.0f})"  # one seed has a mark
         low, high = (row[f"{DELTA}_{end}"] for end in ("low", "high"))
         if math.isnan(low):
             return text
@@ -305,17 +310,22 @@ def _rank(quantity: str) -> Callable[[Record], float] | None:
     if quantity == TOTAL:
         return lambda row: -round(float(row[quantity]), 2)
     if is_score(quantity) or quantity in (MEAN, DELTA):
-        return lambda row: round(float(row[quantity]), 3)
+        return lambda row: show.rounded(float(row[quantity]), bool(row["in_percent"]))
     return None
 
 
-def _formula(quantity: str) -> str:
+def _formula(quantity: str, own: Sequence[Finals]) -> str:
     meaning = QUANTITIES.get(quantity, "final score")
+    if not own or not (_plain(quantity) or quantity in (PER_ITERATION, TOTAL)):
+        return meaning
     if quantity in (PER_ITERATION, TOTAL):
-        return f"{meaning}; own runs: counted FLOPs of training and of the learner's scoring"
+        return f"{meaning}; own runs: FLOPs of {own[0].frames.counted(own[0].scope)}"
+    averaged = "; ".join(
+        f"in {finals.frames.experiment} the mean of {', '.join(finals.averaged)}" for finals in own
+    )
     if quantity == DELTA:
-        return f"{meaning}; own runs: paired by seed, mean over seeds [95% confidence interval]"
-    return f"{meaning}; own runs: mean over seeds" if _plain(quantity) else meaning
+        return f"{meaning}; own runs: paired by seed, mean over seeds [95% confidence interval], {averaged}"
+    return f"{meaning}; own runs: mean over seeds{f', {averaged}' if quantity == MEAN else ''}"
 
 
 def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
@@ -324,14 +334,25 @@ def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     if own:
         names = ", ".join(finals.frames.experiment for finals in own)
         whose.append(f"Own runs: {names}.")
-    return " ".join([layout.caption, *whose, "Scores in %." if cells.size or own else ""]).strip()
+    units_of_scores = "Scores in % but where a note says otherwise." if _mixed(cells, own) else "Scores in %."
+    return " ".join([layout.caption, *whose, units_of_scores])
+
+
+def _mixed(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
+    """Whose scores are not in percent."""
+    return [
+        *dict.fromkeys(cells.loc[cells["unit"] == "share", "source"]),
+        *(finals.frames.experiment for finals in own if not finals.frames.scores_are_shares),
+    ]
 
 
 def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: list[Finding]) -> list[str]:
     said = [f"{LINTED} {finding.message}" for finding in flaws]
     if len(cells):
         cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
-        said += [", ".join(f"{method}: {citation}" for method, citation in cited.itertuples(index=False))]
+        pairs = [f"{method}: {citation}" for method, citation in cited.itertuples(index=False)]
+        said += [", ".join(pairs)] if pairs else []
+    said += [f"{whose}: scores as they are, not in %" for whose in _mixed(cells, own)]
     if PER_ITERATION in layout.leading and own:
         against = ", ".join(f"{finals.baseline} in {finals.frames.experiment}" for finals in own)
         counted = own[0].frames.counted(own[0].scope)
@@ -343,6 +364,5 @@ def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: li
     if own:
         said.append("own runs: mean ± standard deviation over seeds")
     for finals in own:
-        single = notes.single_seeds(finals)
-        said += [note for note in [*single, *notes.gaps(finals)] if note not in said]
+        said += [note for note in notes.gaps(finals) if note not in said]
     return said

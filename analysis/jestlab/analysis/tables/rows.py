@@ -1,8 +1,9 @@
 """Rows of the paper's tables, in one form whatever they are from: published cells, or one's own runs.
 
-A row has row (its name), section, method, variant, apart, ours, baseline and published (bools), and for each
-quantity q: q (its value), q_std and q_seeds (of own runs), q_printed (of published ones); of own runs also
-mean_delta_low and mean_delta_high, of published ones source and position.
+A row has row (its name), section, method, variant, apart, ours, baseline, published and in_percent (bools;
+the last: its scores are shares, shown in percent), and for each quantity q: q (its value), q_std and q_seeds
+(of own runs), q_printed (of published ones); of own runs also mean_delta_low and mean_delta_high, of
+published ones source and position.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ def own_rows(finals: Finals, pair: bool) -> OwnRows:
             "apart": by_label["apart"].to_numpy(),
             "ours": (~by_label["apart"] & (by_label.index != finals.baseline)).to_numpy(),
             "published": False,
+            "in_percent": frames.scores_are_shares,
             "baseline": (by_label.index == finals.baseline),
             FILTERED: [float(bool(filters[label])) for label in frames.labels],
         }
@@ -110,6 +112,7 @@ def published_rows(cells: pd.DataFrame) -> pd.DataFrame:
             "apart": False,
             "ours": bool(first["ours"]),
             "published": True,
+            "in_percent": True,
             "baseline": bool(first["baseline"]),
             "source": source,
             "position": position,
@@ -137,7 +140,9 @@ def with_unique_names(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _scores(runs: pd.DataFrame, metrics: list[str], pair: bool) -> dict[str, pd.Series[float]]:
     """The scores of a table's columns by their names there."""
-    named = {_canonical(name): runs[name] for name in metrics}
+    several = Counter(_canonical(name) for name in metrics)
+    # Two that would be called the same keep their own names.
+    named = {name if several[_canonical(name)] > 1 else _canonical(name): runs[name] for name in metrics}
     if not pair:
         return named
     kept = {name: values for name, values in named.items() if name.endswith("/zero_shot")}

@@ -61,7 +61,9 @@ def score_column(
         mean, std = row[f"{key}_mean"], row[f"{key}_std"]
         if math.isnan(mean):
             return MISSING
-        return score(mean, in_percent) + ("" if math.isnan(std) else f" ± {score(std, in_percent)}")
+        text = score(mean, in_percent) + ("" if math.isnan(std) else f" ± {score(std, in_percent)}")
+        count = row[f"{key}_seeds"]
+        return text if count in (1, row["seeds"]) else f"{text} (n = {count})"  # one seed has a mark
 
     return Column(
         key, header, show, lambda row: rounded(float(row[f"{key}_mean"]), in_percent),

@@ -7,20 +7,15 @@ from typing import TYPE_CHECKING
 
 from .. import units
 from ..costs import Scope
-from ..curves import Crossing
+from ..curves import CROSSING_WORDS, Crossing
 from ..frames import Frames
-from ..intervals import censored_median
-from ..rendering import Column, Record, Table
+from ..rendering import Column, Table
 from . import notes, show
 from .finals import Finals, Mean, finals
+from .reaching import EFFORTS, factor_column, reaching
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_CROSSINGS: dict[Crossing, str] = {
-    "first": "first crossing of the interpolated curve",
-    "lasting": "crossing of the interpolated curve after which it stays above",
-}
 
 
 def summary(
@@ -43,9 +38,8 @@ def summary(
         crossing: Which crossing of the baseline's final score counts.
 
     Returns:
-        A table whose frame has the columns of `Finals.by_label`, and fewer_examples and fewer_flops (censored
-        medians over seeds, NaN where not reached), seeds_reached and seeds_compared. What compares is NaN or
-        0 for runs that stand apart.
+        A table whose frame has the columns of `Finals.by_label` and of `reaching`. What compares is NaN or 0
+        for runs that stand apart.
 
     Raises:
         ValueError: As `finals`.
@@ -54,25 +48,23 @@ def summary(
     unit = " in %" if frames.scores_are_shares else ""
     several = found.runs["label"].duplicated().any()
     over = "mean ± standard deviation over seeds" if several else "one seed each"
-    return Table(
+    table = Table(
         name=f"{frames.experiment} summary",
         caption=f"{frames.experiment}{': ' + frames.question if frames.question else '.'} "
         f"Scores{unit}, {over}; score is the mean of the metrics.",
         frame=_rows(found),
         columns=_columns(found),
-        notes=(*_conventions(found, crossing), *notes.single_seeds(found), *notes.gaps(found)),
+        notes=(*_conventions(found, crossing), *notes.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
         baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )
+    return notes.with_marks_explained(table)
 
 
 def _rows(found: Finals) -> pd.DataFrame:
-    rows = found.by_label.copy()
-    compared = found.runs.dropna(subset="reached").groupby("label")
-    for name in ("fewer_examples", "fewer_flops"):
-        rows[name] = compared[name].agg(censored_median)
-    rows["seeds_reached"] = compared["reached"].sum()
-    rows["seeds_compared"] = compared.size()
+    rows = found.by_label.join(reaching(found))
+    for name in ("seeds_reached", "seeds_compared", *(f"fewer_{effort}" for effort in EFFORTS)):
+        rows[name] = rows.get(name, math.nan)  # where nothing can be compared there are no such columns
     counts = ["seeds_reached", "seeds_compared"]
     rows[counts] = rows[counts].fillna(0).astype(int)
     rows = rows.reset_index().assign(row=rows.index)
@@ -100,6 +92,10 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         "confidence interval by Student's t",
         inputs=("score",),
     )
+    factors = [
+        factor_column("examples", "fewer examples", baseline),
+        factor_column("flops", "fewer FLOPs", baseline),
+    ]
     return (
         Column("run", "run", lambda row: str(row["label"]), align="left"),
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
@@ -108,31 +104,7 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         *([delta] if comparing else []),
         show.examples_column(),
         show.flops_column(scale, unit, f"mean over seeds of the FLOPs of {frames.counted(found.scope)}"),
-        *([_factor_column("examples", baseline), _factor_column("FLOPs", baseline)] if comparing else []),
-    )
-
-
-def _factor_column(effort: str, baseline: str) -> Column:
-    key = f"fewer_{effort.lower()}"
-
-    def text(row: Record) -> str:
-        factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
-        of_seeds = f" ({reached}/{compared})" if 0 < reached < compared else ""
-        if not math.isnan(factor):
-            return ("∞" if math.isinf(factor) else f"{factor:.1f}×") + of_seeds
-        unreached = compared > 0 and math.isnan(row["fewer_examples"])
-        return f"not reached{of_seeds}" if unreached else show.MISSING
-
-    return Column(
-        key,
-        f"fewer {effort}",
-        text,
-        lambda row: round(float(row[key]), 1),
-        mark=lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row),
-        formula=f"median over seeds of the {effort} that {baseline} spent, over those at which the run's "
-        f"interpolated curve reaches the final score of {baseline} with the same seed",
-        inputs=(f"{effort.lower()}_spent", f"{effort.lower()}_to_match"),
-        compares=True,
+        *(factors if comparing else []),
     )
 
 
@@ -143,6 +115,7 @@ def _conventions(found: Finals, crossing: Crossing) -> list[str]:
         said += [
             f"Δ: score minus that of {found.baseline} with the same seed, mean [95% confidence interval]",
             f"fewer examples, FLOPs: factor by which a run reaches the final score of {found.baseline} "
-            f"sooner; same seed, {_CROSSINGS[crossing]}, median over seeds (seeds that reach it)",
+            f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[crossing]}, median over seeds "
+            "(seeds that reach it)",
         ]
     return said
