@@ -175,7 +175,7 @@ def test_method_costs_are_the_paper_s():
     assert "32,768 of 163,840 examples" in plot.texts.caption
     assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
     with pytest.raises(ValueError, match="convention 'jest' is unknown"):
-        figures.method_costs(convention="jest")
+        figures.method_costs(convention="jest")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("convention", ["paper", "counted"])
@@ -183,6 +183,7 @@ def test_the_legend_of_costs_lies_within_the_figure(convention):
     figure = figures.method_costs(convention=convention).figure()
     figure.canvas.draw()
     legend = figure.axes[0].get_legend()
+    assert legend is not None
     box, whole = legend.get_window_extent(), figure.bbox
     assert len(legend.get_texts()) == (4 if convention == "paper" else 6)
     assert whole.x0 <= box.x0 < box.x1 <= whole.x1

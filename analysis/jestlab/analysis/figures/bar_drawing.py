@@ -57,7 +57,8 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     axes.set_ylim(-0.7, len(bars) - 0.3)
     axes.set_xlabel(texts.y)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=math.ceil(len(shown) / rows), frameon=False, fontsize=LABEL_SIZE,
-        handlelength=1.0, handleheight=0.9, columnspacing=1.2, borderaxespad=0.1, handletextpad=0.4,
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=math.ceil(len(shown) / rows), frameon=False,
+        fontsize=LABEL_SIZE, handlelength=1.0, handleheight=0.9, columnspacing=1.2, borderaxespad=0.1,
+        handletextpad=0.4,
     )  # fmt: skip
     return figure
