@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
 
+_OLDER = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* does not exist")
+"""What a database says where a view, or a column of one, is missing."""
+
 
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
@@ -39,7 +42,8 @@ def connect(url: str) -> Iterator[Connection]:
     except DatabaseError as error:
         shown = address.render_as_string(hide_password=True)
         said = " ".join(str(error.orig).split())
-        raise ValueError(f"cannot read results from {shown}: {said}") from error
+        remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
+        raise ValueError(f"cannot read results from {shown}: {said}{remedy}") from error
     finally:
         engine.dispose()
 

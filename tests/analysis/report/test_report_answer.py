@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import pytest
-from pandas import DataFrame
 
 from jestlab.analysis import frames, tables
 from jestlab.analysis.report.answer import Answer, answer
+
+
+def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
+    """The answer of the experiment in a store."""
+    found = frames.read(store.url, "study")
+    return answer(tables.summary(found, baseline, scope).frame, found, baseline, scope)
 
 
 @pytest.fixture
 def asked(new_store, stored_run):
     """The answer of an experiment whose runs end so, by name: a score a seed; all begin at .1."""
 
-    def ask(baseline="uniform", in_percent=True, **ends: list[float]) -> Answer:
-        store = new_store().add(
-            *(
-                stored_run(name, [0.1, score], seed=seed, flops_per_step=(3e9 * (1 + place), 0.0, 0.0))
-                for place, (name, scores) in enumerate(ends.items())
-                for seed, score in enumerate(scores)
-            )
+    def ask(baseline="uniform", **ends: list[float]) -> Answer:
+        return answer_of(
+            new_store().add(
+                *(
+                    stored_run(name, [0.1, score], seed=seed, flops_per_step=(3e9 * (1 + place), 0.0, 0.0))
+                    for place, (name, scores) in enumerate(ends.items())
+                    for seed, score in enumerate(scores)
+                )
+            ),
+            baseline,
         )
-        table: DataFrame = tables.summary(frames.read(store.url, "study"), baseline).frame
-        return answer(table, baseline, in_percent)
 
     return ask
 
@@ -34,7 +40,8 @@ def test_better(asked):
         "joint scores 60.0 ± 2.0%, 20.0 points above uniform (95% CI 15.0 to 25.0, 3 seeds). "
         "It reaches uniform’s final score with "
     )
-    assert "no fewer FLOPs" in said.sentence  # twice the cost, a quarter sooner
+    # It gets there after 1.6 of 2 steps, each at twice the cost: 2 / 3.2.
+    assert said.sentence.endswith("with 1.2× fewer examples and 1.6× more training FLOPs.")
     assert said.caveat == ""
 
 
@@ -47,8 +54,10 @@ def test_the_best_of_several_says_so(asked):
 def test_noise(asked):
     said = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47])
     assert said.sentence.startswith(
-        "No difference beyond the seeds’ noise: joint scores 46.0 ± 1.0%, +1.0 points"
+        "joint scores 46.0 ± 1.0%, +1.0 points against uniform: this cannot be told from the seeds’ noise "
+        "(95% CI −"
     )
+    assert said.sentence.endswith(" includes 0, 3 seeds).")
     assert "fewer" not in said.sentence
 
 
@@ -76,12 +85,78 @@ def test_nothing_to_compare_with(asked):
 
 def test_no_seed_in_common(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.4]), stored_run("joint", [0.1, 0.6], seed=1))
-    table = tables.summary(frames.read(store.url, "study"), "uniform").frame
-    assert answer(table, "uniform", True).sentence == (
-        "joint scores 60.0%; uniform, the baseline, has no seed in common with it."
+    assert answer_of(store) == Answer(
+        "joint scores 60.0%; uniform, the baseline, has no seed in common with it.",
+        "Not judged: joint, no seed in common with uniform.",
     )
 
 
 def test_not_in_percent(asked):
-    said = asked(in_percent=False, uniform=[0.4, 0.41], joint=[0.6, 0.62]).sentence
-    assert said.startswith("joint scores 0.61 ± 0.01414, 0.205 in score above uniform (95% CI")
+    said = asked(uniform=[40, 41], joint=[60, 62]).sentence
+    assert said.startswith("joint scores 61 ± 1.414, 20.5 in score above uniform (95% CI")
+
+
+def test_what_is_beyond_the_noise_is_named_though_another_mean_is_higher(asked):
+    # The highest mean is noise; differences of steady .05, .06, .05 and of low −.2, −.21, −.2 are not.
+    said = asked(
+        uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
+    )
+    assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
+    assert "cannot be told from the seeds’ noise" in said.sentence
+    # t(2) · .005774 / √3 = .01434.
+    assert (
+        "Beyond the noise above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
+    )
+    assert said.sentence.endswith(
+        "Beyond the noise below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
+    )
+    assert said.caveat == "The intervals do not allow for 3 runs having been compared."
+
+
+def test_who_is_not_judged_is_named(new_store, stored_run):
+    def runs(name, score, seeds=2, **told):
+        return [stored_run(name, [0.1, score + 0.01 * seed], seed=seed, **told) for seed in range(seeds)]
+
+    store = new_store().add(
+        *runs("reference", 0.9, needed=1),
+        *runs("uniform", 0.4),
+        *runs("joint", 0.6, 1),
+        *runs("joint", 0.6, 2, state="RUNNING")[1:],
+        *runs("third", 0.8, metrics=("shapes/zero_shot",)),
+        *runs("fourth", 0.7, state="FAILED"),
+    )
+    said = answer_of(store)
+    assert said.sentence.startswith("joint scores 60.0%, 20.0 points above uniform, by one seed")
+    assert said.caveat == (
+        "Not judged: third, a metric is missing; fourth, no seed has completed. "
+        "By fewer seeds than planned: joint (1 of 2)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("scope", "said"),
+    [
+        # Uniform spends 2 steps of 1; joint gets there after 1.6 steps of 1 (training), 2 (and scoring) or
+        # 4 (and the reference's scoring), and .8 for its share in training the reference: 7.2.
+        ("learner", "1.2× fewer FLOPs of training alone; 3.6× more with all scoring and a share in the"),
+        ("scoring", "1.6× more FLOPs without the reference’s scoring; 3.6× more with it and a share in the"),
+        ("reference_scoring", "3.2× more FLOPs with the reference’s scoring; 3.6× more with a share in its"),
+        ("reference_training", "3.6× more FLOPs with the reference’s scoring and a share in its training."),
+    ],
+)
+def test_flops_say_what_they_count_and_what_all_would_be(new_store, stored_run, scope, said):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),
+        stored_run("joint", [0.1, 0.6], flops_per_step=(1e9, 1e9, 2e9), reference_training_share=0.8e9),
+    )
+    assert said in answer_of(store, scope=scope).sentence
+
+
+def test_flops_with_the_reference_s_scoring(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.4], flops_per_step=(3e9, 0, 0)),
+        stored_run("joint", [0.1, 0.6], flops_per_step=(1e9, 1e9, 2e9)),
+    )
+    assert answer_of(store).sentence.endswith(  # 6 / 3.2, 6 / 6.4
+        "with 1.2× fewer examples and 1.9× fewer FLOPs without the reference’s scoring; 1.1× more with it."
+    )

@@ -267,7 +267,10 @@ def test_without_results_there_is_a_page_all_the_same(opened, new_lab, a_run):
     lab = new_lab(a_run("uniform", ends="fail"), a_run("joint", ends="none"))
     shown = opened(build(lab.url, "study", lab.folder / "report")[0], 400)
     text = shown.tab.locator("body").inner_text()
-    assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending" in text
+    assert (
+        "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. So there is no final score yet." in text
+    )
+    assert "Scores below" not in text
     assert "Nothing has been evaluated yet." in text
     assert "it broke <b>here</b>" in text
     assert shown.complaints == []
@@ -283,7 +286,7 @@ def test_half_finished(opened, new_lab, a_run):
     )
     shown = opened(build(lab.url, "study", lab.folder / "report")[0])
     text = shown.tab.locator("body").inner_text()
-    assert "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed" in text
+    assert "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed. Scores below are of those" in text
     assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in text
     assert "1 of 2" in shown.tab.locator("#table-summary").inner_text()
     assert shown.complaints == []

@@ -131,7 +131,7 @@ def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
 
 
 def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """FLOPs to match: the baseline's are all that it spent."""
+    """FLOPs to match, the baseline itself by the same rule."""
     import pandas as pd
 
     bars: list[dict[str, Any]] = []

@@ -159,7 +159,7 @@ def _written(
             said = Answer("No run has completed yet.")
         else:
             results.append(TablePart("summary", "Final scores", table))
-            said = answer(table.frame, compared, frames.scores_are_shares)
+            said = answer(table.frame, frames, compared, scope)
         with contextlib.suppress(ValueError):  # without a baseline that completed nothing can be compared
             if len(frames.competitors) > 1:
                 results.append(TablePart("speedups", "Speed-ups", speedup_table(frames, compared, scope)))
@@ -230,4 +230,5 @@ def _unfinished(history: History) -> str:
     if done == planned:
         return ""
     others = ", ".join(f"{count} {state.lower()}" for state, count in states.items() if state != "COMPLETED")
-    return f"{done} of {planned} runs have completed; {others}"
+    shown = "Scores below are of those that have." if done else "So there is no final score yet."
+    return f"{done} of {planned} runs have completed; {others}. {shown}"
