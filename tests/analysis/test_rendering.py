@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -108,6 +110,20 @@ def test_html(table):
     assert reader.texts["caption"] == "Scores in % <of> all.x_y: 1 & 2"
     assert text.count("<b>50.1</b>") == 2
     assert not re.search(r"https?:|<script|<link|@import", text)
+
+
+def test_html_in_a_page(table):
+    parts = pd.DataFrame({"row": ["ref"], "score": [0.5]})
+    text = replace(table, parts=parts).html(opens=True, most=2)
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    assert reader.rows == [["run", "± %", "gap"], ["ref", "50.1", "—"], [NASTY, "50.1", "∞"]]
+    assert not re.search("<style|<caption", text)
+    opened = re.findall(r'data-row="(.*?)" data-column="(.*?)"', text)
+    named = [(html.unescape(row), column) for row, column in opened]
+    assert named == [("ref", "score"), (NASTY, "score"), (NASTY, "gap")]  # nothing is behind a dash
+    assert "<button" not in table.html(opens=True)  # nor behind a table that was made from nothing
 
 
 def test_latex(table):

@@ -160,3 +160,13 @@ def test_flops_with_the_reference_s_scoring(new_store, stored_run):
     assert answer_of(store).sentence.endswith(  # 6 / 3.2, 6 / 6.4
         "with 1.2× fewer examples and 1.9× fewer FLOPs without the reference’s scoring; 1.1× more with it."
     )
+
+
+def test_what_is_there_at_its_first_evaluation_is_only_a_bound(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),
+        stored_run("joint", [0.5, 0.6], flops_per_step=(3e9, 0, 0)),
+    )
+    assert answer_of(store).sentence.endswith(
+        "with at least 2.0× fewer examples and at most 1.5× more training FLOPs."
+    )

@@ -14,7 +14,7 @@ from jestlab.analysis.report.build import build
 
 CELLS = "[...document.querySelectorAll('{} tbody tr')].map(r => [...r.children].map(c => c.textContent))"
 OPEN_ALL = """
-[...document.querySelectorAll('#table-summary button')].map(button => {
+name => [...document.querySelectorAll(`#table-${name} button`)].map(button => {
   button.click();
   const dialog = document.querySelector('dialog');
   const [title, body] = ['h2', '.body'].map(part => dialog.querySelector(part).textContent);
@@ -127,6 +127,61 @@ def test_figures_draw_what_the_printed_ones_do(opened, study, page):
     assert front[1] == pytest.approx(list(on_front["score"]))
 
 
+MARKERS = """
+[...document.querySelectorAll('#pareto .plot .scatterlayer .trace')].flatMap(group => {
+  const trace = group.__data__[0].trace;
+  if (!trace.text || trace.marker.size !== 11) return [];
+  const [, label] = trace.text[0].match(/<b>(.*?)<\\/b>/);
+  const ends = (bar, middle) => bar.visible ? [middle - bar.arrayminus[0], middle + bar.array[0]] : [];
+  const style = getComputedStyle(group.querySelector('path.point'));
+  const half = style.fill.match(/url\\("?#(.*?)"?\\)/);
+  const fills = half
+    ? [...document.getElementById(half[1]).children].map(stop => getComputedStyle(stop).stopColor)
+    : [style.fill];
+  return [{label, score: ends(trace.error_y, trace.y[0]), flops: ends(trace.error_x, trace.x[0]),
+           fill: fills.map(fill => fill === style.stroke)}];
+})
+"""
+
+
+def test_bars_and_fills_are_those_of_the_printed_front(opened, new_lab, a_run):
+    ends = {
+        "uniform": ([0.40, 0.44, 0.37], [3e9, 3e9, 3e9]),
+        "close": ([0.42, 0.46, 0.41], [2.9e9, 3.3e9, 3.4e9]),
+        "joint": ([0.65, 0.69, 0.61], [8e9, 8.2e9, 8.1e9]),
+        "low": ([0.1, 0.12, 0.1], [9e9, 9e9, 9e9]),
+    }
+    lab = new_lab(
+        *(
+            a_run(name, [0.1, scores[seed]], seed, flops=flops[seed])
+            for name, (scores, flops) in ends.items()
+            for seed in range(3)
+        )
+    )
+    data = pareto(frames.read(lab.url, "study"), "uniform").data
+    means = data[data["kind"] == "mean"].set_index("label")
+    assert set(means["standing"]) == {"front", "ambiguous", "dominated"}
+    shown = opened(build(lab.url, "study", lab.folder / "report", "uniform")[0])
+    filled = {"front": [True], "ambiguous": [True, False], "dominated": [False]}
+    for scheme in ("light", "dark"):
+        shown.tab.emulate_media(color_scheme=scheme)
+        black = "#000000" if scheme == "light" else "#f2f2f2"
+        until(
+            shown.tab,
+            f"document.querySelector('#pareto .plot').data.some(t => t.marker?.line?.color === '{black}')",
+        )
+        markers = {marker["label"]: marker for marker in shown.tab.evaluate(MARKERS)}
+        assert set(markers) == set(ends)
+        for label, marker in markers.items():
+            mean = means.loc[label]
+            assert marker["score"] == pytest.approx([mean["low"], mean["high"]])
+            spans = mean["flops_high"] > mean["flops_low"]
+            giga = [mean["flops_low"] / 1e9, mean["flops_high"] / 1e9]
+            assert marker["flops"] == (pytest.approx(giga) if spans else [])
+            assert marker["fill"] == filled[mean["standing"]], label
+    assert shown.complaints == []
+
+
 def test_the_numbers_of_a_figure_as_text(opened, study, page):
     shown = opened(page)
     shown.tab.locator("#pareto summary").click()
@@ -140,13 +195,14 @@ def test_the_numbers_of_a_figure_as_text(opened, study, page):
     assert "joint" not in shown.tab.locator("#pareto .numbers .scroll").text_content()
 
 
-def test_every_cell_opens_what_explain_says(opened, study, page):
+@pytest.mark.parametrize(("name", "make"), [("summary", tables.summary), ("speedups", tables.speedup_table)])
+def test_every_cell_opens_what_explain_says(opened, study, page, name, make):
     """All that the dialog is made of, against the explanation of each cell by itself."""
     shown = opened(page)
     origins = Origins.read(study.url, ["study"])
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
-    cells = shown.tab.evaluate(OPEN_ALL)
-    assert len(cells) > 30
+    table = make(frames.read(study.url, "study"), "uniform")
+    cells = shown.tab.evaluate(OPEN_ALL, name)
+    assert len(cells) >= 15
     for cell in cells:
         told = origins.explain(table, cell["row"], cell["column"])
         assert cell["title"] == f"{cell['row']} · {told.header}"

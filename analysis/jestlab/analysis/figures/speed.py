@@ -73,7 +73,7 @@ def speedup(
         data.loc[of_scores, ["y", "low", "high"]] *= 100
     sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
     sentences.append(
-        "Factors: what the baseline spent over what it takes to match its final score, with the same seed, "
+        "Factors: what the baseline takes over what it takes to match its final score, with the same seed, "
         "median over seeds. Bars: the same in FLOPs; lines on them: least to greatest seed; open: spent "
         "without reaching it."
     )

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .table import FORMATS, Column, Format, Record, Table
+from .table import FORMATS, MISSING, Column, Format, Record, Table
 
-__all__ = ["FORMATS", "Column", "Format", "Record", "Table"]
+__all__ = ["FORMATS", "MISSING", "Column", "Format", "Record", "Table"]

@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from .table import Cell, Line, Table
+from .table import MISSING, Cell, Column, Line, Table
+
+_LONG = 40  # letters; longer texts may break into lines
 
 
-def write(table: Table, opens: bool = False) -> str:
-    """The table with caption and notes; ASCII throughout, so that no charset matters.
+def write(table: Table, opens: bool = False, most: int | None = None) -> str:
+    """The table, with caption and notes where it stands alone; ASCII throughout, so that no charset matters.
 
     Args:
         table: What to write.
         opens: As in `Table.html`.
+        most: As in `Table.html`.
     """
     shared = any(column.group for column in table.columns)
     text = "\n".join(
         [
             *([] if opens else [f"<style>{_CSS}</style>"]),
             '<table class="jestlab">',
-            f"<caption>{_lines([table.caption, *table.notes])}</caption>",
+            *([] if opens else [f"<caption>{_lines([table.caption, *table.notes])}</caption>"]),
             "<thead>",
             *([_groups(table)] if shared else []),
-            "<tr>" + "".join(_heading(table, i) for i in range(len(table.columns))) + "</tr>",
+            "<tr>" + "".join(_heading(column) for column in table.columns) + "</tr>",
             "</thead>",
-            *(_section(table, section.title, section.lines, opens) for section in table.sections()),
+            *_sections(table, opens, most),
             "</table>",
             "",
         ]
@@ -33,10 +37,10 @@ def write(table: Table, opens: bool = False) -> str:
     return text.encode("ascii", "xmlcharrefreplace").decode()
 
 
-def _heading(table: Table, i: int) -> str:
-    column = table.columns[i]
+def _heading(column: Column) -> str:
     title = f' title="{html.escape(column.formula)}"' if column.formula else ""
-    return f'<th scope="col"{title}>{html.escape(column.header)}</th>'
+    side = ' class="left"' if column.align == "left" else ""
+    return f'<th scope="col"{side}{title}>{html.escape(column.header)}</th>'
 
 
 def _groups(table: Table) -> str:
@@ -52,37 +56,56 @@ def _groups(table: Table) -> str:
     return f'<tr class="groups">{"".join(cells)}</tr>'
 
 
-def _section(table: Table, title: str, lines: tuple[Line, ...], opens: bool) -> str:
-    rows = []
+def _sections(table: Table, opens: bool, most: int | None) -> Iterator[str]:
+    """Each section as a body of its own, until there are as many rows as are wanted."""
+    opens = opens and not (table.parts is None and table.published is None)
+    left = len(table.frame) if most is None else most
+    for section in table.sections():
+        lines = section.lines[:left]
+        left -= len(lines)
+        if lines:
+            yield "\n".join(["<tbody>", *_rows(table, section.title, lines, opens), "</tbody>"])
+
+
+def _rows(table: Table, title: str, lines: Sequence[Line], opens: bool) -> Iterator[str]:
     if title:
-        rows.append(
+        yield (
             f'<tr class="section"><th scope="rowgroup" colspan="{len(table.columns)}">'
             f"{html.escape(title)}</th></tr>"
         )
     for line in lines:
-        classes = " ".join(name for name in ("apart", "ours") if getattr(line, name))
-        attributes = f' class="{classes}"' if classes else ""
-        cells = [
-            _cell(table, line, i, cell, opens and bool(cell.text) and i > 0)
-            for i, cell in enumerate(line.cells)
-        ]
-        rows.append(f"<tr{attributes}>{''.join(cells)}</tr>")
-    return "\n".join(["<tbody>", *rows, "</tbody>"])
+        classes = [name for name in ("apart", "ours") if getattr(line, name)]
+        first, *others = zip(line.cells, table.columns, strict=True)
+        cells = [f'<th scope="row"><span class="name">{_text(first[0])}</span></th>']
+        cells += [_cell(line.key, cell, column, opens) for cell, column in others]
+        yield f"<tr{_classed(classes)}>{''.join(cells)}</tr>"
 
 
-def _cell(table: Table, line: Line, i: int, cell: Cell, opens: bool) -> str:
+def _cell(row: str, cell: Cell, column: Column, opens: bool) -> str:
+    text = _text(cell)
+    if opens and cell.text not in ("", MISSING):
+        text = (
+            f'<button type="button" aria-haspopup="dialog" data-row="{html.escape(row)}" '
+            f'data-column="{html.escape(column.key)}">{text}</button>'
+        )
+    classes = ["left"] if column.align == "left" else []
+    if column.align == "left" and len(cell.text) > _LONG:
+        classes.append("long")
+    if cell.shade == 0:
+        return f"<td{_classed(classes)}>{text}</td>"
+    classes.append("above" if cell.shade > 0 else "below")
+    return f'<td{_classed(classes)} style="--shade:{abs(cell.shade):.2f}">{text}</td>'
+
+
+def _text(cell: Cell) -> str:
+    """What a cell says, with what emphasises it."""
     text = html.escape(cell.text)
     text = f"<b>{text}</b>" if cell.bold else text
-    text += f"<sup>{html.escape(cell.mark)}</sup>" if cell.mark else ""
-    if opens:
-        row, column = html.escape(line.key), html.escape(table.columns[i].key)
-        text = f'<button type="button" data-row="{row}" data-column="{column}">{text}</button>'
-    if i == 0:
-        return f'<th scope="row">{text}</th>'
-    if cell.shade == 0:
-        return f"<td>{text}</td>"
-    side = "above" if cell.shade > 0 else "below"
-    return f'<td class="{side}" style="--shade:{abs(cell.shade):.2f}">{text}</td>'
+    return f"{text}<sup>{html.escape(cell.mark)}</sup>" if cell.mark else text
+
+
+def _classed(names: Sequence[str]) -> str:
+    return f' class="{" ".join(names)}"' if names else ""
 
 
 def _lines(texts: list[str]) -> str:
@@ -95,7 +118,8 @@ _CSS = (
     "table.jestlab caption{caption-side:bottom;text-align:left;font-size:12px;padding-top:6px}"
     "table.jestlab th,table.jestlab td{padding:2px 10px;text-align:right;font-weight:400;white-space:nowrap}"
     "table.jestlab b{font-weight:700}"
-    "table.jestlab tr>:first-child{text-align:left}"
+    "table.jestlab tr>:first-child,table.jestlab .left{text-align:left}"
+    "table.jestlab .long{white-space:normal}"
     "table.jestlab th.group{text-align:center;border-bottom:1px solid}"
     "table.jestlab thead tr:last-child>*,table.jestlab tr.apart>*{border-bottom:1px solid}"
     "table.jestlab tbody+tbody>tr:first-child>*{border-top:1px solid}"

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
+MISSING = "—"
+"""What stands where there is no value."""
+
 Record = Mapping[str, Any]
 """A row of the frame."""
 
@@ -152,16 +155,18 @@ class Table:
 
         return write(self)
 
-    def html(self, opens: bool = False) -> str:
+    def html(self, opens: bool = False, most: int | None = None) -> str:
         """A table that stands on its own, its style with it.
 
         Args:
-            opens: Whether each cell is a button with its row and column in `data-row` and `data-column`, for
-                a page that shows where the number is from; then without the style, which is the page's.
+            opens: Whether it stands in a page, which has a style, and says caption and notes, itself. There
+                each cell that was made from something is a button with its row and column in `data-row` and
+                `data-column`: the page shows from what.
+            most: How many rows to write; None for all.
         """
         from .html import write
 
-        return write(self, opens)
+        return write(self, opens, most)
 
     def csv(self) -> str:
         """Raw numbers, one row a line of the table; an empty cell where there is none."""

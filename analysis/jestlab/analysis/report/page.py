@@ -9,11 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ..plots import SUFFIXES
-from ..tables.show import MISSING
 from . import provenance
 from .charts import SHOWN_AT_FIRST
 from .sources import SUFFIX
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
     from .sources import Sources
 
 _FEW = "at first {} of {:,}: the baseline and the best; bands where few are shown"
+_SCRIPTS = ("elements.js", "traces.js", "charts.js", "dialog.js")
+"""What the page runs, as one module: each may use what those before it define."""
+
 _MOST_ROWS = {"failures": 200}
 """Longer tables are cut in the page; their files are whole."""
 
@@ -43,7 +44,9 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
     from jinja2 import Environment
     from markupsafe import Markup
 
-    scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [("module", _own("page.js"))]
+    scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [
+        ("module", "\n".join(_own(name) for name in _SCRIPTS))
+    ]
     tables = [part.table for part in contents.tables]
     data = {
         "figures": {figure.name: {"variants": figure.variants} for figure in contents.figures},
@@ -63,7 +66,6 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
             scripts=[(kind, Markup(script)) for kind, script in scripts],
             data=Markup(_json(data)),
             folder=folder,
-            missing=MISSING,
             experiment=history.experiment,
             question=history.question,
             kicker=_kicker(contents),
@@ -104,42 +106,20 @@ def _kicker(contents: Contents) -> str:
 
 
 def _grid(part: TablePart) -> dict[str, Any]:
-    """A table as the template takes it: texts, and which cells open their provenance."""
+    """A table as the template takes it."""
+    from markupsafe import Markup
+
     table = part.table
-    opens = table.parts is not None
-    sections = table.sections()
-    most = _MOST_ROWS.get(part.name, len(table.frame))
-    left = most
-    shown = []
-    for section in sections:
-        lines = section.lines[:left]
-        left -= len(lines)
-        last_apart = sum(line.apart for line in lines) - 1
-        rows = [
-            {
-                "key": line.key,
-                "css": " ".join(
-                    name
-                    for name, holds in (("apart", line.apart), ("last", i == last_apart), ("ours", line.ours))
-                    if holds
-                ),
-                "cells": list(zip(line.cells, table.columns, strict=True)),
-            }
-            for i, line in enumerate(lines)
-        ]
-        shown.append({"title": section.title, "rows": rows})
-    groups = [(group, len(list(columns))) for group, columns in groupby(table.columns, lambda c: c.group)]
-    cut = len(table.frame) > most
+    rows, most = len(table.frame), _MOST_ROWS.get(part.name)
+    cut = most is not None and rows > most
     return {
         "name": part.name,
         "title": part.title,
+        "html": Markup(table.html(opens=True, most=most)),
         "caption": table.caption,
         "notes": table.notes,
-        "columns": table.columns,
-        "groups": groups if any(group for group, _ in groups) else [],
-        "sections": shown,
-        "opens": opens,
-        "left_out": f"{most} of {len(table.frame):,} rows; all are in {part.name}.csv." if cut else "",
+        "opens": table.parts is not None,
+        "left_out": f"{most} of {rows:,} rows; all are in {part.name}.csv." if cut else "",
         "files": [f"{part.name}.tex", f"{part.name}.csv", part.name + SUFFIX],
     }
 

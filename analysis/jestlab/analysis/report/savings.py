@@ -45,28 +45,30 @@ def sooner(frames: Frames, row: Mapping[str, Any], baseline: str, scope: Scope) 
     """
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     in_seeds = f" in {reached} of {compared} seeds" if reached < compared else ""
-    examples, flops = float(row["fewer_examples"]), float(row["fewer_flops"])
-    if math.isnan(examples):
+    if math.isnan(row["fewer_examples"]):
         return f" It reaches {baseline}’s final score{in_seeds}: too few for a median." if reached else ""
-    said = f" It reaches {baseline}’s final score{in_seeds} with {_factor(examples)} examples"
-    if math.isnan(flops):
+    said = f" It reaches {baseline}’s final score{in_seeds} with {_factor(row, 'examples')} examples"
+    if math.isnan(row["fewer_flops"]):
         return f"{said}."
     widest = _widest(frames, [str(row["label"]), baseline])
-    said += f" and {_factor(flops)} {_named(scope, widest)}"
+    said += f" and {_factor(row, 'flops')} {_named(scope, widest)}"
     if SCOPES.index(widest) <= SCOPES.index(scope):
         return f"{said}."
-    with_all = _flops_factor(frames, str(row["label"]), baseline, widest)
-    return f"{said}." if math.isnan(with_all) else f"{said}; {_factor(with_all)} {_WITH[scope, widest]}."
+    wider = _in_scope(frames, str(row["label"]), baseline, widest)
+    if math.isnan(wider["fewer_flops"]):
+        return f"{said}."
+    return f"{said}; {_factor(wider, 'flops')} {_WITH[scope, widest]}."
 
 
-def _factor(factor: float) -> str:
-    """A factor in words: "1.3× fewer", "1.2× more", "as many"."""
+def _factor(row: Mapping[str, Any], effort: str) -> str:
+    """A factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
+    factor, bound = float(row[f"fewer_{effort}"]), row[f"fewer_{effort}_at_least"] is True
     if math.isinf(factor):
         return "∞ fewer"
     if round(factor, 1) > 1:
-        return f"{factor:.1f}× fewer"
+        return f"{'at least ' if bound else ''}{factor:.1f}× fewer"
     more = f"{1 / factor:.1f}"
-    return "as many" if more == "1.0" else f"{more}× more"
+    return f"{'at most ' if bound else ''}{'as many' if more == '1.0' else f'{more}× more'}"
 
 
 def _named(scope: Scope, widest: Scope) -> str:
@@ -96,8 +98,8 @@ def _widest(frames: Frames, labels: Sequence[str]) -> Scope:
     return next(spent, "learner")
 
 
-def _flops_factor(frames: Frames, label: str, baseline: str, scope: Scope) -> float:
-    """The summary's factor of a label in another scope; NaN if unknown."""
+def _in_scope(frames: Frames, label: str, baseline: str, scope: Scope) -> Mapping[str, Any]:
+    """The summary's row of a label in another scope."""
     from ..tables import summary
 
     kept = {label, baseline}
@@ -108,4 +110,4 @@ def _flops_factor(frames: Frames, label: str, baseline: str, scope: Scope) -> fl
         costs=frames.costs[frames.costs["label"].isin(kept)],
     )
     rows = summary(alone, baseline, scope).frame
-    return float(rows.loc[rows["label"] == label, "fewer_flops"].iloc[0])
+    return {str(key): value for key, value in rows[rows["label"] == label].to_dict("records")[0].items()}

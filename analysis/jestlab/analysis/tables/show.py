@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from .. import units
+from ..rendering import MISSING as MISSING
 from ..rendering import Column, Record
 
-MISSING = "—"
 ONE_SEED = "†"
 
 _METRICS = {
