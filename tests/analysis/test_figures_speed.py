@@ -178,6 +178,18 @@ def test_method_costs_are_the_paper_s():
         figures.method_costs(convention="jest")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("convention", ["paper", "counted"])
+def test_the_legend_of_costs_lies_within_the_figure(convention):
+    figure = figures.method_costs(convention=convention).figure()
+    figure.canvas.draw()
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert len(legend.get_texts()) == (4 if convention == "paper" else 6)
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert box.y1 <= whole.y1
+
+
 def test_without_an_approximate_pass_there_is_no_flexi_jest():
     jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
     plot = figures.method_costs(jest, "counted")

@@ -37,7 +37,7 @@ _EFFORTS = ("examples_seen", "flops_total")
 
 _COSTS = """
     SELECT label, seed, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops,
-        reference_training_share_flops
+        reference_training_flops, reference_training_share_flops
     FROM v_costs WHERE experiment = :experiment"""
 
 _METRICS = """
@@ -82,7 +82,7 @@ class Frames:
             no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
-            reference_training_share_flops.
+            reference_training_flops (making all that it needs), reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
     """

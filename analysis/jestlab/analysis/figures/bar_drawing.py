@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..drawing import LABEL_SIZE, add_axes, canvas, widest
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _BAR = 3.6, 0.26  # of the room for bars; of a bar with its gap; inches
 _LEFT, _BELOW, _RIGHT, _LEGEND = 0.16, 0.42, 0.55, 0.24
+_KEY = 0.3  # of what stands before a name in the legend, with its gaps
 
 
 def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
@@ -27,7 +29,9 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     shown = [name for name in COMPONENT_LOOKS if data.loc[data["component"] == name, "relative"].gt(0).any()]
     room = _LEFT + widest(bars["text"])
     height = _BAR * (len(bars) + 0.4)
-    figure, below = canvas(texts, room + _WIDTH + _RIGHT, _BELOW + height + _LEGEND)
+    names = list(data[data["component"].isin(shown)].drop_duplicates("component")["name"])
+    rows = math.ceil(sum(_KEY + widest([name]) for name in names) / (_WIDTH + _RIGHT))
+    figure, below = canvas(texts, room + _WIDTH + _RIGHT, _BELOW + height + rows * _LEGEND)
     axes = add_axes(figure, room, below + _BELOW, _WIDTH, height)
     places = {label: len(bars) - 1 - place for place, label in enumerate(bars["label"])}
     starts = dict.fromkeys(places, 0.0)
@@ -53,7 +57,8 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     axes.set_ylim(-0.7, len(bars) - 0.3)
     axes.set_xlabel(texts.y)
     axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=len(shown), frameon=False, fontsize=LABEL_SIZE,
-        handlelength=1.0, handleheight=0.9, columnspacing=1.2, borderaxespad=0.1, handletextpad=0.4,
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=math.ceil(len(shown) / rows), frameon=False,
+        fontsize=LABEL_SIZE, handlelength=1.0, handleheight=0.9, columnspacing=1.2, borderaxespad=0.1,
+        handletextpad=0.4,
     )  # fmt: skip
     return figure

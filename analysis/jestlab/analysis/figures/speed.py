@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..break_even import break_even
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..frames import Frames
@@ -79,6 +80,7 @@ def speedup(
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    sentences += _about_break_even(break_even(frames, compared), list(table["label"]))
     beside = _beside(published, frames, compared, source)
     if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
@@ -97,6 +99,16 @@ def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, sourc
         if source is not None:
             raise
         return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
+
+
+def _about_break_even(runs: dict[str, float], shown: list[str]) -> list[str]:
+    """A sentence where runs need something that has to be made first."""
+    paid = [f"{label} {runs[label]:,.0f}" for label in shown if math.isfinite(runs.get(label, math.inf))]
+    never = [label for label in shown if label in runs and math.isinf(runs[label])]
+    said = [", ".join(paid)] if paid else []
+    said += [f"no number: {', '.join(never)}"] if never else []
+    what = "Runs that a reference has to serve until it has paid, its scoring counted"
+    return [f"{what}: {'; '.join(said)}."] if said else []
 
 
 def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:

@@ -1,0 +1,52 @@
+"""How many runs a reference has to serve until it has paid, by hand."""
+
+from __future__ import annotations
+
+import math
+
+from jestlab.analysis import figures, frames
+from jestlab.analysis.break_even import break_even
+
+NEEDS = {"reference_training_share": 8e9}  # a third of what making the reference took
+
+
+def test_break_even(new_store, stored_run):
+    """Uniform spends 12 GFLOP; joint gets there with 4.5 and 6, and its reference took 24."""
+    store = new_store().add(
+        stored_run("reference", [0.5, 0.7], needed=1),
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.5], seed=1),
+        stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS),
+        stored_run("joint", [0.3, 0.5, 0.6, 0.7], seed=1, **NEEDS),
+        stored_run("lone", [0.3, 0.5, 0.6, 0.6]),
+        stored_run("lost", [0.1, 0.1, 0.1, 0.1], **NEEDS),
+        stored_run("unpriced", [0.3, 0.5, 0.6, 0.6], flops_per_step=(0.0, 0.0, 0.0), **NEEDS),
+    )
+    results = frames.read(store.url, "study")
+    assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
+    assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
+    assert (
+        "Runs that a reference has to serve until it has paid, its scoring counted: joint 5; no number: lost."
+    ) in figures.speedup(results).texts.caption
+
+
+def test_the_reference_s_scoring_counts(new_store, stored_run):
+    """Joint gets there with 4.5 GFLOP, and with 6 if its reference's scoring counts, of 12."""
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
+        stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
+    )
+    assert break_even(frames.read(store.url, "study")) == {"joint": 5}
+
+
+def test_where_no_number_pays(study):
+    results = frames.read(study.url, "study")
+    assert break_even(results) == {"independent": math.inf, "joint": math.inf}
+    assert "counted: no number: independent, joint." in figures.speedup(results).texts.caption
+
+
+def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):
+    store = new_store().add(stored_run("uniform", [0.1, 0.2]), stored_run("own", [0.2, 0.3]))
+    results = frames.read(store.url, "study")
+    assert break_even(results) == {}
+    assert "has to serve" not in figures.speedup(results).texts.caption
