@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -125,10 +126,24 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
     statement = text(sql)
     if "names" in parameters:
         statement = statement.bindparams(bindparam("names", expanding=True))
-    result = connection.execute(statement, parameters)
-    names = list(result.keys())
-    columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
-    return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
+    with _no_collection():
+        result = connection.execute(statement, parameters)
+        names = list(result.keys())
+        columns = list(zip(*result.fetchall(), strict=True)) or [()] * len(names)
+        return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Let the garbage collector rest: a hundred thousand rows would make it look through all that there is
+    again and again, which takes as long as reading them, and rows are in no cycle."""
+    resting = not gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not resting:
+            gc.enable()
 
 
 def _typed(column: tuple[Any, ...]) -> Any:
