@@ -156,7 +156,7 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
     # The last point of a completed run is its final one; the points lie in the order of the steps.
     completed = [at for at in points if columns["final"][at[-1]] and not math.isnan(columns["score"][at[-1]])]
     of_baseline = {columns["seed"][at[-1]]: at for at in completed if columns["label"][at[-1]] == baseline}
-    rows: list[dict[str, Any]] = []
+    rows: list[tuple[Any, ...]] = []
     for at in completed:
         seed = columns["seed"][at[-1]]
         if seed not in of_baseline:
@@ -175,7 +175,7 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
             row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
             row[f"{name}_spent"] = float(spent[-1])
             row[f"fewer_{name}"] = _factor(_between(columns[effort][whole], own), row[f"{name}_to_match"])
-        rows.append(row)
+        rows.append(tuple(row.values()))  # in the order of the columns
     kinds = [
         kind.format(name)
         for name in _EFFORT_NAMES
