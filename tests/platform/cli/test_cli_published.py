@@ -155,3 +155,22 @@ def test_the_file_that_the_help_shows_can_be_imported(call):
     start = next(i for i, line in enumerate(lines) if line.strip().startswith("source,table"))
     Path("shown.csv").write_text("\n".join(line.strip() for line in lines[start : start + 4]))
     assert json.loads(call("import", "shown.csv", "--json"))["new"] == 3
+
+
+def test_tables_and_figures_of_published_rows_alone(call, tmp_path):
+    call("import")
+    for words, said in (
+        (["table", "comparison"], "| JEST++"),
+        (["table", "specialists", "--format", "latex"], "\\toprule"),
+        (["table", "comparison", "--explain", "JEST++ L", "Mean Δ"], "+1.8 cannot be right"),
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert result.exit_code == 0, result.output
+        assert said in result.output
+    result = CliRunner().invoke(cli, ["plot", "--kind", "published"])
+    assert result.exit_code == 0, result.output
+    drawn = [Path(line) for line in result.output.split()]
+    assert [path.name for path in drawn] == ["published.png", "published.svg", "published.pdf"]
+    assert all(path.stat().st_size > 1000 for path in drawn)
+    result = CliRunner().invoke(cli, ["plot"])
+    assert "name an experiment: jestlab plot EXPERIMENT" in str(result.exception)

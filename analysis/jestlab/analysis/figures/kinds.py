@@ -34,7 +34,7 @@ class Request:
 
     Attributes:
         url: SQLAlchemy URL of the store.
-        experiment: Its name.
+        experiment: Its name; empty for published methods alone.
         baseline: Label or run to compare with; None for the first that is no reference.
         scope: What counts as FLOPs.
         effort: What learning curves are drawn over.
@@ -111,7 +111,9 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "learnability": lambda r: diagnosis.learnability(r.url, r.experiment, r.run),
     "learnability_matrix": lambda r: diagnosis.learnability_matrix(r.url, r.experiment, r.run),
     "gibbs_comparison": lambda r: diagnosis.gibbs_comparison(r.url, r.experiment, r.run),
-    "published": lambda r: published_scores(r.published, r.frames, r.baseline, r.group, source=r.source),
+    "published": lambda r: published_scores(
+        r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
+    ),
     "against": _against,
 }
 """Kind → what makes the figure."""

@@ -18,6 +18,7 @@ Examples:
   jestlab plot quickstart
   jestlab plot quickstart --kind pareto --out figures
   jestlab plot quickstart --kind against --x schedule.examples_seen
+  jestlab plot --kind published
 """
 
 # Those of `jestlab.analysis.figures.KINDS`, which takes too long to import for `--help`; a test compares.
@@ -29,7 +30,7 @@ KINDS = (
 
 
 @click.command(name="plot", epilog=EPILOG)
-@click.argument("experiment")
+@click.argument("experiment", required=False)
 @click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, metavar="KIND",
               help="What to draw, of those above.")  # fmt: skip
 @click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
@@ -52,7 +53,7 @@ KINDS = (
 @lab_options
 def command(
     lab: Lab,
-    experiment: str,
+    experiment: str | None,
     kind: str,
     out: Path | None,
     as_json: bool,
@@ -74,7 +75,7 @@ def command(
     optimiser_spikes     a training metric over steps, by beta2 (or --x)
     learnability         of the batches that the rules select, of a `diagnose` run
     learnability_matrix, gibbs_comparison: panels of it alone
-    published            published methods, and one's own where they compare
+    published            published methods, and those of EXPERIMENT, if given, where they compare
     against              score against any key of the config (--x, --by, --split)
     all                  what the experiment can fill, of those down to learnability
 
@@ -82,14 +83,16 @@ def command(
     """
     from jestlab.analysis import figures
 
+    if experiment is None and kind != "published":
+        raise UserError("name an experiment: jestlab plot EXPERIMENT (--kind published alone needs none)")
     if by:
         options["by"] = by
-    request = figures.Request(lab.store_url, experiment, **options)
+    request = figures.Request(lab.store_url, experiment or "", **options)
     try:
         plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
-    folder = out or lab.reports / experiment
+    folder = out or lab.reports / (experiment or kind)
     try:
         paths = [str(path) for plot in plots for path in plot.save(folder)]
     except OSError as error:
