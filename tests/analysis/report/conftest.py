@@ -144,7 +144,8 @@ def new_lab(tmp_path: Path) -> Callable[..., Lab]:
     return lambda *runs, **told: make_lab(tmp_path / "lab", runs, **told)
 
 
-@pytest.fixture(scope="session")
+# Not for the session: while it is there its event loop runs in this thread, and others need one of their own.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Debian's Chromium, without a window."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
