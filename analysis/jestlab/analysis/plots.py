@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from .files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,15 +92,7 @@ class Plot:
                 content = io.BytesIO()
                 figure.savefig(content, format=path.suffix[1:], metadata=_metadata(path.suffix, digest))
                 contents.append(content.getvalue())
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, drawn in zip(paths, contents, strict=True):
-            unfinished = path.with_name(f".{path.name}-{os.getpid()}")
-            try:
-                unfinished.write_bytes(drawn)
-                unfinished.replace(path)
-            finally:
-                unfinished.unlink(missing_ok=True)
-        return paths
+        return [write_whole(path, drawn) for path, drawn in zip(paths, contents, strict=True)]
 
 
 def _metadata(suffix: str, digest: str) -> dict[str, str | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -76,6 +75,7 @@ def _write_report(
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, tables
+    from jestlab.analysis.files import write_whole
 
     if isinstance(report, TableReport):
         table = tables.table(
@@ -83,17 +83,9 @@ def _write_report(
             crossing=report.crossing, with_published=report.published, results={experiment: results},
         )  # fmt: skip
         return [
-            _write_text(folder / f"{name}{suffix}", getattr(table, format)())
+            write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
         ]
     options = report.model_dump(exclude={"kind"})
     plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
-
-
-def _write_text(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}-{os.getpid()}")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
-    return path

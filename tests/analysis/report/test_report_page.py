@@ -185,6 +185,9 @@ def test_bars_and_fills_are_those_of_the_printed_front(opened, new_lab, a_run):
 def test_the_numbers_of_a_figure_as_text(opened, study, page):
     shown = opened(page)
     shown.tab.locator("#pareto summary").click()
+    until(
+        shown.tab, "document.querySelectorAll('#pareto .numbers tbody tr').length > 0"
+    )  # soon after it opens
     lines = shown.tab.evaluate(CELLS.format("#pareto .numbers"))
     summary = tables.summary(frames.read(study.url, "study"), "uniform")
     score = summary.column_named("score")
@@ -192,6 +195,7 @@ def test_the_numbers_of_a_figure_as_text(opened, study, page):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))
         assert f"{mean[3]} ± {mean[4]}" == summary.cell(label, score).text
     shown.tab.locator("#pareto .series label", has_text="joint").click()
+    until(shown.tab, "!document.querySelector('#pareto .numbers .scroll').textContent.includes('joint')")
     assert "joint" not in shown.tab.locator("#pareto .numbers .scroll").text_content()
 
 

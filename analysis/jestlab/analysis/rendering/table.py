@@ -10,6 +10,7 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -180,12 +181,14 @@ class Table:
 
     def sections(self) -> list[Section]:
         """The rows as they are shown, by section."""
-        records = self._records()
-        titles = list(dict.fromkeys(str(row.get("section", "")) for row in records))
-        by_title: dict[str, list[Record]] = {title: [] for title in titles}
-        for row in records:
-            by_title[str(row.get("section", ""))].append(row)
-        return [Section(title, self._lines(rows)) for title, rows in by_title.items()]
+        return list(self._sections)
+
+    @cached_property
+    def _sections(self) -> tuple[Section, ...]:
+        by_title: dict[str, list[Record]] = {}
+        for row in self._records():
+            by_title.setdefault(str(row.get("section", "")), []).append(row)
+        return tuple(Section(title, self._lines(rows)) for title, rows in by_title.items())
 
     def row_named(self, name: str) -> str:
         """The row that a user means: its name, in whatever case, or the only one that begins so.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..files import write_whole
 from .contents import Contents, gather
 from .page import page
 from .sources import SUFFIX, Sources
@@ -51,9 +50,9 @@ def build(
     beside.mkdir(parents=True, exist_ok=True)
     made = _files(contents, sources, beside)
     _clear(beside, set(made))
-    written = [_write(beside / name, content) for name, content in made.items()]
+    written = [write_whole(beside / name, content) for name, content in made.items()]
     text = page(contents, sources, FOLDER, {plot.name: made[f"{plot.name}.png"] for plot in contents.stills})
-    return [_write(folder / PAGE, text.encode()), *written]
+    return [write_whole(folder / PAGE, text), *written]
 
 
 def _files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
@@ -87,15 +86,3 @@ def _clear(beside: Path, kept: set[str]) -> None:
             for name in [*named, path.name]:
                 if name not in kept:
                     (beside / name).unlink(missing_ok=True)
-
-
-def _write(path: Path, content: bytes) -> Path:
-    handle, unfinished = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(unfinished).chmod(0o644)
-        Path(unfinished).replace(path)
-    finally:
-        Path(unfinished).unlink(missing_ok=True)
-    return path

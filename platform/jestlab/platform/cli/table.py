@@ -12,6 +12,7 @@ from jestlab.analysis.curves import CROSSINGS, Crossing
 from jestlab.analysis.rendering import FORMATS, Format
 from jestlab.analysis.tables import MEANS, NAMES, Mean
 from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.output import write_whole
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 
@@ -88,9 +89,5 @@ def command(
     if out is None:
         click.echo(text, nl=False)
         return
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror}") from error
+    write_whole(out, text)
     click.echo(out)
