@@ -76,6 +76,13 @@ def test_another_machine_gets_what_was_kept(machine, tmp_path):
     assert content(tmp_path / "b") == FILES | {"log.txt": b"here", "spool-3.jsonl": b"{}"}
 
 
+@pytest.mark.parametrize("held", [b"", b"\r", b"\n", b"12\r", b"12\r\n\r", b"1\r\n--==0==\n2"])
+def test_an_object_holds_every_byte_that_was_written(bucket, held):
+    """Of random bytes, one in 256 is a carriage return: whatever the last byte is, it is not a line's end."""
+    bucket.write("object", held)
+    assert bucket.read("object") == held
+
+
 def test_a_run_without_any_begins_with_an_empty_folder(machine, tmp_path):
     fill(tmp_path / "a", {"checkpoints/4/data": b"never kept"})
     begun(machine("a"), 1)

@@ -74,7 +74,7 @@ class Bucket:
         """
         try:
             with self._asked(name):
-                self._fs.pipe_file(self._at(name), content)
+                self._fs.pipe_file(self._at(name), content, **self._options(content))
         except FileNotFoundError as error:
             raise BucketUnreachable(f"{self.url}: there is no such bucket") from error
 
@@ -83,6 +83,17 @@ class Bucket:
         for name in names:
             with suppress(FileNotFoundError), self._asked(name):
                 self._fs.rm(self._at(name), recursive=True)
+
+    def _options(self, content: bytes) -> dict[str, Any]:
+        """How to send an object so that every byte arrives, and that one which did not is an error.
+
+        gcsfs sends a small object as part of a MIME message and ends it by a bare line feed: a last byte that is
+        a carriage return is taken for half of that line's end, and lost (gcsfs 2026.10.1, against the emulator
+        that tests run). An object no shorter than a chunk is sent by itself.
+        """
+        if "gs" not in self._fs.protocol:
+            return {}
+        return {"chunksize": max(len(content), 1), "consistency": "md5"}
 
     @contextmanager
     def _asked(self, name: str) -> Iterator[None]:
