@@ -87,9 +87,9 @@ class Bucket:
     def _options(self, content: bytes) -> dict[str, Any]:
         """How to send an object so that every byte arrives, and that one which did not is an error.
 
-        gcsfs sends a small object as part of a MIME message and ends it by a bare line feed: a last byte that is
-        a carriage return is taken for half of that line's end, and lost (gcsfs 2026.10.1, against the emulator
-        that tests run). An object no shorter than a chunk is sent by itself.
+        gcsfs sends a small object as part of a MIME message and ends it by a bare line feed: a last byte that
+        is a carriage return is taken for half of that line's end, and lost (gcsfs 2026.10.1, against the
+        emulator that tests run). An object no shorter than a chunk is sent by itself.
         """
         if "gs" not in self._fs.protocol:
             return {}
