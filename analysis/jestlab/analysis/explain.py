@@ -133,7 +133,7 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [f"{self.row} · {self.header}: {self.text}   (table {self.table})", self.formula]
-        lines += ["", *self._of_print()] if self.published else []
+        lines += ["", *in_print(self.published)] if self.published else []
         lines += ["", *self._of_runs()] if self.runs else []
         if self.differences is not None:
             lines += ["", f"config, where it differs from {self.baseline}:"]
@@ -142,14 +142,6 @@ class Explanation:
                 for key, (theirs, ours) in self.differences.items()
             ] or ["  nowhere"]
         return "\n".join(lines)
-
-    def _of_print(self) -> list[str]:
-        assert self.published is not None
-        said = self.published
-        where = f"{said['source']}, table {said['table']}, row {said['position']}"
-        lines = [f"printed {said['printed']!r} in {where}"]
-        lines += [f"{name}: {said[name]}" for name in ("citation", "data", "note", "check") if said.get(name)]
-        return lines
 
     def _of_runs(self) -> list[str]:
         lines = []
@@ -317,6 +309,19 @@ class Origins:
             attempt = Attempt(**told | {"number": int(told["number"]), "patched": bool(told["patched"])})
             found.setdefault(fingerprint, []).append(attempt)
         return {run: tuple(sorted(all_, key=lambda each: each.number)) for run, all_ in found.items()}
+
+
+def in_print(said: Mapping[str, Any]) -> list[str]:
+    """What is known of a published cell, in lines.
+
+    Args:
+        said: As in `Explanation.published`.
+    """
+    where = f"{said['source']}, table {said['table']}, row {said['position']}"
+    lines = [f"printed {said['printed']!r} in {where}"]
+    return lines + [
+        f"{name}: {said[name]}" for name in ("citation", "data", "note", "check") if said.get(name)
+    ]
 
 
 def _published(table: Table, row: str, column: str) -> dict[str, Any] | None:

@@ -53,7 +53,13 @@ class Lab:
     name: str = "study"
 
 
-def make_lab(folder: Path, runs: Sequence[Run], question: str = "Is it faster?", name: str = "study") -> Lab:
+def make_lab(
+    folder: Path,
+    runs: Sequence[Run],
+    question: str = "Is it faster?",
+    name: str = "study",
+    reports: Sequence[Mapping[str, Any]] = (),
+) -> Lab:
     """Record runs, and go through what happened to them, as launchers and workers do."""
     folder.mkdir(parents=True, exist_ok=True)
     url = f"sqlite:///{folder / 'results.db'}"
@@ -70,7 +76,8 @@ def make_lab(folder: Path, runs: Sequence[Run], question: str = "Is it faster?",
             price=Price(Cost(image_tower=run.flops * steps), examples=64 * steps) if run.flops else None,
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
-    spec = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
+    spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
+    spec["reports"] = list(reports)
     needed = frozenset(name for run in runs for name in run.needs.values())
     store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
     for run in runs:
@@ -127,7 +134,8 @@ def a_run() -> type[Run]:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """A finished experiment, which tests read and do not change."""
-    return make_lab(tmp_path_factory.mktemp("study"), finished())
+    reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}]
+    return make_lab(tmp_path_factory.mktemp("study"), finished(), reports=reports)
 
 
 @pytest.fixture(scope="session")

@@ -73,7 +73,8 @@ def test_the_same_results_give_the_same_bytes_and_nothing_is_left_over(new_lab, 
 
 def test_the_spec_beside_it_is_the_study(study, page):
     assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
-        "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}}
+        "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}},
+        "reports": [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}],
     }  # fmt: skip
 
 

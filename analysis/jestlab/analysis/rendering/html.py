@@ -58,7 +58,7 @@ def _groups(table: Table) -> str:
 
 def _sections(table: Table, opens: bool, most: int | None) -> Iterator[str]:
     """Each section as a body of its own, until there are as many rows as are wanted."""
-    opens = opens and not (table.parts is None and table.published is None)
+    opens = opens and table.opens
     left = len(table.frame) if most is None else most
     for section in table.sections():
         lines = section.lines[:left]
@@ -83,7 +83,7 @@ def _rows(table: Table, title: str, lines: Sequence[Line], opens: bool) -> Itera
 
 def _cell(row: str, cell: Cell, column: Column, opens: bool) -> str:
     text = _text(cell)
-    if opens and cell.text not in ("", MISSING):
+    if opens and column.formula and cell.text not in ("", MISSING):
         text = (
             f'<button type="button" aria-haspopup="dialog" data-row="{html.escape(row)}" '
             f'data-column="{html.escape(column.key)}">{text}</button>'

@@ -133,6 +133,11 @@ class Table:
     published: pd.DataFrame | None = None
     baselines: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def opens(self) -> bool:
+        """Whether it is known what its cells were made from."""
+        return self.parts is not None or self.published is not None
+
     def render(self, format: Format) -> str:
         """The table in a format; the text ends with a newline."""
         writers: dict[Format, Callable[[], str]] = {

@@ -51,7 +51,8 @@ def build(
     made = _files(contents, sources, beside)
     _clear(beside, set(made))
     written = [write_whole(beside / name, content) for name, content in made.items()]
-    text = page(contents, sources, FOLDER, {plot.name: made[f"{plot.name}.png"] for plot in contents.stills})
+    images = {still.plot.name: made[f"{still.plot.name}.png"] for still in contents.stills}
+    text = page(contents, sources, FOLDER, images)
     return [write_whole(folder / PAGE, text), *written]
 
 

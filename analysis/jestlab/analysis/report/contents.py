@@ -13,50 +13,17 @@ from ..frames import Frames
 from ..frames import load as load_frames
 from . import charts
 from .answer import Answer, answer
+from .asked import Asked, asked, title
 from .failures import failures
 from .history import History
 from .history import load as load_history
 from .ledger import ledger
+from .parts import FigurePart, StillPart, TablePart
 from .recipe import Recipe, recipe
 
 if TYPE_CHECKING:
     from ..costs import Scope
     from ..plots import Plot
-    from ..rendering import Table
-
-
-@dataclass(frozen=True)
-class TablePart:
-    """A table of the report.
-
-    Attributes:
-        name: Of its files, and of its place in the page.
-        title: Above it.
-        table: What it shows.
-    """
-
-    name: str
-    title: str
-    table: Table
-
-
-@dataclass(frozen=True)
-class FigurePart:
-    """A figure of the report, drawn by the page itself.
-
-    Attributes:
-        name: Of its place in the page.
-        title: Above it.
-        captions: One a variant.
-        variants: Name of a horizontal axis → its data; one or several.
-        plots: The same as printed figures.
-    """
-
-    name: str
-    title: str
-    captions: tuple[str, ...]
-    variants: dict[str, dict[str, Any]]
-    plots: tuple[Plot, ...]
 
 
 @dataclass(frozen=True)
@@ -76,6 +43,7 @@ class Contents:
         origins: What is behind the runs.
         stills: Figures that are shown as they are printed.
         gaps: Why a part that readers would look for is not there: name of the part → one sentence.
+        not_made: The same of what the spec asks for: title → one sentence.
     """
 
     history: History
@@ -88,8 +56,9 @@ class Contents:
     failures: TablePart | None
     recipe: Recipe
     origins: Origins
-    stills: tuple[Plot, ...] = ()
+    stills: tuple[StillPart, ...] = ()
     gaps: dict[str, str] = field(default_factory=dict)
+    not_made: dict[str, str] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[TablePart]:
@@ -99,7 +68,10 @@ class Contents:
     @property
     def plots(self) -> list[Plot]:
         """Every figure of it, as it is printed."""
-        return [*(plot for figure in self.figures for plot in figure.plots), *self.stills]
+        return [
+            *(plot for figure in self.figures for plot in figure.plots),
+            *(still.plot for still in self.stills),
+        ]
 
 
 def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Contents:
@@ -129,11 +101,13 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
         origins = Origins.load(connection, [experiment])
     assert history is not None
     contents = _written(history, frames, origins, nothing, baseline, scope)
-    stills = _stills(url, experiment)
+    told = asked(url, history, frames, contents.baseline, scope)
+    stills = told.stills + _diagnosis(url, experiment, told)
+    contents = replace(contents, results=contents.results + told.tables, stills=stills, not_made=told.gaps)
     if stills and frames is None:
         looked = Answer("No run of this study is evaluated: it looks into what is selected.")
-        return replace(contents, stills=stills, answer=looked)
-    return replace(contents, stills=stills)
+        return replace(contents, answer=looked)
+    return contents
 
 
 def _written(
@@ -216,12 +190,14 @@ def _part(
     )
 
 
-def _stills(url: str, experiment: str) -> tuple[Plot, ...]:
-    """How learnable the selected batches are, where the experiment has diagnosed it."""
+def _diagnosis(url: str, experiment: str, told: Asked) -> tuple[StillPart, ...]:
+    """How learnable the selected batches are, where that was diagnosed and its spec does not ask for it."""
     from ..frames import diagnosed
     from ..learnability import learnability
 
-    return (learnability(url, experiment),) if diagnosed(url, experiment) else ()
+    if any(still.plot.name == "learnability" for still in told.stills) or not diagnosed(url, experiment):
+        return ()
+    return (StillPart(title("learnability"), learnability(url, experiment)),)
 
 
 def _unfinished(history: History) -> str:

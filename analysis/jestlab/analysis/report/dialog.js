@@ -12,14 +12,16 @@ function boxed(title, headers, rows, left) {
 function open(button) {
   const name = button.closest("[data-table]").dataset.table;
   const { row: key, column: columnKey } = button.dataset;
-  const { columns, rows } = DATA.tables[name];
+  const { columns, rows, published } = DATA.tables[name];
   const column = columns[columnKey];
   const row = rows[key];
+  const print = published[key]?.[columnKey];
   const label = button.closest("tr").querySelector("th").textContent;
   document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
   const place = dialog.querySelector(".body");
   place.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));
-  if (row) place.append(...madeFrom(column, columnKey, row, rows[row.baseline]), ...ran(row), ...differs(row));
+  if (print) place.append(make("h3", {}, "Published"), make("ul", { class: "notes" }, ...print.map((line) => make("li", {}, line))));
+  else if (row) place.append(...madeFrom(column, columnKey, row, rows[row.baseline]), ...ran(row), ...differs(row));
   dialog.showModal();
   place.scrollTop = 0;
 }

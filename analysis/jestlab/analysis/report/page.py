@@ -17,13 +17,16 @@ from .charts import SHOWN_AT_FIRST
 from .sources import SUFFIX
 
 if TYPE_CHECKING:
-    from ..plots import Plot
-    from .contents import Contents, FigurePart, TablePart
+    from .contents import Contents
+    from .parts import FigurePart, StillPart, TablePart
     from .sources import Sources
 
 _FEW = "at first {} of {:,}: the baseline and the best; bands where few are shown"
 _SCRIPTS = ("elements.js", "traces.js", "charts.js", "dialog.js")
 """What the page runs, as one module: each may use what those before it define."""
+
+_PIXELS = 0.65
+"""Of the page for one of a printed figure, so that texts are about as large in all of them."""
 
 _MOST_ROWS = {"failures": 200}
 """Longer tables are cut in the page; their files are whole."""
@@ -53,7 +56,7 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
         "tables": {
             part.name: provenance.of_table(part.table, contents.origins)
             for part in contents.tables
-            if part.table.parts is not None
+            if part.table.opens
         },
         "runs": provenance.of_runs(tables, contents.origins),
     }
@@ -73,12 +76,13 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
             answer=contents.answer,
             results=[_grid(part) for part in contents.results],
             figures=[_figure(figure) for figure in contents.figures],
-            stills=[_still(plot, (images or {})[plot.name]) for plot in contents.stills],
+            stills=[_still(still, (images or {})[still.plot.name]) for still in contents.stills],
             costs=contents.costs and _grid(contents.costs),
             failures=contents.failures and _grid(contents.failures),
             no_failure="No attempt has failed." if len(history.attempts) else "Nothing was attempted yet.",
             recipe=contents.recipe,
             gaps=contents.gaps,
+            not_made=contents.not_made,
             made=sources.common,
             digest=_digest(contents),
         )
@@ -118,17 +122,19 @@ def _grid(part: TablePart) -> dict[str, Any]:
         "html": Markup(table.html(opens=True, most=most)),
         "caption": table.caption,
         "notes": table.notes,
-        "opens": table.parts is not None,
+        "opens": table.opens,
         "left_out": f"{most} of {rows:,} rows; all are in {part.name}.csv." if cut else "",
         "files": [f"{part.name}.tex", f"{part.name}.csv", part.name + SUFFIX],
     }
 
 
-def _still(plot: Plot, image: bytes) -> dict[str, Any]:
+def _still(still: StillPart, image: bytes) -> dict[str, Any]:
+    plot = still.plot
     return {
         "name": plot.name,
-        "title": plot.name.capitalize(),
+        "title": still.title,
         "caption": plot.texts.caption,
+        "width": round(_PIXELS * int.from_bytes(image[16:20])),  # where a PNG has its own
         "image": base64.b64encode(image).decode(),
         "files": [f"{plot.name}{suffix}" for suffix in (*SUFFIXES, SUFFIX)],
     }

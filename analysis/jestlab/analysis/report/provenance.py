@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..explain import Attempt, Origins, number
+from ..explain import Attempt, Origins, in_print, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +27,9 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
         origins: Of the experiments that its runs stand in.
 
     Returns:
-        Plain JSON: columns (key → header, formula, inputs, compares) and rows (key → runs by fingerprint,
-        seeds, texts of what each contributes by column or input, baseline, differences).
+        Plain JSON: columns (key → header, formula, inputs, compares), rows (key → runs by fingerprint,
+        seeds, texts of what each contributes by column or input, baseline, differences) and published (row →
+        column → what was printed, in lines).
     """
     parts = table.parts
     columns = {
@@ -41,7 +42,7 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
         for column in table.columns
     }
     if parts is None:
-        return {"columns": columns, "rows": {}}
+        return {"columns": columns, "rows": {}, "published": _published(table)}
     # The first column names the rows.
     names = [name for name in dict.fromkeys(_named(table.columns[1:])) if name in parts]
     texts = {name: _texts(parts[name]) for name in names}
@@ -62,7 +63,17 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
                 origins, runs[at[0]], runs[places[baseline][0]] if baseline in places else None
             ),
         }
-    return {"columns": columns, "rows": rows}
+    return {"columns": columns, "rows": rows, "published": _published(table)}
+
+
+def _published(table: Table) -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = {}
+    if table.published is not None:
+        for said in table.published.to_dict("records"):
+            found.setdefault(str(said["row"]), {})[str(said["column"])] = in_print(
+                {str(key): value for key, value in said.items()}
+            )
+    return found
 
 
 def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:

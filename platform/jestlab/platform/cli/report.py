@@ -34,9 +34,9 @@ def command(
     """Write EXPERIMENT as one HTML page, report.html, and print its path.
 
     It opens from disk and needs no network: the answer, tables whose cells open what they are made of,
-    interactive figures, costs planned against actual, failures, and how to reproduce it. In report/ beside it
-    lie the same tables as .tex and .csv, the figures as .pdf and .png, each with a file that says what it was
-    made from.
+    interactive figures, what else the spec asks for under reports, costs planned against actual, failures,
+    and how to reproduce it. In report/ beside it lie the same tables as .tex and .csv, the figures as .pdf
+    and .png, each with a file that says what it was made from.
     """
     from jestlab.analysis.report.build import build
 
