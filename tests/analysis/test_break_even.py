@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from jestlab.analysis import figures, frames
+from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.break_even import break_even
+from jestlab.analysis.explain import Origins
 
 NEEDS = {"reference_training_share": 8e9}  # a third of what making the reference took
 
@@ -29,6 +30,19 @@ def test_break_even(new_store, stored_run):
         "Runs that a reference has to serve until it has paid, its scoring counted: joint 5; no number: lost."
     ) in figures.speedup(results).texts.caption
 
+    table = tables.speedup_table(results)
+    column = table.column_named("break-even")
+    shown = {row: table.cell(row, column).text for row in table.frame["row"]}
+    assert shown == {"uniform": "—", "joint": "5", "lone": "—", "lost": "∞", "unpriced": "—"}
+    assert table.cell("lost", column).mark == "†"
+    told = Origins.read(store.url, ["study"]).explain(table, "joint", "break-even")
+    assert [run.value for run in told.runs] == [4, 5]
+    assert [run.inputs for run in told.runs] == [
+        {"making_flops": 24e9, "scored_flops": 4.5e9},
+        {"making_flops": 24e9, "scored_flops": 6e9},
+    ]
+    assert [run.against["scored_flops"] for run in told.runs] == [12e9, 12e9]
+
 
 def test_the_reference_s_scoring_counts(new_store, stored_run):
     """Joint gets there with 4.5 GFLOP, and with 6 if its reference's scoring counts, of 12."""
@@ -50,3 +64,6 @@ def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "has to serve" not in figures.speedup(results).texts.caption
+    table = tables.speedup_table(results)
+    assert "break-even" not in table.markdown()
+    assert "break_even" not in table.frame

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import median_high
+from typing import TYPE_CHECKING
 
 from .costs import break_even_runs
-from .curves import score_curves, speedups
+from .curves import Crossing, score_curves, speedups
 from .frames import Frames
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def break_even(frames: Frames, baseline: str | None = None) -> dict[str, float]:
     """The fewest runs that together, making their reference included, cost less than as many baselines.
-
-    Of each seed: the FLOPs of making all that a run needs, over what the run saves until it first reaches the
-    baseline's final score, its own scoring and its reference's counted (`costs.break_even_runs`).
 
     Args:
         frames: Results of an experiment, from `frames.read`.
@@ -28,17 +30,48 @@ def break_even(frames: Frames, baseline: str | None = None) -> dict[str, float]:
     Raises:
         ValueError: There is no such baseline.
     """
-    compared = frames.baseline(baseline)
-    reached = speedups(score_curves(frames, "reference_scoring"), compared)
-    of_runs = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
-    of_baseline = reached[reached["label"] == compared].set_index("seed")["flops_to_match"].to_dict()
-    apart = {compared, *frames.apart_from(compared)}
-    found: dict[str, list[float]] = {}
-    for run in reached[~reached["label"].isin(apart)].to_dict("records"):
-        making = float(of_runs.get((run["label"], run["seed"]), 0.0))
-        whole, spent = float(of_baseline[run["seed"]]), float(run["flops_spent"])
-        if not making > 0 or math.isnan(whole) or math.isnan(spent):
-            continue
-        runs = break_even_runs(making, run["flops_to_match"], whole) if run["reached"] else None
-        found.setdefault(run["label"], []).append(math.inf if runs is None else runs)
-    return {label: median_high(of_seeds) for label, of_seeds in found.items()}
+    return over_seeds(of_runs(frames, frames.baseline(baseline)))
+
+
+def of_runs(
+    frames: Frames, baseline: str, metrics: Sequence[str] | None = None, crossing: Crossing = "first"
+) -> pd.DataFrame:
+    """The same, of each seed: the FLOPs of making all that a run needs, over what the run saves until it
+    reaches the baseline's final score, its own scoring and its reference's counted (`costs.break_even_runs`).
+
+    Args:
+        frames: Results of an experiment.
+        baseline: Label to match.
+        metrics: Names whose mean the score is; by default the headline metrics.
+        crossing: Which crossing of the baseline's final score counts.
+
+    Returns:
+        One row a completed run that is compared and whose FLOPs are known: label, seed, scored_flops (until
+        it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
+        and break_even, NaN for a run that needs nothing.
+    """
+    reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, crossing)
+    making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
+    of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
+    rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
+    rows = rows.dropna(subset="flops_spent").rename(columns={"flops_to_match": "scored_flops"})
+    keys = list(zip(rows["label"], rows["seed"], strict=True))
+    rows["making_flops"] = [0.0 if label == baseline else making.get((label, s), 0.0) for label, s in keys]
+    rows["break_even"] = [
+        _runs(making, spent, of_baseline[seed])
+        for making, spent, seed in zip(rows["making_flops"], rows["scored_flops"], rows["seed"], strict=True)
+    ]
+    return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
+
+
+def _runs(making: float, spent: float, whole: float) -> float:
+    if not making > 0 or math.isnan(whole):
+        return math.nan
+    runs = None if math.isnan(spent) else break_even_runs(making, spent, whole)
+    return math.inf if runs is None else runs
+
+
+def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
+    """Label → median of its runs, of two middle ones the greater; those that need nothing are left out."""
+    known = runs.dropna(subset="break_even")
+    return {str(label): median_high(rows) for label, rows in known.groupby("label", sort=False)["break_even"]}

@@ -75,7 +75,7 @@ def effort_column(effort: str, header: str, shown: Callable[[float], str], basel
         f"{effort}_to_match",
         header,
         text,
-        mark=_mark(text),
+        mark=one_seed_mark(text),
         formula=f"{effort} at which the run's curve reaches the final score of {baseline} with the same "
         "seed, interpolated between the two evaluations around it: median over seeds [least, greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
@@ -100,7 +100,7 @@ def factor_column(effort: str, header: str, baseline: str) -> Column:
         header,
         text,
         lambda row: round(float(row[key]), 1),
-        mark=_mark(text),
+        mark=one_seed_mark(text),
         formula=f"median over seeds of the {effort} that {baseline} takes to its final score, over those "
         "that the run takes to it with the same seed",
         inputs=(f"{effort}_to_match",),
@@ -108,5 +108,6 @@ def factor_column(effort: str, header: str, baseline: str) -> Column:
     )
 
 
-def _mark(text: Callable[[Record], str]) -> Callable[[Record], str]:
+def one_seed_mark(text: Callable[[Record], str]) -> Callable[[Record], str]:
+    """Marks what one seed alone says, if it says anything."""
     return lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from .. import units
+import math
+
+from .. import break_even, units
 from ..costs import Scope
 from ..curves import CROSSING_WORDS, Crossing
 from ..frames import Frames
-from ..rendering import Column, Table
-from . import notes
+from ..rendering import Column, Record, Table
+from . import notes, show
 from .finals import Mean, finals
-from .reaching import effort_column, factor_column, reaching
+from .reaching import effort_column, factor_column, one_seed_mark, reaching
+
+_PAID = (
+    "break-even: in FLOPs, the reference's scoring counted; ∞: however many runs it serves, it does not pay"
+)
 
 
 def speedup_table(
@@ -32,7 +38,8 @@ def speedup_table(
         crossing: Which crossing of the baseline's final score counts.
 
     Returns:
-        A table whose frame has label, apart and the columns of `reaching`.
+        A table whose frame has label, apart, the columns of `reaching`, and break_even where any run needs
+        something that has to be made first.
 
     Raises:
         ValueError: As `finals`, or no run can be compared.
@@ -43,6 +50,10 @@ def speedup_table(
         raise ValueError(
             f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
         )
+    paid = break_even.of_runs(frames, found.baseline, found.averaged, crossing)
+    of_labels = break_even.over_seeds(paid)
+    if of_labels:
+        rows["break_even"] = [of_labels.get(str(label), math.nan) for label in rows.index]
     scale, unit = units.flops_unit(found.runs["flops"])
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
@@ -63,14 +74,37 @@ def speedup_table(
                 "flops", f"{unit} to match", lambda flops: units.significant(flops / scale), found.baseline
             ),
             factor_column("flops", "fewer FLOPs", found.baseline),
+            *([_break_even_column(found.baseline)] if of_labels else []),
         ),
         notes=(
             f"FLOPs: {frames.counted(scope)}",
             "> : not reached by then; ≤, ≥ : there at the first evaluation, so perhaps sooner",
             "n seeds' range holds the median of all with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
+            *([_PAID] if of_labels else []),
             *notes.gaps(found),
         ),
-        parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
+        parts=found.runs.merge(paid, on=["label", "seed"], how="left").assign(
+            row=lambda runs: runs["label"], experiment=frames.experiment
+        ),
         baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )  # fmt: skip
     return notes.with_marks_explained(table)
+
+
+def _break_even_column(baseline: str) -> Column:
+    """How many runs a reference has to serve until it has paid."""
+
+    def text(row: Record) -> str:
+        runs = float(row["break_even"])
+        return show.MISSING if math.isnan(runs) else "∞" if math.isinf(runs) else f"{runs:,.0f}"
+
+    return Column(
+        "break_even",
+        "break-even",
+        text,
+        mark=one_seed_mark(text),
+        formula=f"the fewest runs that together, with making all that they need once, cost less FLOPs to the "
+        f"final score of {baseline} than as many of {baseline}: median over seeds",
+        inputs=("making_flops", "scored_flops"),
+        compares=True,
+    )
