@@ -69,7 +69,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     assert not list((root / "reports" / "looked-into").glob("curves*"))
 
     page = (root / "reports" / "looked-into" / "report.html").read_text()
-    assert '<img src="data:image/png;base64,' in page
+    assert 'src="data:image/png;base64,' in page
     assert 'href="report/learnability.pdf"' in page
 
     connection = sqlite3.connect(root / "results.db")
