@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.break_even import break_even
@@ -51,6 +52,20 @@ def test_the_reference_s_scoring_counts(new_store, stored_run):
         stored_run("joint", [0.3, 0.5, 0.6, 0.6], flops_per_step=(3e9, 0.0, 1e9), **NEEDS),
     )
     assert break_even(frames.read(store.url, "study")) == {"joint": 5}
+
+
+def test_what_was_spent_by_then_may_not_be_known(new_store, stored_run):
+    """It got there between an evaluation before anything was spent and the next."""
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2, 0.3, 0.4]),
+        stored_run("joint", [0.3, 0.5, 0.6, 0.6], **NEEDS),
+    )
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("UPDATE v_evaluations SET flops_total = 0 WHERE label = 'joint' AND step = 1")
+    connection.close()
+    results = frames.read(store.url, "study")
+    assert break_even(results) == {}
+    assert "break-even" not in tables.speedup_table(results).markdown()
 
 
 def test_where_no_number_pays(study):

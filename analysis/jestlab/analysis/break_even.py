@@ -36,8 +36,10 @@ def break_even(frames: Frames, baseline: str | None = None) -> dict[str, float]:
 def of_runs(
     frames: Frames, baseline: str, metrics: Sequence[str] | None = None, crossing: Crossing = "first"
 ) -> pd.DataFrame:
-    """The same, of each seed: the FLOPs of making all that a run needs, over what the run saves until it
-    reaches the baseline's final score, its own scoring and its reference's counted (`costs.break_even_runs`).
+    """The same, of each seed.
+
+    The FLOPs of making all that a run needs, over what the run saves until it reaches the baseline's final
+    score, its own scoring and its reference's counted (`costs.break_even_runs`).
 
     Args:
         frames: Results of an experiment.
@@ -48,7 +50,7 @@ def of_runs(
     Returns:
         One row a completed run that is compared and whose FLOPs are known: label, seed, scored_flops (until
         it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
-        and break_even, NaN for a run that needs nothing.
+        and break_even, NaN for a run that needs nothing, or of which that is not known.
     """
     reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, crossing)
     making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
@@ -56,18 +58,18 @@ def of_runs(
     rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
     rows = rows.dropna(subset="flops_spent").rename(columns={"flops_to_match": "scored_flops"})
     keys = list(zip(rows["label"], rows["seed"], strict=True))
-    rows["making_flops"] = [0.0 if label == baseline else making.get((label, s), 0.0) for label, s in keys]
-    rows["break_even"] = [
-        _runs(making, spent, of_baseline[seed])
-        for making, spent, seed in zip(rows["making_flops"], rows["scored_flops"], rows["seed"], strict=True)
-    ]
+    rows["making_flops"] = [0.0 if key[0] == baseline else making.get(key, 0.0) for key in keys]
+    needed, scored = rows["making_flops"], rows["scored_flops"]
+    whole = rows["seed"].map(of_baseline)
+    rows["break_even"] = [_runs(*each) for each in zip(needed, scored, whole, rows["reached"], strict=True)]
     return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
 
 
-def _runs(making: float, spent: float, whole: float) -> float:
-    if not making > 0 or math.isnan(whole):
+def _runs(making: float, scored: float, whole: float, reached: bool) -> float:
+    """Of one seed; NaN where nothing is needed, or it is not known what was spent by then."""
+    if not making > 0 or math.isnan(whole) or (reached and math.isnan(scored)):
         return math.nan
-    runs = None if math.isnan(spent) else break_even_runs(making, spent, whole)
+    runs = break_even_runs(making, scored, whole) if reached else None
     return math.inf if runs is None else runs
 
 

@@ -311,7 +311,7 @@ class Origins:
         return {run: tuple(sorted(all_, key=lambda each: each.number)) for run, all_ in found.items()}
 
 
-def in_print(said: Mapping[str, Any]) -> list[str]:
+def in_print(said: Mapping[Any, Any]) -> list[str]:
     """What is known of a published cell, in lines.
 
     Args:

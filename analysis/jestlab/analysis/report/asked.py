@@ -24,7 +24,7 @@ _ALWAYS: dict[str, dict[str, Any]] = {
     "curves": {},
     "pareto": {"trajectories": False, "surfaces": False},
 }
-"""Tables and figures that every page has → what they are told there, where it is not their default."""
+"""Tables and figures that every page has → what they are told there besides baseline and scope."""
 
 _TOLD = {each.name for each in fields(Request)} - {"url", "experiment", "results"}
 """What figures can be told."""

@@ -70,9 +70,7 @@ def _published(table: Table) -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = {}
     if table.published is not None:
         for said in table.published.to_dict("records"):
-            found.setdefault(str(said["row"]), {})[str(said["column"])] = in_print(
-                {str(key): value for key, value in said.items()}
-            )
+            found.setdefault(str(said["row"]), {})[str(said["column"])] = in_print(said)
     return found
 
 
