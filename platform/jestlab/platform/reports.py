@@ -29,8 +29,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
     Returns:
         The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
-        report of a name is named `<name>-2`. Last comes `report.html`, a page that holds the whole
-        experiment, and what lies beside it in `report/`.
+        report of a name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last
+        comes `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`.
     """
     from jestlab.analysis import frames
 
@@ -38,7 +38,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     folder = lab.reports / study.name
     written: list[Path] = []
     seen: Counter[str] = Counter()
-    for report in study.reports:
+    asked = _reports(study)
+    for report in asked:
         name = _name(report)
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
@@ -47,10 +48,17 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         except ValueError as error:
             note(f"no {name} yet: {error}")
     try:
-        written += _write_page(lab, study, folder) if study.reports else []
+        written += _write_page(lab, study, folder) if asked else []
     except ValueError as error:
         note(f"no page yet: {error}")
     return written
+
+
+def _reports(study: Study) -> tuple[Report, ...]:
+    """What it asks for, and the verdicts on its claims first, where it makes some."""
+    claims = TableReport(kind="table", name="claims")
+    asked = any(isinstance(report, TableReport) and report.name == "claims" for report in study.reports)
+    return study.reports if asked or not study.claims else (claims, *study.reports)
 
 
 def _name(report: Report) -> str:

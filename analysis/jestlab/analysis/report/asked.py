@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ALWAYS: dict[str, dict[str, Any]] = {
     "summary": {"mean": "all", "crossing": "first"},
     "speedups": {"mean": "all", "crossing": "first"},
+    "claims": {},
     "curves": {},
     "pareto": {"trajectories": False, "surfaces": False},
 }
@@ -109,7 +110,11 @@ def asked(url: str, history: History, frames: Frames | None, baseline: str | Non
         name = str(told.pop("name", "summary")) if is_table else str(report["kind"])
         heading = title(name)
         try:
-            if page.compares_so(told) and _is_on_every_page(name, told):
+            if (
+                page.compares_so(told)
+                and _is_on_every_page(name, told)
+                and (name != "claims" or history.spec.get("claims"))
+            ):
                 continue
             seen[name] += 1
             part = name

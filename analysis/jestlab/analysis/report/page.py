@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..plots import SUFFIXES
 from . import provenance
 from .charts import SHOWN_AT_FIRST
+from .claimed import told
 from .sources import SUFFIX
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
         folder: Name of the folder beside it, that its links lead to.
         images: PNG of each of its stills, by name.
     """
-    from jinja2 import Environment
+    from jinja2 import Environment, FunctionLoader
     from markupsafe import Markup
 
     scripts = ([("text/javascript", _plotly())] if contents.figures else []) + [
@@ -60,10 +61,10 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
         },
         "runs": provenance.of_runs(tables, contents.origins),
     }
-    environment = Environment(autoescape=True, trim_blocks=False)
+    environment = Environment(autoescape=True, trim_blocks=False, loader=FunctionLoader(_own))
     history = contents.history
     return (
-        environment.from_string(_own("page.html.j2")).render(
+        environment.get_template("page.html.j2").render(
             policy=_policy([script for _, script in scripts]),
             style=Markup(_own("style.css")),
             scripts=[(kind, Markup(script)) for kind, script in scripts],
@@ -74,6 +75,7 @@ def page(contents: Contents, sources: Sources, folder: str, images: Mapping[str,
             kicker=_kicker(contents),
             unfinished=contents.unfinished,
             answer=contents.answer,
+            claims=contents.claims and _grid(contents.claims) | {"rows": told(contents.claims)},
             results=[_grid(part) for part in contents.results],
             figures=[_figure(figure) for figure in contents.figures],
             stills=[_still(still, (images or {})[still.plot.name]) for still in contents.stills],

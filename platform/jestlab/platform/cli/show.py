@@ -67,6 +67,9 @@ def _lines(study: Study) -> Iterator[str]:
     yield "reports  " + (
         ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
     )
+    if study.claims:
+        yield "claims"
+    yield from (f"  {claim.statement}" for claim in study.claims)
     planned = len(plan(study).runs)
     yield f"\n{planned} run{'s' if planned != 1 else ''}{_where(study.resources)}"
 

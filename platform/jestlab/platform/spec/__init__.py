@@ -3,6 +3,7 @@
 from jestlab.platform.spec.authoring import (
     at_scale,
     cases,
+    claim,
     curves,
     figure,
     grid,
@@ -22,6 +23,7 @@ __all__ = [
     "Study",
     "at_scale",
     "cases",
+    "claim",
     "curves",
     "figure",
     "grid",

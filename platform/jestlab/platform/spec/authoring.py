@@ -16,7 +16,8 @@ Value = TypeVar("Value")
 def study(
     *, question: str, name: str | None = None, paper: str | None = None, program: str = "train"
 ) -> ConfigDict:
-    """An empty study, to be filled: `base`, `runs.<name>`, `axes`, `seeds`, `resources`, `reports`.
+    """An empty study, to be filled: `base`, `runs.<name>`, `axes`, `seeds`, `resources`, `reports`,
+    `claims`.
 
     Args:
         question: What it asks.
@@ -38,6 +39,7 @@ def study(
     config.runs = _mapping()
     config.axes = {}
     config.reports = []
+    config.claims = []
     return config
 
 
@@ -87,6 +89,17 @@ def learnability(**options: Any) -> dict[str, Any]:
 def figure(kind: str, **options: Any) -> dict[str, Any]:
     """A report: any other figure, such as `figure("filtering_ratio", baseline="uniform")`."""
     return {"kind": kind, **options}
+
+
+def claim(statement: str, **told: Any) -> dict[str, Any]:
+    """A statement that the study's runs decide.
+
+    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`, or `below`,
+    or `near` with `within`. A side names a label or a run, a list of them (their mean), or, as
+    `{"of": …, "minus": …}`, a difference. With `measure` other than the score: "score_at_flops", an
+    evaluation, a training metric, "loss_spikes". With `unless` the likely reason where it does not hold.
+    """
+    return {"statement": statement, **told}
 
 
 def at_scale(scale: str, **values: Value) -> Value:

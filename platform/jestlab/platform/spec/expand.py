@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.spec.axes import Point, Step, place_on, span
+from jestlab.platform.spec.claims import check_claims
 from jestlab.platform.spec.errors import Path, SpecError, shown
 from jestlab.platform.spec.fields import check, fields_of, run_names
 from jestlab.platform.spec.needs import Reference, order
@@ -74,7 +75,9 @@ def expand(study: Study) -> tuple[Member, ...]:
     """
     _check_layers(study)
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
-    _check_reports(study, variants)
+    known = {*study.runs, *(variant.label for variant in variants)}
+    _check_reports(study, known)
+    check_claims(study.claims, known)
     ordered = order([(v.name, v.label, v.point, v.references) for v in variants])
     _check_shared(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
@@ -165,9 +168,8 @@ def _is_seed(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
+def _check_reports(study: Study, known: Collection[str]) -> None:
     """A baseline, or what is shown, is the name of a run or the label of one of its points."""
-    known = {*study.runs, *(variant.label for variant in variants)}
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named = getattr(report, option)

@@ -73,7 +73,7 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
         written["resources"] = merge(written.get("resources", {}), nested(rest, value))
     elif head == "axes":
         _set_axis(written, path, value)
-    elif head == "reports":
+    elif head in ("reports", "claims"):
         _set_item(written, path, ".".join(rest[1:]), value)
     else:
         raise SpecError(path, f"{head} has no parts: write --set {head}=…")
@@ -134,13 +134,13 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
     if not key:
         raise SpecError(
-            path, f"unknown place: reports.<n>.<option> can be set, or all of them by {path[0]}=…"
+            path, f"unknown place: {path[0]}.<n>.<option> can be set, or all of them by {path[0]}=…"
         )
     _item(written, path)[key] = value
 
 
 def _item(written: Tree, path: Path) -> Tree:
-    """The mapping at `axes.<n>` or `reports.<n>`."""
+    """The mapping at `axes.<n>`, `reports.<n>` or `claims.<n>`."""
     head, number = path[0], path[1]
     items = written.get(head, [])
     if not number.isdigit() or int(number) >= len(items):

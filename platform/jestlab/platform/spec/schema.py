@@ -17,6 +17,7 @@ from pydantic import (
 from jestlab.platform.errors import nearest
 from jestlab.platform.spec import yaml_io
 from jestlab.platform.spec.axes import Axis, parse_axes
+from jestlab.platform.spec.claims import Claim, parse_claims
 from jestlab.platform.spec.errors import SpecError, shown
 from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.fields import Field, fields_of
@@ -74,6 +75,7 @@ class Study(_Part):
         seeds: Replicates.
         resources: What a launch may use.
         reports: What it ends in.
+        claims: What its runs decide.
     """
 
     name: str
@@ -87,6 +89,7 @@ class Study(_Part):
     seeds: tuple[int, ...] = (0,)
     resources: Resources = Resources()
     reports: tuple[Report, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @classmethod
     def parse(cls, written: Any) -> Study:
@@ -177,6 +180,11 @@ class Study(_Part):
         if not isinstance(reports, list | tuple):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
         return tuple(_report(report, i) for i, report in enumerate(reports))
+
+    @field_validator("claims", mode="before")
+    @classmethod
+    def _claims(cls, claims: Any) -> Any:
+        return parse_claims(claims)
 
     @model_validator(mode="after")
     def _axes_are_of_runs(self) -> Study:
