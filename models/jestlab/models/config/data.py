@@ -28,20 +28,20 @@ class NoiseRates(Section):
         return self
 
 
-SHAPES_GENERATOR = 1
+SHAPES_GENERATOR = 2
 """Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
+
+
+SYNTHETIC_CAPTION = "synthetic_caption"
+"""The metadata column that `recaption` reads."""
 
 
 SHAPES_COLUMNS = (
     *("url", "caption", "key", "status", "error_message", "width", "height", "original_width"),
     *("original_height", "sha256", "similarity", "aesthetic", "text_quality", "uniqueness", "punsafe"),
-    *("noise", "label", "size", "position", "background"),
+    *(SYNTHETIC_CAPTION, "noise", "label", "size", "position", "background"),
 )
 """Columns of the synthetic web's metadata, for filters."""
-
-
-SYNTHETIC_CAPTION = "synthetic_caption"
-"""The metadata column that `recaption` reads."""
 
 
 class ShapesWeb(Section):

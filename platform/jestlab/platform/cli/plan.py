@@ -12,7 +12,7 @@ import click
 
 from jestlab.platform.cli.common import lab_options
 from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import table
+from jestlab.platform.cli.text import missing, table
 
 if TYPE_CHECKING:
     from jestlab.platform.lab import Lab
@@ -45,7 +45,7 @@ def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> No
     from jestlab.platform.budgets import budgeted
     from jestlab.platform.plan import plan
 
-    planned = plan(study)
+    planned = plan(study, absent="note")
     reasons: Mapping[str, Why] = {}
     store = _store(lab)
     if store is not None:
@@ -85,6 +85,8 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
     yield _every_run(plan, headers) if every else _groups(plan, headers)
     yield ""
     yield _summary(plan)
+    yield from _solved(plan)
+    yield from missing(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
     if reasons:
@@ -257,6 +259,13 @@ def _summary(plan: Plan) -> str:
     return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring + selection."
 
 
+def _solved(plan: Plan) -> Iterator[str]:
+    """Which runs see as many examples as fit another's budget."""
+    solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
+    if solved:
+        yield f"EXAMPLES solved for by match: {', '.join(solved)}."
+
+
 def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
     from jestlab.platform import budgets
     from jestlab.platform.plan import Action, totals
@@ -265,6 +274,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
+        "absent": [str(path) for path in plan.absent],
         "totals": {
             **{action.value: counts[action] for action in Action},
             **_price(totals(plan.runs)),
@@ -280,6 +290,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
                 "fingerprint": run.fingerprint,
                 "program": run.program,
                 "needs": run.needs,
+                "match": run.match,
                 "price": _price(run.price) if run.price is not None else None,
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.spec_options import spec_options
+from jestlab.platform.cli.text import missing
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import Resources
@@ -51,6 +52,7 @@ def _lines(study: Study) -> Iterator[str]:
     for name, run in study.runs.items():
         said = {} if run.program is None else {"program": run.program}
         said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
+        said |= {"match": str(run.match)} if run.match else {}
         changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
         yield f"  {name.ljust(width)}  {changes}".rstrip()
     if study.axes:
@@ -70,8 +72,10 @@ def _lines(study: Study) -> Iterator[str]:
     if study.claims:
         yield "claims"
     yield from (f"  {claim.statement}" for claim in study.claims)
-    planned = len(plan(study).runs)
-    yield f"\n{planned} run{'s' if planned != 1 else ''}{_where(study.resources)}"
+    planned = plan(study, absent="note")
+    count = len(planned.runs)
+    yield f"\n{count} run{'s' if count != 1 else ''}{_where(study.resources)}"
+    yield from missing(planned)
 
 
 def _where(resources: Resources) -> str:

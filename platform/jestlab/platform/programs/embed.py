@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from jestlab.analysis.costs import Cost
 from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
+from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.flops import forward
-from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def _count(train: ShapesWeb | ShardFolder) -> int | None:
     return len(ShardIndex.load(Path(train.path))) if Path(train.path).is_dir() else None
 
 
-def complete(config: EmbedConfig, digest: Digest) -> EmbedConfig:
+def complete(config: EmbedConfig, contents: Contents) -> EmbedConfig:
     """A config whose training folder carries the digest of what it holds; it has no use for the benchmark.
 
     Raises:
         UserError: The folder is missing or holds no shards.
     """
-    data = with_digests(config.data, digest, parts=("train",))
+    data = with_digests(config.data, contents, parts=("train",))
     return config if data is config.data else config.model_copy(update={"data": data})
 
 

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import yaml_io
+from jestlab.platform.spec import match, yaml_io
 from jestlab.platform.spec.errors import Path, SpecError, shown
 from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.fields import Field, fields_of
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import KIND, Tree, merge, nested, plain
+
+_BESIDE = ("needs", "program", match.KEY)
+"""What a run has beside its config."""
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -88,7 +91,7 @@ def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, p
 
 def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
     name, keys = _run_of(study, path)
-    if keys and keys[0] in ("needs", "program"):
+    if keys and keys[0] in _BESIDE:
         if len(keys) > 1:
             raise SpecError(path, f"{keys[0]} has no parts: write --set runs.{name}.{keys[0]}=…")
         written["runs"][name][keys[0]] = value
@@ -99,7 +102,7 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
             place = ".".join(("axes", str(index), *axis.place(key, 0)))
             raise SpecError(path, f"has no effect, an axis sets it: see --set {place}")
     own = written["runs"][name]
-    beside = {key: own[key] for key in ("needs", "program") if key in own}
+    beside = {key: own[key] for key in _BESIDE if key in own}
     config = {key: below for key, below in own.items() if key not in beside}
     written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
 

@@ -15,6 +15,7 @@ from pydantic import (
 )
 
 from jestlab.platform.errors import nearest
+from jestlab.platform.spec import match as matches
 from jestlab.platform.spec import yaml_io
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.claims import Claim, parse_claims
@@ -43,11 +44,13 @@ class RunSpec(_Part):
             of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
+        match: Whose FLOPs it spends; its examples seen are solved for when it is planned.
         overrides: Laid over the base.
     """
 
     program: str | None = None
     needs: dict[str, str] = {}
+    match: matches.Match | None = None
     overrides: Tree = {}
 
     @model_serializer
@@ -57,6 +60,8 @@ class RunSpec(_Part):
         if self.needs:
             by_name = all(role == name for role, name in self.needs.items())
             written["needs"] = list(self.needs) if by_name else dict(self.needs)
+        if self.match is not None:
+            written[matches.KEY] = {self.match.kind: self.match.run}
         return written | self.overrides
 
 
@@ -212,7 +217,7 @@ def _mapping(value: Any, path: tuple[str, ...]) -> Tree:
 
 
 def _run(name: str, given: Any) -> dict[str, Any]:
-    """A run in its written form: overrides of the base, and beside them `program` and `needs`."""
+    """A run in its written form: overrides of the base, and beside them `program`, `needs` and `match`."""
     path = ("runs", name)
     if given is not None and not is_mapping(given):
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
@@ -220,7 +225,12 @@ def _run(name: str, given: Any) -> dict[str, Any]:
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
     if program is not None and not isinstance(program, str):
         raise SpecError((*path, "program"), f"must be a text, not {shown(program)}")
-    return {"program": program, "needs": _needs(needs, (*path, "needs")), "overrides": plain(overrides, path)}
+    return {
+        "program": program,
+        "needs": _needs(needs, (*path, "needs")),
+        "match": matches.parse(overrides.pop(matches.KEY, None), (*path, matches.KEY)),
+        "overrides": plain(overrides, path),
+    }
 
 
 def _needs(given: Any, path: tuple[str, ...]) -> dict[str, str]:
