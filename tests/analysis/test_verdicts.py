@@ -273,7 +273,7 @@ def test_what_has_not_run_is_said(study):
     assert (unknown.verdict, unknown.gap) == ("not run", "there is no run jiont")
     assert (fine.verdict, fine.reason) == ("holds", "")
     assert counted([missing, by_one, unknown, fine]) == (
-        "Of 4 claims, 1 holds, 1 is undecided and 2 have not been run at scale smoke."
+        "At scale smoke, of 4 claims 1 holds, 1 is undecided and 2 have not been run."
     )
 
 

@@ -136,9 +136,9 @@ def counted(judged: Sequence[Judged]) -> str:
     counts = Counter(each.verdict for each in judged)
     parts = [f"{counts[each]} {_COUNTED[each][counts[each] > 1]}" for each in VERDICTS if counts[each]]
     scales = list(dict.fromkeys(each.scale for each in judged if each.scale))
-    where = f" at scale {', '.join(scales)}" if scales else ""
+    where = f"At scale {' and '.join(scales)}, of" if scales else "Of"
     listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"Of {len(judged)} {'claim' if len(judged) == 1 else 'claims'}, {listed}{where}."
+    return f"{where} {len(judged)} {'claim' if len(judged) == 1 else 'claims'} {listed}."
 
 
 def decide(comparison: Comparison, low: float, high: float, within: float = math.nan) -> Verdict:

@@ -64,6 +64,11 @@ def _told(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "unit": " points" if each.in_percent and claim.measure == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": str(claim),
-        "missing": each.gap if each.verdict != "holds" and each.seeds < max(2, each.planned) else "",
-        "likely": likely,
+        "missing": _stopped(each.gap) if each.verdict != "holds" else "",
+        "likely": _stopped(likely),
     }
+
+
+def _stopped(text: str) -> str:
+    """A text as a sentence that ends."""
+    return text if not text or text.endswith((".", "?", "!", "…")) else f"{text}."

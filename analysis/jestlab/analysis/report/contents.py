@@ -151,7 +151,7 @@ def _written(
         history=history,
         baseline=compared,
         answer=said,
-        unfinished=_unfinished(history),
+        unfinished=unfinished(history),
         results=tuple(results),
         figures=tuple(figures),
         costs=None if costs is None else TablePart("costs", "Costs", costs),
@@ -208,7 +208,8 @@ def _diagnosis(url: str, experiment: str, told: Asked) -> tuple[StillPart, ...]:
     return (StillPart(title("learnability"), learnability(url, experiment)),)
 
 
-def _unfinished(history: History) -> str:
+def unfinished(history: History) -> str:
+    """How far an experiment is, in words; empty once all runs have completed."""
     states = history.states()
     done, planned = states.get("COMPLETED", 0), sum(states.values())
     if done == planned:
