@@ -10,6 +10,7 @@ from jestlab.platform.spec.authoring import (
     pareto,
     study,
     table,
+    union,
     zip_,
 )
 from jestlab.platform.spec.errors import SpecError
@@ -30,6 +31,7 @@ __all__ = [
     "pareto",
     "study",
     "table",
+    "union",
     "xmanager_main",
     "zip_",
 ]
