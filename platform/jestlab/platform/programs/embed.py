@@ -35,12 +35,12 @@ def price(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
 
 
 def _count(train: ShapesWeb | ShardFolder) -> int | None:
-    """How many examples the data hold; None where the folder is not on this machine."""
-    if isinstance(train, ShapesWeb):
+    """How many examples the data hold: as said, where the folder is not on this machine."""
+    if isinstance(train, ShapesWeb) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex
 
-    return len(ShardIndex.load(Path(train.path))) if Path(train.path).is_dir() else None
+    return len(ShardIndex.load(Path(train.path)))
 
 
 def complete(config: EmbedConfig, contents: Contents) -> EmbedConfig:
