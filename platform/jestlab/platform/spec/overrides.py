@@ -11,7 +11,7 @@ from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.fields import Field, check, fields_of
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import KIND, Tree, depth_of, merge, nested, plain
+from jestlab.platform.spec.tree import KIND, Tree, depth_of, is_mapping, merge, nested, plain
 
 _BESIDE = ("needs", "program", match.KEY)
 """What a run has beside its config."""
@@ -147,6 +147,9 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
             place = ".".join(("axes", str(index), *axis.place(key, 0)))
             raise SpecError(path, f"has no effect, an axis sets it: see --set {place}")
     own = written["runs"][name]
+    if not keys and is_mapping(value) and value.get("program", own.get("program")) != own.get("program"):
+        written["runs"][name] = plain(value, path)  # another program has other keys
+        return
     beside = {key: own[key] for key in _BESIDE if key in own}
     config = {key: below for key, below in own.items() if key not in beside}
     written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
