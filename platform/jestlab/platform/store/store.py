@@ -89,7 +89,8 @@ class Store:
     # ---- what is planned
 
     def record(self, plan: Plan) -> int:
-        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing.
+        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing; of a
+        union each part as an experiment of its own besides.
 
         A completed run stays as it is. A run that ended early may run again: it becomes PENDING, or BLOCKED
         while a run it needs has not completed. A run that some worker has, or had, stays RUNNING.
