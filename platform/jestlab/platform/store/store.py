@@ -153,7 +153,7 @@ class Store:
         with self.reading() as connection:
             counts: dict[int, dict[RunState, int]] = defaultdict(dict)
             for experiment_id, state, count in connection.execute(
-                select(Member.experiment_id, Run.state, func.count())
+                select(Member.experiment_id, Run.state, func.count(Run.id.distinct()))
                 .join(Run, Run.id == Member.run_id)
                 .group_by(Member.experiment_id, Run.state)
             ):
