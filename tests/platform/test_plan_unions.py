@@ -38,7 +38,7 @@ def test_equal_runs_are_one_under_the_first_parts_name(both):
     }
     assert len(both.runs) == 6 + 9 - 4
     assert both.needed == {"first/reference"}
-    seen = set()
+    seen: set[str] = set()
     for run in both.runs:
         assert set(run.needs.values()) <= seen
         seen.add(run.fingerprint)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.plan_rows import budget_headers, every_run, groups
+from jestlab.platform.cli.plan_rows import budget_headers, every_run, few, groups
 from jestlab.platform.cli.spec_options import spec_options
 from jestlab.platform.cli.text import missing
 
@@ -198,7 +198,7 @@ def _solved(plan: Plan) -> Iterator[str]:
     """Which runs see as many examples as fit another's budget."""
     solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
     if solved:
-        yield f"EXAMPLES solved for by match: {', '.join(solved)}."
+        yield f"EXAMPLES solved for by match: {few(list(solved))}."
 
 
 def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
         title = title if points == 1 else f"{title} × {points} points"
         also = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
         needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
-        title += f" (also {_few(list(also))})" if also else ""
+        title += f" (also {few(list(also))})" if also else ""
         yield _row(title, runs, ", ".join(needs) or "–", headers)
 
 
@@ -66,7 +66,8 @@ def _row(
     return (title, str(len(runs)), to_do, needs, *_costs(runs), *_budgets(runs, headers))
 
 
-def _few(labels: Sequence[str]) -> str:
+def few(labels: Sequence[str]) -> str:
+    """The first of some labels, and how many more there are."""
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 

@@ -44,6 +44,8 @@ def prepared(written: Mapping[str, Any], parse: Callable[[Any], Study]) -> dict[
     parts = {}
     for name, part in given.items():
         check_name(name, (KEY,))
+        if name == written.get("name"):
+            raise SpecError((KEY, name), "has the name of the union itself, and is another experiment")
         with within(KEY, name):
             parts[name] = _part(name, part, written.get("scale"), parse)
     union.setdefault("resources", next(iter(parts.values())).resources)

@@ -45,6 +45,8 @@ def record(connection: Connection, plan: Plan) -> int:
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs, ids)
     _record_budgets(connection, plan.runs, ids)
+    for part in plan.parts:
+        record(connection, part)
     return experiment_id
 
 
