@@ -20,6 +20,7 @@ from jestlab.platform.spec.fields import run_names
 from jestlab.platform.spec.fingerprint import fingerprint
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import depth_of, without
+from jestlab.platform.spec.unions import place
 from jestlab.platform.store.states import RunState
 
 
@@ -104,8 +105,8 @@ class PlannedRun:
 
     @property
     def directory(self) -> str:
-        """Its folder, relative to the lab's root."""
-        return f"runs/{self.name}-{self.fingerprint[:8]}"
+        """Its folder, relative to the lab's root: by its own name, whatever part of a union it stands in."""
+        return f"runs/{self.name.rpartition('/')[2]}-{self.fingerprint[:8]}"
 
     @property
     def action(self) -> Action:
@@ -126,12 +127,14 @@ class Plan:
             another name is needed under the one only.
         absent: Folders and files that configs name and that are not there → what they would be. Runs that
             read them are identified by those paths for now, and not the runs that a launch would make.
+        parts: Of a union: what each of its studies would be by itself, in order; empty for others.
     """
 
     study: Study
     runs: tuple[PlannedRun, ...]
     needed: frozenset[str] = frozenset()
     absent: Mapping[Path, str] = field(default_factory=dict)
+    parts: tuple[Plan, ...] = ()
 
     @property
     def fingerprints(self) -> list[str]:
@@ -145,7 +148,7 @@ class Plan:
             states: Fingerprint → state, of the runs that the store knows.
         """
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
-        return replace(self, runs=runs)
+        return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
 
 def plan(
@@ -168,7 +171,12 @@ def plan(
     resolved: list[_Resolved] = []
     for member in study.members:
         resolved.append(_resolve(member, resolved, contents))
-    return replace(_gathered(study, resolved, states or {}), absent=contents.absent)
+    parts, end = [], 0
+    for part in study.studies.values():
+        begin, end = end, end + len(part.members)
+        parts.append(_gathered(part, resolved[begin:end], states or {}))
+    whole = _gathered(study, resolved, states or {})
+    return replace(whole, absent=contents.absent, parts=tuple(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,7 @@ def _resolve(member: Member, before: Sequence[_Resolved], contents: Contents) ->
         try:
             seen = matching.examples(price, before[member.match].price, member.variant.match.scope)
         except UserError as error:
-            raise UserError(f"runs.{member.variant.name}.match: {error}") from None
+            raise UserError(f"{place(member.variant.name)}.match: {error}") from None
         config = matching.with_value(cast(BaseModel, config), program.extent, seen)
         price = program.price(config, needed)
     needs = {role: before[index].fingerprint for role, index in member.needs.items()}
@@ -236,7 +244,7 @@ def _complete(member: Member, contents: Contents) -> Config:
     try:
         return program.complete(member.config, contents)
     except (UserError, OSError, ValueError) as error:
-        raise UserError(f"runs.{member.variant.name}: {error}") from None
+        raise UserError(f"{place(member.variant.name)}: {error}") from None
 
 
 def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from jestlab.platform.spec.authoring import (
     pareto,
     study,
     table,
+    union,
     zip_,
 )
 from jestlab.platform.spec.errors import SpecError
@@ -32,6 +33,7 @@ __all__ = [
     "pareto",
     "study",
     "table",
+    "union",
     "xmanager_main",
     "zip_",
 ]

@@ -43,6 +43,31 @@ def study(
     return config
 
 
+def union(
+    *,
+    question: str,
+    studies: Mapping[str, Any] | Sequence[str],
+    name: str | None = None,
+    paper: str | None = None,
+) -> ConfigDict:
+    """A spec of several whole studies: what they share runs once. `resources` and `reports` may be added.
+
+    Args:
+        question: What they ask together.
+        studies: Name → spec, such as what another study's `get_config(scale)` returns; or a list of
+            registered names and of paths, which are loaded at the union's scale.
+        name: Its name; that of its file by default.
+        paper: What of the paper it reproduces.
+    """
+    config = _mapping()
+    if name is not None:
+        config.name = name
+    config.question = question
+    config.paper = paper
+    config.studies = studies
+    return config
+
+
 def _mapping() -> ConfigDict:
     """A `ConfigDict` that keeps mappings, dotted keys and their order as they are."""
     return ConfigDict(convert_dict=False, allow_dotted_keys=True, sort_keys=False)

@@ -84,7 +84,7 @@ def expand(study: Study) -> tuple[Member, ...]:
     _check_layers(study)
     matches.check(study, {name: program_of(study, name) for name in study.runs})
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
-    _check_reports(study, variants)
+    check_reports(study, variants)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
     matched = {index: needs.pop(_MATCH) for index, needs in ordered if _MATCH in needs}
     _check_shared(study, variants, ordered)
@@ -184,9 +184,9 @@ def _is_seed(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
+def check_reports(study: Study, variants: Sequence[Variant]) -> None:
     """A baseline, what is shown or claimed, is the name of a run or the label of one of its points."""
-    known = {*study.runs, *(variant.label for variant in variants)}
+    known = {name for variant in variants for name in (variant.name, variant.label)}
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named = getattr(report, option)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import match, yaml_io
-from jestlab.platform.spec.errors import Path, SpecError, shown
+from jestlab.platform.spec import match, unions, yaml_io
+from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.fields import Field, fields_of
+from jestlab.platform.spec.fields import Field, check, fields_of
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import KIND, Tree, merge, nested, plain
+from jestlab.platform.spec.tree import KIND, Tree, depth_of, merge, nested, plain
 
 _BESIDE = ("needs", "program", match.KEY)
 """What a run has beside its config."""
@@ -43,7 +43,9 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     Args:
         study: The study.
         overrides: Paths from the spec's root (`base.a.b`, `runs.<name>.a.b`, `runs.<name>.needs`, `seeds`,
-            `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning.
+            `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning. In
+            a union, `studies.<name>.` before any of these means that part; `base`, `seeds` and `resources`
+            without it mean every part, `base` as far as its program has such a key.
 
     Returns:
         Another study, validated; its configs are validated where `members` is read.
@@ -54,7 +56,7 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     # Kinds first, whatever the order: each brings keys of its own, and drops those of another.
     for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
         written = study.to_dict()
-        _set(study, written, path, value)
+        (_set_in_union if study.studies else _set)(study, written, path, value)
         study = Study.parse(written)
     return study
 
@@ -82,6 +84,49 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
         raise SpecError(path, f"{head} has no parts: write --set {head}=…")
 
 
+def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
+    """Enter one override into the written form of a union."""
+    head, *rest = path
+    if head == unions.KEY:
+        name, keys = _named(path, study.studies, "study")
+        if not keys:
+            raise SpecError(path, f"say what of it: {unions.KEY}.{name}.base.…, .runs.…, .seeds, …")
+        with within(unions.KEY, name):
+            _set(study.studies[name], written[unions.KEY][name], keys, value)
+        return
+    if head in ("program", "runs", "axes"):
+        raise SpecError(path, f"is of a part: write --set {unions.KEY}.<name>.{'.'.join(path)}=…")
+    if head not in ("base", "seeds"):
+        _set(study, written, path, value)
+    if head in ("base", "seeds", "resources"):
+        for name in _accepting(study, rest, value) if head == "base" else study.studies:
+            with within(unions.KEY, name):
+                _set(study.studies[name], written[unions.KEY][name], path, value)
+
+
+def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
+    """The parts whose base may have a value at a place; of free-form configs, those that have one.
+
+    Raises:
+        SpecError: None may; why the first may not.
+    """
+    accepting, first = [], None
+    for name, part in study.studies.items():
+        fields = _fields(part, None)
+        try:
+            with within(unions.KEY, name):
+                if fields is not None:
+                    check(plain(nested(keys, value)), fields, ("base",))
+                elif depth_of(part.base, keys) < len(keys):
+                    raise SpecError(("base", *keys), "no part has such a key")
+            accepting.append(name)
+        except SpecError as error:
+            first = first or error
+    if first is not None and not accepting:
+        raise first
+    return accepting
+
+
 def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
     above = plain(nested(keys, value), path[: len(path) - len(keys)])
     if not isinstance(above, dict):
@@ -90,7 +135,7 @@ def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, p
 
 
 def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
-    name, keys = _run_of(study, path)
+    name, keys = _named(path, study.runs, "run")
     if keys and keys[0] in _BESIDE:
         if len(keys) > 1:
             raise SpecError(path, f"{keys[0]} has no parts: write --set runs.{name}.{keys[0]}=…")
@@ -107,16 +152,16 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
     written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
 
 
-def _run_of(study: Study, path: Path) -> tuple[str, Path]:
-    """The run that a path is about and the rest of the path. Names may hold dots: the longest that fits."""
+def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
+    """The run or study that a path is about, and the rest. Names may hold dots: the longest that fits."""
     for end in range(len(path), 1, -1):
         name = ".".join(path[1:end])
-        if name in study.runs:
+        if name in known:
             return name, path[end:]
     if len(path) == 1:
-        raise SpecError(path, f"name a run: runs.<name>, one of {', '.join(study.runs)}")
+        raise SpecError(path, f"name a {what}: {path[0]}.<name>, one of {', '.join(known)}")
     name = path[1]
-    raise SpecError(path, f"no run {name!r}: {nearest(name, study.runs)}")
+    raise SpecError(path, f"no {what} {name!r}: {nearest(name, known)}")
 
 
 def _set_axis(written: Tree, path: Path, value: Any) -> None:

@@ -16,11 +16,11 @@ from pydantic import (
 
 from jestlab.platform.errors import nearest
 from jestlab.platform.spec import match as matches
-from jestlab.platform.spec import yaml_io
+from jestlab.platform.spec import unions, yaml_io
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.claims import Claim, parse_claims
 from jestlab.platform.spec.errors import SpecError, shown
-from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.expand import Member, check_reports, expand
 from jestlab.platform.spec.fields import Field, fields_of
 from jestlab.platform.spec.names import check_name
 from jestlab.platform.spec.reports import REPORTS, Report
@@ -66,7 +66,7 @@ class RunSpec(_Part):
 
 
 class Study(_Part):
-    """A spec: the question, the runs, the axes, the reports.
+    """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
         name: Of the study: its experiment in the store, its folder of reports.
@@ -75,12 +75,13 @@ class Study(_Part):
         scale: Which of its scales this is.
         program: What its runs execute, unless they say otherwise.
         base: What all runs of that program share, and in part those of others: see `RunSpec.program`.
-        runs: By name.
+        runs: By name; none in a union.
         axes: Values that runs take.
         seeds: Replicates.
         resources: What a launch may use.
         reports: What it ends in.
         claims: What its runs decide.
+        studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
     name: str
@@ -89,12 +90,13 @@ class Study(_Part):
     scale: str | None = None
     program: str = "train"
     base: Tree = {}
-    runs: dict[str, RunSpec]
+    runs: dict[str, RunSpec] = {}
     axes: tuple[Axis, ...] = ()
     seeds: tuple[int, ...] = (0,)
     resources: Resources = Resources()
     reports: tuple[Report, ...] = ()
     claims: tuple[Claim, ...] = ()
+    studies: dict[str, Study] = {}
 
     @classmethod
     def parse(cls, written: Any) -> Study:
@@ -118,7 +120,11 @@ class Study(_Part):
         Raises:
             SpecError: A config, a reference or the order of the runs is wrong; the place is named.
         """
-        return expand(self)
+        if not self.studies:
+            return expand(self)
+        members = unions.members(self)
+        check_reports(self, [member.variant for member in members])
+        return members
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved spec as it would be written: what is at its default is left out."""
@@ -134,6 +140,12 @@ class Study(_Part):
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
                 raise SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")
+        if not isinstance(data, dict):
+            return data
+        if data.get(unions.KEY):
+            return unions.prepared(data, cls.parse)
+        if "runs" not in data:
+            raise SpecError(("runs",), "is missing")
         return data
 
     @field_validator("name", mode="before")

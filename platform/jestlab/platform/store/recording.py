@@ -59,7 +59,7 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
         "question": study.question,
         "paper": study.paper,
         "scale": study.scale,
-        "spec": to_json(study.to_dict()),
+        "spec": to_json(study.to_dict(), sort_keys=False),  # the order of runs and parts is theirs
         "updated_at": now(),
     }
     statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
