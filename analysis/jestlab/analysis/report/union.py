@@ -191,8 +191,8 @@ def _facts(history: History, studies: int) -> list[str]:
     facts = [f"{counted} in {of}"]
     if places > runs:
         facts.append(
-            f"the studies have {places:,} places for runs; {shared:,} of them share a run with another, which "
-            f"spared {places - runs:,} {'run' if places - runs == 1 else 'runs'}"
+            f"the studies have {places:,} places for runs; {shared:,} of them share a run with another, "
+            f"which spared {places - runs:,} {'run' if places - runs == 1 else 'runs'}"
         )
     table = ledger(history)
     if table is not None:
