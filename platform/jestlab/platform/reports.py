@@ -161,10 +161,11 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
 
 def _reports(study: Study) -> tuple[Report, ...]:
-    """What it asks for, and the verdicts on its claims first, where it makes some."""
+    """What it asks for, and first the verdicts on what it, or a study of it, claims."""
     claims = TableReport(kind="table", name="claims")
     asked = any(isinstance(report, TableReport) and report.name == "claims" for report in study.reports)
-    return study.reports if asked or not study.claims else (claims, *study.reports)
+    claiming = any(each.claims for each in (study, *study.studies.values()))
+    return study.reports if asked or not claiming else (claims, *study.reports)
 
 
 def _name(report: Report) -> str:
@@ -177,7 +178,7 @@ def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
     from jestlab.analysis.report.build import build
 
     told: dict[str, Any] = {}
-    for report in study.reports:
+    for report in () if study.studies else study.reports:  # those of a union say for themselves
         for option in ("baseline", "scope"):
             if getattr(report, option, None) is not None:
                 told.setdefault(option, getattr(report, option))

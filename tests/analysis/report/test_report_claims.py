@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.analysis.report.conftest import finished, make_lab
 
@@ -10,7 +12,7 @@ from jestlab.analysis.report.build import build
 from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import table
 
-CLAIMS = [
+CLAIMS: list[dict[str, Any]] = [
     {
         "statement": "Joint selection learns more than uniform sampling",
         "of": "joint", "above": "uniform", "source": "Figure 3, middle", "unless": "never shown",

@@ -191,8 +191,8 @@ def _facts(history: History, studies: int) -> list[str]:
     facts = [f"{counted} in {of}"]
     if places > runs:
         facts.append(
-            f"{places:,} places of the studies are filled by them: {shared:,} share their run with another, "
-            f"which spared {places - runs:,} runs"
+            f"the studies have {places:,} places for runs; {shared:,} of them share a run with another, "
+            f"which spared {places - runs:,} {'run' if places - runs == 1 else 'runs'}"
         )
     table = ledger(history)
     if table is not None:
@@ -202,6 +202,6 @@ def _facts(history: History, studies: int) -> list[str]:
         )
         if spent > 0:
             facts.append(f"{flops(spent)} spent" + (f" of {flops(planned)} planned" if planned > 0 else ""))
-        if hours > 0:
+        if hours > 1 / 3600:
             facts.append(f"{duration(hours)} of computing, all runs together")
     return facts
