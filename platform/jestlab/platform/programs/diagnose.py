@@ -13,6 +13,7 @@ from jestlab.models.config import DiagnoseConfig, EmbedConfig, TwoTowers
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import forward
+from jestlab.platform.programs.imports import IMPORTS
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -125,4 +126,5 @@ DIAGNOSE = Program(
     collective=False,
     inherits=("data", "loss"),
     subjects=(LEARNER,),
+    imports=IMPORTS,
 )

@@ -9,6 +9,7 @@ from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import cost, step_of
+from jestlab.platform.programs.imports import IMPORTS
 from jestlab.platform.programs.program import Config, Digest, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -88,4 +89,5 @@ TRAIN = Program(
     identity_of=TrainConfig.identity,
     price_of=price,
     complete=complete,
+    imports=(*IMPORTS, "tensorboardX.summary"),
 )
