@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from numpy import random as numpy_random
 
 from jestlab.platform import worker
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "group": os.getpgrp(),
         "files": sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists()),
         "stdin": str(Path("/proc/self/fd/0").readlink()),
-        "random": [random.random(), float(np.random.rand()), str(uuid.uuid4())],  # noqa: NPY002
+        "random": [random.random(), float(numpy_random.rand()), str(uuid.uuid4())],  # noqa: NPY002
         "on_interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
         "log_handlers": len(logging.getLogger().handlers),
     }

@@ -252,7 +252,7 @@ def _refresh() -> None:
     Python's own random numbers and OpenSSL's see to it themselves that a fork goes on with others.
     """
     logging.getLogger().handlers.clear()
-    if "numpy" in sys.modules:
+    if "numpy.random" in sys.modules:
         import numpy as np
 
         np.random.seed()  # noqa: NPY002 the global state is what was copied
