@@ -166,6 +166,7 @@ OTHER_RUNTIME = {
     "selection_kernel": "blocks",
     "loader_threads": 3,
     "damaged_share": 0.5,
+    "decoded_megabytes": 0,
     "diagnostics": {"every_steps": 7, "columns": ["licence"]},
 }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -311,12 +314,27 @@ class LocalHarness:
         return [handle for executor in self._executors for handle in executor.launched]
 
 
+class ForkedHarness(LocalHarness):
+    """Real processes again, forked from one that has imported who does as they are told."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        python = sys.executable
+        super().__init__(folder, monkeypatch)
+        monkeypatch.setattr("sys.executable", python)
+        paths = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+    def job(self, name: str) -> Job:
+        return dataclasses.replace(super().job(name), imports=("obedient_worker",))
+
+
 def _log(handle: str) -> Path:
     return Path(handle.split(":", 3)[3])
 
 
 HARNESSES: dict[str, type[Harness]] = {
     "local": LocalHarness,
+    "forked": ForkedHarness,
     "kubernetes": KubernetesHarness,
     "vertex": VertexHarness,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from .data import Data
 from .section import Fraction, RunName, Section, Seed
@@ -115,6 +115,7 @@ class Runtime(Section):
     selection_kernel: Literal["auto", "blocks", "fused"] = "auto"  # what sums over pairs; fused: TPU alone
     loader_threads: PositiveInt = 1
     damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
+    decoded_megabytes: NonNegativeInt = 256  # of images decoded once for all runs; larger sets: each time
     diagnostics: Diagnostics = Diagnostics()
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.curation import Recaptions, choose
+from jestlab.models.data.decoded import DecodedImages, ensure_decoded
 from jestlab.models.data.images import Pixels, decode
 from jestlab.models.data.order import examples_at
 from jestlab.models.data.shards import ShardIndex, ShardSource
@@ -49,6 +50,7 @@ def training_batches(
     rows: slice | None = None,
     threads: int = 1,
     damaged_share: float = 0.01,
+    decoded_bytes: int = 0,
 ) -> grain.DatasetIterator[Batch]:
     """Batches for ever: shuffled anew each epoch, every example once an epoch, batches across its border.
 
@@ -75,6 +77,8 @@ def training_batches(
         threads: How many batches are loaded at once.
         damaged_share: Largest share of the examples that may be damaged: of all when the index is made, and
             of those read when they are decoded, beyond three standard deviations of chance.
+        decoded_bytes: Images that take no more than this when decoded are decoded once, for all runs; the
+            batches are the same.
 
     Returns:
         An iterator of {"image": uint8[B, image_size, image_size, 3], "text": int32[B, L], "index": int64[B],
@@ -94,8 +98,10 @@ def training_batches(
     texts = {"text": (tokenizer, text_length)}
     if reference_tokenizer is not None:
         texts["reference_text"] = reference_tokenizer
+    source = ShardSource(folder, index)
     load = _Load(
-        source=ShardSource(folder, index),
+        source=source,
+        decoded=ensure_decoded(source, image_size, decoded_bytes),
         chosen=chosen,
         recaptions=captions,
         texts=texts,
@@ -158,6 +164,7 @@ class _Load:
         self,
         *,
         source: ShardSource,
+        decoded: DecodedImages | None,
         chosen: Ints | None,
         recaptions: Recaptions | None,
         texts: Mapping[str, tuple[Tokenizer, int]],
@@ -169,6 +176,7 @@ class _Load:
         damage: _Damage,
     ) -> None:
         self.source = source
+        self.decoded = decoded
         self.chosen = chosen
         self.recaptions = recaptions
         self.texts = texts
@@ -204,7 +212,8 @@ class _Load:
             rows = rows[np.argsort(index[rows])]  # as they lie in the shards
             errors: dict[int, str] = {}
             failed = []
-            for row, file in zip(rows.tolist(), self.source.images(index[rows]), strict=True):
+            left = self._known(rows, index, images)
+            for row, file in zip(left.tolist(), self.source.images(index[left]), strict=True):
                 try:
                     images[row] = decode(file, self.image_size)
                 except ValueError as error:
@@ -219,3 +228,11 @@ class _Load:
             positions[rows] += self.batch_size
             index[rows] = self._examples_at(positions[rows])
         raise self.damage.error()
+
+    def _known(self, rows: Ints, index: Ints, images: Pixels) -> Ints:
+        """Fill in the images that are decoded already; the rows that are left."""
+        if self.decoded is None:
+            return rows
+        known = self.decoded.whole[index[rows]]
+        images[rows[known]] = self.decoded.pixels[index[rows[known]]]
+        return rows[~known]

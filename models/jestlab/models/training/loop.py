@@ -85,6 +85,7 @@ def train(
         rows=devices.rows(config.super_batch_size),
         threads=config.runtime.loader_threads,
         damaged_share=config.runtime.damaged_share,
+        decoded_bytes=config.runtime.decoded_megabytes * 10**6,
     )
     evaluator = Evaluator(config, benchmark, tokenizer, devices)
     stepper = _Stepper(config, scorer.model, devices, devices.replicate(scorer.parameters))

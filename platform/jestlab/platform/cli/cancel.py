@@ -26,13 +26,14 @@ Example:
 
 @dataclass(frozen=True)
 class _Target:
-    """A run that is to stop; what it needs does not matter any more."""
+    """A run that is to stop; what it needs and executes does not matter any more."""
 
     fingerprint: str
     name: str
     label: str
     seed: int
     needs: Mapping[str, str] = field(default_factory=dict)
+    program: str = ""
 
 
 @click.command(epilog=_EPILOG)

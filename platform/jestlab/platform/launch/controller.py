@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jestlab.platform import programs
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import logs, reconcile
@@ -525,6 +526,7 @@ def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: s
             "fingerprint": run.fingerprint[:32],  # a label has 63 signs at most
             "attempt": str(number),
         },
+        imports=programs.imports_of(run.program),
     )
 
 

@@ -65,6 +65,8 @@ class Job:
             `JESTLAB_STORE`: where manifests can be read by others, it has to come from a secret.
         log: File of the run's log, where it is on a file system of this machine.
         labels: Short texts by which people find the job: experiment, run, seed; and those of `IDENTITY`.
+        imports: Modules that take long to import and that all jobs of its kind need: an executor may start it
+            from a process that has them.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Job:
     environment: Mapping[str, str] = field(repr=False)
     log: Path
     labels: Mapping[str, str] = field(default_factory=dict)
+    imports: Sequence[str] = ()
 
 
 class ExecutorError(UserError):

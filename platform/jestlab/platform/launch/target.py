@@ -26,5 +26,9 @@ class Target(Protocol):
         """Replicate."""
 
     @property
+    def program(self) -> str:
+        """What it executes."""
+
+    @property
     def needs(self) -> Mapping[str, str]:
         """Role → fingerprint of each run that it needs."""

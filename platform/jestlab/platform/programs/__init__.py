@@ -41,6 +41,11 @@ def get(name: str) -> Program:
     return _users(callables.anchored(name, Path.cwd()))
 
 
+def imports_of(name: str) -> tuple[str, ...]:
+    """Modules that every run of a program imports; none that is known of a user's own."""
+    return OURS[name].imports if name in OURS else ()
+
+
 @functools.cache
 def _users(name: str) -> Program:
     callables.check(name)

@@ -14,6 +14,7 @@ from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import forward
+from jestlab.platform.programs.imports import IMPORTS
 from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -126,4 +127,5 @@ DIAGNOSE = Program(
     collective=False,
     inherits=("data", "loss"),
     subjects=(LEARNER,),
+    imports=IMPORTS,
 )

@@ -11,6 +11,7 @@ from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
 from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.flops import forward
+from jestlab.platform.programs.imports import IMPORTS
 from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -89,4 +90,5 @@ EMBED = Program(
     price_of=price,
     complete=complete,
     inherits=("data",),
+    imports=IMPORTS,
 )

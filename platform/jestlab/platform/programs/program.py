@@ -70,6 +70,7 @@ class Program:
             program is another, with a section of that name and type.
         collective: Whether several processes compute one run together; otherwise the first alone works.
         subjects: Roles of runs that it looks into, which makes no references of them: they go on competing.
+        imports: Modules that each of its runs imports, and that take long to: those that start no thread.
     """
 
     name: str
@@ -86,6 +87,7 @@ class Program:
     collective: bool = True
     inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
         """What of a study's base holds for a run of this program.

@@ -10,6 +10,7 @@ from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import cost, step_of
+from jestlab.platform.programs.imports import IMPORTS
 from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
@@ -90,4 +91,5 @@ TRAIN = Program(
     price_of=price,
     extent=("schedule", "examples_seen"),
     complete=complete,
+    imports=(*IMPORTS, "tensorboardX.summary"),
 )

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,12 @@ from typing import Any
 from jestlab.platform.lab import Lab
 from jestlab.platform.launch import exits
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executors.forkserver import Forked, ForkServer, ForkServerError
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _PROC = Path("/proc")
 _BLOCK = 1 << 20
+_LOST_SECONDS = 0.5  # between looks at a job whose end nobody will tell
 
 
 class Local:
@@ -48,7 +51,9 @@ class Local:
         self._memory_gb = resources.memory_gb
         self._cache = lab.cache
         self._on_exit = on_exit
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, subprocess.Popen[bytes] | Forked] = {}
+        self._server: ForkServer | None = None
+        self._forks = True
         self._names: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -100,39 +105,57 @@ class Local:
         return self._memory_gb is None or _free_gb() >= self._memory_gb
 
     def _start(self, job: Job) -> str:
-        command = [sys.executable, "-m", "jestlab.platform.worker", *job.arguments]
-        environment = {**os.environ, **self.environment(), **job.environment}
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            with job.log.open("ab") as log:
-                child = subprocess.Popen(
-                    command,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            child = self._forked(job) or self._executed(job)
         except OSError as error:
-            raise ExecutorError(f"cannot start {command[0]}: {error}") from error
+            raise ExecutorError(f"cannot start {sys.executable}: {error}") from error
         process = _Process(machine(), child.pid, _start_of(child.pid) or "0", job.log)
         self._children[str(process)] = child
         threading.Thread(target=self._wait, args=(child, process), name=job.name, daemon=True).start()
         return str(process)
 
-    def _wait(self, child: subprocess.Popen[bytes], process: _Process) -> None:
+    def _executed(self, job: Job) -> subprocess.Popen[bytes]:
+        """A job as a fresh process."""
+        with job.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "jestlab.platform.worker", *job.arguments],
+                env={**os.environ, **self.environment(), **job.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _forked(self, job: Job) -> Forked | None:
+        """A job forked from a process that has imported what it needs; None: it is to be a fresh one."""
+        if not job.imports or not self._forks:
+            return None
+        try:
+            if self._server is None:
+                self._server = ForkServer({**os.environ, **self.environment()}, job.log)
+            return self._server.start(job)
+        except ForkServerError as error:
+            self._forks = False
+            with job.log.open("a", encoding="utf-8") as log:
+                log.write(f"jestlab: {error}: from here on each run imports everything itself\n")
+            return None
+
+    def _wait(self, child: subprocess.Popen[bytes] | Forked, process: _Process) -> None:
         child.wait()
+        while isinstance(child, Forked) and child.lost and process.runs():
+            time.sleep(_LOST_SECONDS)
         process.end_session()  # what it may have left behind
         self._on_exit()
 
     def _status(self, handle: str) -> JobStatus:
         child = self._children.get(handle)
         if child is not None:
-            code = child.poll()
-            if code is None and state_of(handle) is JobState.GONE:
+            code, gone = child.poll(), False
+            if code is None and (gone := state_of(handle) is JobState.GONE):
                 code = child.wait()  # the thread that waits for it is just being told
             if code is None:
-                return JobStatus(JobState.RUNNING)
+                return JobStatus(JobState.GONE if gone else JobState.RUNNING)
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
             return JobStatus(state, "" if code == exits.COMPLETED else exits.describe(code), code)
         state = state_of(handle)

@@ -1,0 +1,179 @@
+"""Jobs forked from a process that has imported what they need are as good as fresh ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+from executor_harnesses import ForkedHarness
+
+from jestlab.platform import programs
+from jestlab.platform.launch.executor import Job, JobState
+from jestlab.platform.launch.executors import forkserver, local
+
+NOTE = "from here on each run imports everything itself"
+
+
+@pytest.fixture
+def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    made = ForkedHarness(tmp_path, monkeypatch)
+    yield made
+    made.close()
+
+
+def says(tmp_path: Path, job: Job) -> dict[str, Any]:
+    """What a forked job has found itself to be."""
+    path = tmp_path / f"{job.name}.self"
+    labs.wait_until(path.exists)
+    return json.loads(path.read_text())
+
+
+def pid_of(handle: str) -> int:
+    return int(handle.split(":")[1])
+
+
+def test_forks_are_fresh_processes(harness, tmp_path):
+    executor = harness.executor()
+    jobs = [harness.job(f"jestlab-0a1b2c3d-{number}") for number in (1, 2)]
+    handles = [executor.launch(job) for job in jobs]
+    for job, handle, seen in zip(jobs, handles, [says(tmp_path, job) for job in jobs], strict=True):
+        assert seen["arguments"] == seen["argv"] == list(job.arguments)
+        assert seen["session"] == seen["group"] == pid_of(handle)
+        assert seen["files"][:3] == [0, 1, 2]
+        assert len(seen["files"]) <= 3  # nothing of the server's, of other jobs or of the launcher
+        assert seen["stdin"] == "/dev/null"
+        assert seen["on_interrupt"]
+        assert seen["log_handlers"] == 0
+        assert handle.endswith(f":{job.log}")
+    one, two = (says(tmp_path, job)["random"] for job in jobs)
+    assert not set(one) & set(two)
+
+
+def test_no_zombie_is_left(harness, tmp_path):
+    executor = harness.executor()
+    handle = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+    harness.end(handle, 0)
+    labs.wait_until(lambda: not Path(f"/proc/{pid_of(handle)}").exists())
+
+
+def test_a_job_outlives_its_launcher_and_the_server_does_not(harness, tmp_path):
+    launcher = """
+import sys, time
+from pathlib import Path
+from executor_harnesses import job
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.executors.local import Local
+folder = Path(sys.argv[1])
+executor = Local(Lab.find(folder / "lab"))
+told = {"NAME": "one", "HARNESS": str(folder)}
+print(executor.launch(job("one", environment=told, log=folder / "one.txt", imports=("obedient_worker",))))
+print(executor._server.pid, flush=True)
+time.sleep(60)
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", launcher, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    handle, server = process.stdout.readline().strip(), int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+    labs.wait_until(lambda: local._start_of(server) is None)
+    assert local.state_of(handle) == JobState.RUNNING
+    (tmp_path / "one.lines").write_text("still here\n")
+    labs.wait_until(lambda: (tmp_path / "one.txt").read_text() == "still here\n")
+    harness.executor().stop(handle, now=True)
+    labs.wait_until(lambda: local.state_of(handle) == JobState.GONE)
+
+
+def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_path):
+    executor = harness.executor()
+    first = harness.job("jestlab-0a1b2c3d-1")
+    handle = executor.launch(first)
+    server = executor._server
+    assert server is not None
+    os.kill(server.pid, signal.SIGKILL)
+    for number in (2, 3):
+        job = harness.job(f"jestlab-0a1b2c3d-{number}")
+        plain = executor.launch(job)  # a worker, which finds no such lab
+        labs.wait_until(lambda plain=plain: executor.statuses([plain])[plain].state.is_over)
+        assert executor.statuses([plain])[plain].exit_code not in (0, None)
+        assert (NOTE in job.log.read_text()) == (number == 2)
+    assert executor.statuses([handle])[handle].state == JobState.RUNNING
+    (tmp_path / f"{first.name}.code").write_text("0")
+    labs.wait_until(lambda: executor.statuses([handle])[handle].state == JobState.GONE)
+
+
+@pytest.mark.parametrize(
+    ("module", "reason"),
+    [
+        (
+            "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()",
+            "2 threads",
+        ),
+        ("raise OSError('no such driver')", "OSError: no such driver"),
+    ],
+)
+def test_where_imports_spoil_a_fork_the_job_is_a_fresh_process(
+    harness, tmp_path, module, reason, monkeypatch
+):
+    (tmp_path / "spoiled.py").write_text(module)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    executor = harness.executor()
+    job = dataclasses.replace(harness.job("jestlab-0a1b2c3d-1"), imports=("spoiled",))
+    handle = executor.launch(job)
+    labs.wait_until(lambda: executor.statuses([handle])[handle].state.is_over)
+    assert f"{reason}: {NOTE}" in job.log.read_text().replace(" run after its imports", "")
+    assert "jestlab: " in job.log.read_text().split(NOTE)[1]  # the worker itself, which finds no such lab
+
+
+def test_a_server_that_says_nothing_is_given_up(harness, tmp_path, monkeypatch):
+    (tmp_path / "endless.py").write_text("import time\ntime.sleep(60)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(forkserver, "PATIENCE_SECONDS", 0.2)
+    job = dataclasses.replace(harness.job("jestlab-0a1b2c3d-1"), imports=("endless",))
+    executor = harness.executor()
+    handle = executor.launch(job)
+    labs.wait_until(lambda: executor.statuses([handle])[handle].state.is_over)
+    assert f"said nothing for 0 s: {NOTE}" in job.log.read_text()
+
+
+def test_the_server_ends_with_its_executor(harness):
+    executor = harness.executor()
+    handle = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+    assert executor._server is not None
+    server = executor._server.pid
+    harness.end(handle, 0)
+    harness._executors.clear()
+    del executor
+    gc.collect()
+    labs.wait_until(lambda: gc.collect() is None or local._start_of(server) is None)
+    labs.wait_until(lambda: local._start_of(server) is None)
+
+
+def test_a_job_that_names_no_imports_is_a_fresh_process(harness):
+    executor = harness.executor()
+    job = dataclasses.replace(harness.job("jestlab-0a1b2c3d-1"), imports=programs.imports_of("command"))
+    executor.launch(job)
+    assert executor._server is None
+
+
+def test_what_our_programs_import_starts_no_thread():
+    names = {name for program in programs.OURS for name in programs.imports_of(program)}
+    assert "jestlab.models.training" in names
+    code = f"""
+import importlib, os
+for name in {sorted(names)!r}:
+    importlib.import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1, name
+"""
+    one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **one})

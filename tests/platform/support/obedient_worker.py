@@ -1,0 +1,57 @@
+"""Takes the worker's place in a process that imports it: says what it is, then does as a folder says.
+
+Under the job's name lie there the lines to print and the code to end with; `NAME.self` is what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from numpy import random as numpy_random
+
+from jestlab.platform import worker
+
+logging.basicConfig(format="set by an import: %(message)s")  # as some packages do
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Obey."""
+    folder, name = Path(os.environ["HARNESS"]), os.environ["NAME"]
+    seen = {
+        "arguments": arguments,
+        "argv": sys.argv[1:],
+        "session": os.getsid(0),
+        "group": os.getpgrp(),
+        "files": sorted(int(entry.name) for entry in Path("/proc/self/fd").iterdir() if entry.exists()),
+        "stdin": str(Path("/proc/self/fd/0").readlink()),
+        "random": [random.random(), float(numpy_random.rand()), str(uuid.uuid4())],  # noqa: NPY002
+        "on_interrupt": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+        "log_handlers": len(logging.getLogger().handlers),
+    }
+    ready = folder / f"{name}.new"
+    ready.write_text(json.dumps(seen))
+    ready.rename(folder / f"{name}.self")
+    lines, code = folder / f"{name}.lines", folder / f"{name}.code"
+    while True:
+        if lines.exists():
+            sys.stdout.write(lines.read_text())
+            sys.stdout.flush()
+            lines.unlink()
+        if code.exists():
+            number = int(code.read_text())
+            if number == 137:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return number
+        time.sleep(0.02)
+
+
+worker.main = main
