@@ -33,11 +33,10 @@ def labels(study):
 
 
 def test_its_members_are_those_of_its_parts_under_the_parts_names():
-    both = union({"small": SMALL, "large": LARGE})
-    small, large = both.studies.values()
+    both = union({"large": LARGE, "small": SMALL, "again": LARGE})
     assert labels(both) == [
         (f"{part.name}/{member.variant.label}", member.seed)
-        for part in (small, large)
+        for part in both.studies.values()
         for member in part.members
     ]
     for position, member in enumerate(both.members):
@@ -46,8 +45,8 @@ def test_its_members_are_those_of_its_parts_under_the_parts_names():
             assert both.members[needed].variant.name.split("/")[0] == member.variant.name.split("/")[0]
     joint = next(member for member in both.members if member.variant.name == "small/joint")
     assert both.members[joint.needs["selection.reference"]].variant.name == "small/reference"
-    wide = [member for member in both.members if member.variant.name == "large/wide"]
-    assert [both.members[member.match].variant.name for member in wide] == ["large/plain"] * 2
+    wide = [member for member in both.members if member.variant.name == "again/wide"]
+    assert [both.members[member.match].variant.name for member in wide] == ["again/plain"] * 2
 
 
 def test_parts_are_whole_studies_at_the_unions_scale():
@@ -86,7 +85,7 @@ def test_in_python_from_what_other_specs_return(tmp_path):
     assert (both.name, both.question, both.paper, both.scale) == ("both", "Both?", "All", "smoke")
     assert both.studies["quickstart"] == load("quickstart", "smoke")
     assert both.studies["own"].runs["uniform"].overrides == {"schedule": {"batch_size": 32}}
-    assert len(plan(both).runs) == 13
+    assert len(plan(both).runs) == len(plan(load("quickstart", "smoke")).runs) + 1
 
 
 def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypatch):
@@ -102,6 +101,8 @@ def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypat
     assert both.studies["mine"].runs["a"].overrides["cwd"] == str(tmp_path / "specs" / "here")
     (tmp_path / "all.yaml").write_text(both.to_yaml())
     assert load("all.yaml").studies == both.studies
+    (tmp_path / "specs" / "inline.yaml").write_text(yaml.safe_dump({"studies": {"mine": own}}))
+    assert load("specs/inline.yaml").studies["mine"].runs == both.studies["mine"].runs
 
 
 def test_words_of_a_union_in_python():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, model_serializer
+from pydantic import BaseModel, ConfigDict
 
 from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import nearest
@@ -44,10 +44,6 @@ class Match(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.run}"
-
-    @model_serializer
-    def _written(self) -> dict[str, str]:
-        return {self.kind: self.run}
 
 
 def parse(given: Any, path: Path) -> Match | None:
