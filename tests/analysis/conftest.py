@@ -15,6 +15,7 @@ import pytest
 from jestlab.analysis.published import COLUMNS
 
 VIEWS = {
+    "v_experiments": "experiment question paper scale spec created_at updated_at",
     "v_runs": "experiment question run label seed position fingerprint run_id program state reason step "
     "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
@@ -61,10 +62,21 @@ class Store:
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
-    def add(self, *runs: StoredRun, experiment: str = "study", question: str = "Is it faster?") -> Store:
+    def add(
+        self,
+        *runs: StoredRun,
+        experiment: str = "study",
+        question: str = "Is it faster?",
+        spec: dict[str, Any] | None = None,
+        scale: str | None = "smoke",
+    ) -> Store:
         with sqlite3.connect(self.path) as connection:
             for position, run in enumerate(runs):
                 _insert(connection, experiment, question, position, run)
+            connection.execute(
+                "INSERT INTO v_experiments VALUES (?, ?, NULL, ?, ?, NULL, NULL)",
+                [experiment, question, scale, json.dumps(spec or {})],
+            )
         connection.close()
         return self
 

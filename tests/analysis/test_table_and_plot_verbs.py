@@ -182,6 +182,40 @@ def test_tables_by_name(jestlab, tmp_path):
     )
 
 
+def test_claims(jestlab, study, stored_run):
+    claims = [{"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}]
+    study.add(
+        *(
+            stored_run(run, [0.1, score], label=run, seed=seed)
+            for run, score in (("uniform", 0.3), ("joint", 0.5))
+            for seed in (0, 1)
+        ),
+        experiment="own",
+        spec={"claims": claims},
+    )
+    code, out, err = jestlab("table", "claims", "own")
+    assert (code, err) == (0, "")
+    row = next(line for line in out.splitlines() if line.startswith("| Joint"))
+    assert [cell.strip() for cell in row.split("|")[1:-1]] == [
+        "Joint learns more", "Figure 3", "holds", "+20.0 [+20.0, +20.0]", "2", "",
+    ]  # fmt: skip
+    told = json.loads(jestlab("table", "claims", "own", "--explain", "Joint", "difference", "--json")[1])
+    assert [(run["label"], run["value"], run["inputs"]["weight"]) for run in told["runs"]] == [
+        ("joint", 0.5, 1.0), ("joint", 0.5, 1.0), ("uniform", -0.3, -1.0), ("uniform", -0.3, -1.0),
+    ]  # fmt: skip
+    for form in ("latex", "csv", "html", "json"):
+        assert "Joint learns more" in jestlab("table", "claims", "own", "--format", form)[1]
+    for arguments, says in (
+        (["claims"], "table 'claims' is of an experiment: name one of own, study"),
+        (["claims", "study"], "experiment 'study' makes no claims: write some under `claims` in its spec"),
+        (["claims", "owm"], "no experiment 'owm' in the results store: did you mean 'own'?"),
+        (["claims", "own", "--baseline", "uniform"], "claims say themselves what they compare with"),
+    ):
+        code, out, err = jestlab("table", *arguments)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert says in err
+
+
 def test_explain(jestlab):
     code, out, _ = jestlab("table", "study", "--explain", "joint", "score")
     assert code == 0

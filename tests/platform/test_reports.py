@@ -77,6 +77,24 @@ def test_every_report_in_every_format(lab):
     )
 
 
+def test_claims_are_a_table_of_it_asked_for_or_not(lab):
+    complete(lab)
+    claims = [{"statement": "More steps help", "of": "joint", "above": "uniform"}]
+    study = Study.parse(STUDY.to_dict() | {"reports": [], "claims": claims})
+    store = Store.open(lab.store_url)
+    store.record(
+        Plan(study, (plans.run("uniform", config={"steps": 2}), plans.run("joint", config={"steps": 3})))
+    )
+    written = reports.write(lab, study)
+    folder = lab.reports / "toy"
+    assert {path.name for path in written if path.parent == folder} == {
+        "report.html", *(f"claims{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json"))
+    }  # fmt: skip
+    assert "| More steps help |" in (folder / "claims.md").read_text()
+    asked = Study.parse(study.to_dict() | {"reports": [{"table": {"name": "claims"}}]})
+    assert sorted(reports.write(lab, asked)) == sorted(written)
+
+
 def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
     notes: list[str] = []
     assert reports.write(lab, STUDY, notes.append)[0] == lab.reports / "toy" / "report.html"

@@ -74,6 +74,7 @@ class Contribution:
     Attributes:
         experiment: Name of the study.
         run: The run's name in the study.
+        label: Its name and values on the axes.
         seed: Replicate.
         fingerprint: Its identity.
         value: Its part of the number; None where it has none.
@@ -87,6 +88,7 @@ class Contribution:
 
     experiment: str
     run: str
+    label: str
     seed: int
     fingerprint: str
     value: float | None
@@ -151,7 +153,7 @@ class Explanation:
             from_ = f" from {', '.join(made)}" if made else ""
             lines.append(f"{number(run.value)}{from_}")
             lines.append(
-                f"  run {run.experiment}/{run.run}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
+                f"  run {run.experiment}/{run.label}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
                 f"{run.step}, in {run.directory}"
             )
             lines += [f"  attempt {attempt}" for attempt in run.attempts]
@@ -245,6 +247,7 @@ class Origins:
                 Contribution(
                     experiment=str(part["experiment"]),
                     run=str(run["run"]),
+                    label=str(part["label"]),
                     seed=int(part["seed"]),
                     fingerprint=str(part["fingerprint"]),
                     value=finite(part.get(column.key)),

@@ -215,7 +215,7 @@ def load(connection: Connection, experiment: str) -> Frames:
     """As `read`, over a connection from `connect`: beside other reads, in the same moment."""
     runs = frame(connection, _RUNS, experiment=experiment)
     if runs.empty:
-        raise ValueError(_unknown(experiment, _experiments(connection)))
+        raise ValueError(unknown_experiment(experiment, _experiments(connection)))
     scores = _scores(connection, experiment)
     costs = frame(connection, _COSTS, experiment=experiment)
     # A column of NULLs alone says nothing of its type.
@@ -308,10 +308,16 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
     with connect(url) as connection:
         known = _experiments(connection)
         if experiment not in known:
-            raise ValueError(_unknown(experiment, known))
-        logged = frame(connection, _METRICS, experiment=experiment, names=list(names))
+            raise ValueError(unknown_experiment(experiment, known))
+        logged = load_metrics(connection, experiment, names)
     if logged.empty:
         raise ValueError(f"experiment {experiment!r} has logged none of {_some(names)}")
+    return logged
+
+
+def load_metrics(connection: Connection, experiment: str, names: Sequence[str]) -> pd.DataFrame:
+    """As `metrics`, over a connection from `connect`; no row where none was logged."""
+    logged = frame(connection, _METRICS, experiment=experiment, names=list(names))
     return logged.sort_values(["label", "seed", "name", "step"], ignore_index=True)
 
 
@@ -364,7 +370,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
     with connect(url) as connection:
         known = _experiments(connection)
         if experiment not in known:
-            raise ValueError(_unknown(experiment, known))
+            raise ValueError(unknown_experiment(experiment, known))
         runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
@@ -391,7 +397,8 @@ def _experiments(connection: Connection) -> list[str]:
     return sorted(str(name) for name in names)
 
 
-def _unknown(experiment: str, known: Sequence[str]) -> str:
+def unknown_experiment(experiment: str, known: Sequence[str]) -> str:
+    """What there is to say of an experiment that a store does not know, with the nearest that it does."""
     if not known:
         return f"the results store is empty: jestlab launch {experiment}"
     return f"no experiment {experiment!r} in the results store: {_nearest(experiment, known)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -80,7 +80,7 @@ class Plot:
         """
         folder = Path(folder)
         paths = [folder / f"{self.name}{suffix}" for suffix in SUFFIXES]
-        digest = f"jestlab:{self.digest()}"
+        digest = self._mark()
         if all(path.is_file() and digest.encode() in path.read_bytes() for path in paths):
             return paths
         from . import style
@@ -93,6 +93,29 @@ class Plot:
                 figure.savefig(content, format=path.suffix[1:], metadata=_metadata(path.suffix, digest))
                 contents.append(content.getvalue())
         return [write_whole(path, drawn) for path, drawn in zip(paths, contents, strict=True)]
+
+    def png(self, folders: Sequence[str | Path] = ()) -> bytes:
+        """It as a PNG.
+
+        Args:
+            folders: Where it may lie already: what shows the same there is taken as it is.
+        """
+        mark = self._mark()
+        for folder in folders:
+            path = Path(folder) / f"{self.name}.png"
+            if path.is_file() and mark.encode() in (known := path.read_bytes()):
+                return known
+        from . import style
+
+        content = io.BytesIO()
+        with style.applied():
+            figure = self.draw(self.data, self.texts)
+            figure.savefig(content, format="png", metadata=_metadata(".png", mark))
+        return content.getvalue()
+
+    def _mark(self) -> str:
+        """What its files carry: the digest that they were drawn from."""
+        return f"jestlab:{self.digest()}"
 
 
 def _metadata(suffix: str, digest: str) -> dict[str, str | None]:

@@ -1,56 +1,284 @@
-"""What studies share: the config beneath them, their references, the filters that curate data."""
+"""What studies share: a config for each scale, the curated data, the references, how long is how long.
+
+A study says what it varies and nothing else; what holds at a scale stands here, once.
+"""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from ml_collections import ConfigDict
 
 from jestlab.platform import spec
 from jestlab.platform.spec import at_scale
 
-CURATION = {
-    "raw": None,
-    "curated": "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45 and uniqueness > 0.45",
-}
-"""Name of a curation → the filter over the metadata that makes it."""
+SCALES = ("smoke", "mini", "paper")
 
-SMOKE: dict[str, Any] = {
-    "model": {
-        "vision": {"width": 64, "depth": 2, "mlp_dim": 128, "pooling": "mean"},
-        "text": {"width": 64, "depth": 1, "mlp_dim": 128, "pooling": "mean"},
-        "embedding_dim": 64,
+Curation = Literal["weak", "moderate_ita", "moderate_tq", "strong", "strong++"]
+"""Curated subsets (paper, Sec. 4.4): by image–text alignment (ITA), by text quality (TQ), by both and image
+quality (IQ), and the larger one, in which what fails ITA has synthetic captions."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What holds at a scale.
+
+    Attributes:
+        base: The config that all training runs share.
+        curated: Name of a curation → the part of the config that makes it.
+        large: What turns the towers of size B into those of size L.
+        coarse: What turns B/16 into B/32, with larger patches.
+        billion: Examples that a learner sees where the paper's sees a billion.
+        reference_billion: The same for references. A toy has no 100 million curated examples to see ten
+            times: at a learner's rate its references would have learned nothing.
+        ten_epochs: Curation → billions of examples that are ten epochs of it, for how long references learn
+            unless a study says otherwise. Those of a toy all learn for as long.
+        seeds: Replicates.
+        resources: What a launch may use.
+    """
+
+    base: Mapping[str, Any]
+    curated: Mapping[Curation, Mapping[str, Any]]
+    large: Mapping[str, Any]
+    coarse: Mapping[str, Any]
+    billion: int
+    reference_billion: int
+    ten_epochs: Mapping[Curation, float]
+    seeds: int
+    resources: Mapping[str, Any] = field(default_factory=dict)
+
+
+_SHAPES_CURATED: dict[Curation, dict[str, Any]] = {
+    "weak": {"data.filter": "similarity > 0.18"},
+    "moderate_ita": {"data.filter": "similarity > 0.25"},
+    "moderate_tq": {"data.filter": "text_quality > 0.45"},
+    "strong": {
+        "data.filter": "similarity > 0.25 and text_quality > 0.45 and aesthetic > 4.3 and uniqueness > 0.45"
     },
-    "data.train.noise.near_duplicate": 0.3,  # joint selection avoids them, independent selection does not
-    "optimizer": {
-        "learning_rate": 2e-3,
-        "warmup_percent": 5.0,
-        "temperature_multiplier": 10.0,  # at this rate Adam hardly moves t and b in a few hundred steps
+    "strong++": {
+        "data.filter": "text_quality > 0.45 and aesthetic > 4.3 and uniqueness > 0.45",
+        "data.recaption": "similarity < 0.25",
     },
-    "schedule": {"batch_size": 64, "examples_seen": 15_360},
-    "evaluation.points": 8,
-    "runtime.diagnostics.every_steps": 40,
 }
-"""Minutes on two CPU cores: 16-pixel images of shapes, towers of 140,000 parameters, 240 steps."""
+"""Of the synthetic web: it also holds near-duplicates, which strong curation takes away."""
+
+_ALIKE: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
+
+SMOKE = Scale(
+    base={
+        "model": {
+            "vision": {"width": 64, "depth": 2, "mlp_dim": 128, "pooling": "mean"},
+            "text": {"width": 64, "depth": 1, "mlp_dim": 128, "pooling": "mean"},
+            "embedding_dim": 64,
+        },
+        "data": {
+            # Joint selection avoids near-duplicates, independent selection does not.
+            "train": {"kind": "shapes", "image_size": 16, "noise": {"near_duplicate": 0.3}},
+            "benchmark": {"kind": "shapes", "image_size": 16},
+        },
+        "optimizer": {
+            "learning_rate": 2e-3,
+            "warmup_percent": 5.0,
+            "temperature_multiplier": 10.0,  # at this rate Adam hardly moves t and b in some hundred steps
+        },
+        "schedule": {"batch_size": 64},
+        "evaluation.points": 5,
+        "runtime.diagnostics.every_steps": 50,
+    },
+    curated=_SHAPES_CURATED,
+    large={"model.vision": {"width": 96, "mlp_dim": 192}},
+    coarse={"model.vision.patch_size": 8},
+    billion=3_200,
+    reference_billion=19_200,
+    ten_epochs=_ALIKE,
+    seeds=3,
+)
+"""Seconds a run on a CPU core: 16-pixel images of shapes, towers of 140,000 parameters, mostly 150 steps."""
+
+MINI = Scale(
+    base={
+        "model": {
+            "vision": {
+                "image_size": 32,
+                "patch_size": 4,
+                "width": 192,
+                "depth": 6,
+                "heads": 3,
+                "mlp_dim": 768,
+            },
+            "text": {"width": 192, "depth": 4, "heads": 3, "mlp_dim": 768},
+            "embedding_dim": 192,
+            "compute_dtype": "bfloat16",
+        },
+        "data": {
+            "train": {"kind": "shapes", "examples": 262_144, "noise": {"near_duplicate": 0.3}},
+            "benchmark": {
+                "kind": "shapes",
+                "classification_examples": 4_096,
+                "retrieval_examples": 1_024,
+            },
+        },
+        "optimizer": {"learning_rate": 1e-3, "warmup_percent": 3.0, "temperature_multiplier": 10.0},
+        "schedule": {"batch_size": 512},
+        "evaluation.points": 10,
+        "runtime": {"loader_threads": 8, "diagnostics.every_steps": 100},
+    },
+    curated=_SHAPES_CURATED,
+    large={"model.vision": {"width": 288, "depth": 9, "heads": 6, "mlp_dim": 1152}},
+    coarse={"model.vision.patch_size": 8},
+    billion=128_000,
+    reference_billion=512_000,
+    ten_epochs=_ALIKE,
+    seeds=3,
+    resources={"parallel": 1, "threads": 8},
+)
+"""About an hour a study on one accelerator, by arithmetic: 4 million parameters, mostly 750 steps."""
+
+PAPER = Scale(
+    base={
+        "model": {"variant": "B/16", "compute_dtype": "bfloat16"},
+        "data": {
+            "train": {"kind": "folder", "path": "webli", "examples": 1_000_000_000},
+            "benchmark": {"kind": "folder", "path": "benchmarks"},
+        },
+        "schedule": {"batch_size": 32_768},
+        "evaluation.points": 20,
+        # Activations of a microbatch fit into a v5e's 16 GB; no value of `runtime` changes a result.
+        "runtime": {
+            "microbatches": 4,
+            "loader_threads": 16,
+            "log_every_steps": 100,
+            "checkpoint_every_steps": 1_000,
+        },
+    },
+    curated={
+        "weak": {"data.filter": "similarity > 0.26"},
+        "moderate_ita": {"data.filter": "similarity > 0.30"},
+        "moderate_tq": {"data.filter": "text_quality > 0.5"},
+        "strong": {"data.filter": "similarity > 0.30 and text_quality > 0.5 and aesthetic > 5"},
+        "strong++": {
+            "data.filter": "text_quality > 0.5 and aesthetic > 5",
+            "data.recaption": "similarity < 0.30",
+        },
+    },
+    large={"model.variant": "L/16"},
+    coarse={"model.variant": "B/32"},
+    billion=1_000_000_000,
+    reference_billion=1_000_000_000,
+    ten_epochs={"weak": 10, "moderate_ita": 3, "moderate_tq": 3, "strong": 1, "strong++": 6},
+    seeds=1,
+    resources={"tpu": "v5e-16x16"},
+)
+"""The paper's: B/16 at 256 px, batches of 32,768, 256 v5e chips; all else of its appendix is the default.
+
+WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them, whose metadata
+have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; the thresholds that leave
+about 1B, 300M, 300M, 100M and 600M of its pairs are for its owner to set. `benchmarks` holds CLIP_benchmark's
+folders.
+"""
 
 
-def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
-    """An empty study on the base config of a scale.
-
-    Args:
-        scale: "smoke".
-        question: What the study asks.
-        paper: The figure or table that it reproduces.
+def of(scale: str) -> Scale:
+    """What holds at a scale.
 
     Raises:
         UserError: There is no such scale.
     """
+    return at_scale(scale, smoke=SMOKE, mini=MINI, paper=PAPER)
+
+
+def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
+    """An empty study on the base config of a scale; its learners see three billion examples, or as many as
+    stand for them.
+
+    Args:
+        scale: One of `SCALES`.
+        question: What the study asks.
+        paper: The figure or table that it reproduces.
+    """
+    held = of(scale)
     config = spec.study(question=question, paper=paper)
-    config.base = copy.deepcopy(at_scale(scale, smoke=SMOKE))
+    config.base = copy.deepcopy(dict(held.base))
+    config.base["schedule"]["examples_seen"] = examples(scale, 3)
+    config.seeds = held.seeds
+    config.resources = dict(held.resources)
     return config
 
 
-def reference(curation: str) -> dict[str, Any]:
-    """A reference run: uniform training on the curated part of the data, from parameters of its own."""
-    return {"selection.rule": "uniform", "data.filter": CURATION[curation], "initialization": 1}
+def examples(scale: str, billions: float) -> int:
+    """How many examples a learner sees at a scale where the paper's sees so many billions."""
+    return round(billions * of(scale).billion)
+
+
+def large(scale: str) -> dict[str, Any]:
+    """Towers of size L in place of B."""
+    return dict(of(scale).large)
+
+
+def coarse(scale: str) -> dict[str, Any]:
+    """Towers with larger patches: B/32 in place of B/16."""
+    return dict(of(scale).coarse)
+
+
+def reference(
+    scale: str, curation: Curation = "strong", billions: float | None = None, **overrides: Any
+) -> dict[str, Any]:
+    """A reference run: uniform training on curated data, from initial parameters of its own.
+
+    Args:
+        scale: One of `SCALES`.
+        curation: What it learns from.
+        billions: Of examples, for how long at the paper's scale; ten epochs where it is None.
+        overrides: Sections in which it differs from the study's base besides, such as `model`.
+    """
+    held = of(scale)
+    billions = held.ten_epochs[curation] if billions is None else billions
+    return {
+        **overrides,
+        **held.curated[curation],
+        "schedule.examples_seen": round(billions * held.reference_billion),
+        "initialization": 1,
+    }
+
+
+def guide(
+    study: ConfigDict,
+    scale: str,
+    curation: Curation = "strong",
+    billions: float | None = None,
+    *,
+    name: str = "reference",
+    **overrides: Any,
+) -> None:
+    """Add a reference, and a run that caches its embeddings of the training data, to select with.
+
+    Args:
+        study: To which.
+        scale: As of `reference`, like all that follows.
+        name: Of the run.
+    """
+    study.runs[name] = reference(scale, curation, billions, **overrides)
+    study.runs[cache(name)] = {"program": "embed", "reference": name}
+
+
+def cache(reference: str = "reference") -> str:
+    """What the run is called that caches a reference's embeddings."""
+    return f"{reference}-cache"
+
+
+def selecting(rule: str, reference: str = "reference", **selection: Any) -> dict[str, Any]:
+    """A run that selects by a rule with a reference; f = 0.8 unless said."""
+    return {"selection": {"rule": rule, "reference": cache(reference), **selection}}
+
+
+def jest(reference: str = "reference", **selection: Any) -> dict[str, Any]:
+    """A JEST run: joint selection by learnability."""
+    return selecting("joint", reference, **selection)
+
+
+def flexi_jest(reference: str = "reference", share: float = 0.5, **selection: Any) -> dict[str, Any]:
+    """A Flexi-JEST run: scores at a lower resolution, and trains a share λ of each batch at it."""
+    return jest(reference, **selection) | {"approximation": {"score": True, "share": share}}

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from jestlab.experiments import base
 from jestlab.platform.spec import curves, pareto, table
 
-SCALES = ("smoke",)
+SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
@@ -20,10 +20,9 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study = base.study(
         scale, question="Does choosing batches jointly, by learnability, make learning faster?"
     )
-    study.runs.reference = base.reference("curated") | {"schedule.examples_seen": 30_720}
-    study.runs.uniform = {"selection.rule": "uniform"}
-    study.runs.independent = {"selection.rule": "independent", "selection.reference": "reference"}
-    study.runs.joint = {"selection.rule": "joint", "selection.reference": "reference"}
-    study.seeds = 3
+    base.guide(study, scale)
+    study.runs.uniform = {}
+    study.runs.independent = base.selecting("independent")
+    study.runs.joint = base.selecting("joint")
     study.reports = [table(baseline="uniform"), curves(), pareto()]
     return study

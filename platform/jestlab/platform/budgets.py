@@ -6,7 +6,7 @@ a peak: there it is the speed of earlier runs of the same program that counts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
         dollars = None if price is None else costs.dollars(chip_hours, price)
         return Budget(chip.name, slice_.chips, chip_hours, dollars)
 
-    return _with(plan, [budget(run) for run in plan.runs])
+    return _with(plan, budget)
 
 
 def utilisation(settings: Settings, chip: str) -> float:
@@ -108,12 +108,12 @@ def on_this_machine(plan: Plan, speeds: Mapping[str, Speed]) -> Plan:
         hours = costs.chip_hours(run.price.executed, speed.flops_per_second, utilisation=1.0)
         return Budget(HERE, 1, hours, by_runs=speed.runs)
 
-    return _with(plan, [budget(run) for run in plan.runs])
+    return _with(plan, budget)
 
 
-def _with(plan: Plan, budgets: Sequence[Budget | None]) -> Plan:
-    runs = tuple(replace(run, budget=budget) for run, budget in zip(plan.runs, budgets, strict=True))
-    return replace(plan, runs=runs)
+def _with(plan: Plan, budget: Callable[[PlannedRun], Budget | None]) -> Plan:
+    runs = tuple(replace(run, budget=budget(run)) for run in plan.runs)
+    return replace(plan, runs=runs, parts=tuple(_with(part, budget) for part in plan.parts))
 
 
 def total(runs: Sequence[PlannedRun]) -> Sum:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost
+from jestlab.platform import matching
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import Config, Price
+from jestlab.platform.programs.contents import Contents
 from jestlab.platform.spec.expand import Member
 from jestlab.platform.spec.fields import run_names
 from jestlab.platform.spec.fingerprint import fingerprint
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import depth_of, without
+from jestlab.platform.spec.unions import place
 from jestlab.platform.store.states import RunState
 
 
@@ -84,6 +86,7 @@ class PlannedRun:
         state: In the store; None where the store does not know it.
         aliases: Where else in the study it stands: configs with equal fingerprints are one run.
         budget: What it is expected to occupy; None where nobody knows.
+        match: Whose FLOPs it spends, as "flops: joint"; None where its spec says how long it trains.
     """
 
     fingerprint: str
@@ -98,11 +101,12 @@ class PlannedRun:
     state: RunState | None = None
     aliases: tuple[Alias, ...] = ()
     budget: Budget | None = None
+    match: str | None = None
 
     @property
     def directory(self) -> str:
-        """Its folder, relative to the lab's root."""
-        return f"runs/{self.name}-{self.fingerprint[:8]}"
+        """Its folder, relative to the lab's root: by its own name, whatever part of a union it stands in."""
+        return f"runs/{self.name.rpartition('/')[2]}-{self.fingerprint[:8]}"
 
     @property
     def action(self) -> Action:
@@ -121,11 +125,16 @@ class Plan:
         runs: Each once, needed runs first, else in the order of the spec.
         needed: Names of the runs that others refer to, but to look into them. A run that also stands under
             another name is needed under the one only.
+        absent: Folders and files that configs name and that are not there → what they would be. Runs that
+            read them are identified by those paths for now, and not the runs that a launch would make.
+        parts: Of a union: what each of its studies would be by itself, in order; empty for others.
     """
 
     study: Study
     runs: tuple[PlannedRun, ...]
     needed: frozenset[str] = frozenset()
+    absent: Mapping[Path, str] = field(default_factory=dict)
+    parts: tuple[Plan, ...] = ()
 
     @property
     def fingerprints(self) -> list[str]:
@@ -139,36 +148,80 @@ class Plan:
             states: Fingerprint → state, of the runs that the store knows.
         """
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
-        return replace(self, runs=runs)
+        return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
 
-def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
+def plan(
+    study: Study,
+    states: Mapping[str, RunState] | None = None,
+    absent: Literal["refuse", "note"] = "refuse",
+) -> Plan:
     """Plan a study. Takes time linear in its runs.
 
     Args:
         study: The study.
         states: Fingerprint → state, of the runs that the store knows.
+        absent: Whether data and weights that are not there are an error, or noted in the plan, which is then
+            one to look at.
 
     Raises:
         UserError: The spec is wrong, or a data folder is missing; the place is named.
     """
-    digest = functools.cache(_digest)  # for this plan only: folders change
+    contents = Contents(note_absent=absent == "note")
+    resolved: list[_Resolved] = []
+    for member in study.members:
+        resolved.append(_resolve(member, resolved, contents))
+    parts, end = [], 0
+    for part in study.studies.values():
+        begin, end = end, end + len(part.members)
+        parts.append(_gathered(part, resolved[begin:end], states or {}))
+    whole = _gathered(study, resolved, states or {})
+    return replace(whole, absent=contents.absent, parts=tuple(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    """A member with all that planning finds out about it."""
+
+    config: Config
+    fingerprint: str
+    needs: Mapping[str, str]
+    price: Price | None
+
+
+def _resolve(member: Member, before: Sequence[_Resolved], contents: Contents) -> _Resolved:
+    """A member, its data looked at, its budget solved for.
+
+    Args:
+        member: Of the study.
+        before: The members that stand before it.
+        contents: What lies at the paths that it names.
+    """
+    program = member.variant.program
+    config = _complete(member, contents)
+    needed = {role: before[index].config for role, index in member.needs.items()}
+    price = program.price(config, needed)
+    if member.match is not None and member.variant.match is not None and program.extent is not None:
+        try:
+            seen = matching.examples(price, before[member.match].price, member.variant.match.scope)
+        except UserError as error:
+            raise UserError(f"{place(member.variant.name)}.match: {error}") from None
+        config = matching.with_value(cast(BaseModel, config), program.extent, seen)
+        price = program.price(config, needed)
+    needs = {role: before[index].fingerprint for role, index in member.needs.items()}
+    return _Resolved(config, _fingerprint(member, config, needs), needs, price)
+
+
+def _gathered(study: Study, resolved: Sequence[_Resolved], states: Mapping[str, RunState]) -> Plan:
+    """A plan of a study's members: those with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
     labels: dict[str, dict[str, Alias]] = {}
-    configs: list[Config] = []
-    fingerprints: list[str] = []
-    for member in study.members:
-        config = _complete(member, digest)
-        needs = {role: fingerprints[index] for role, index in member.needs.items()}
-        identity = _fingerprint(member, config, needs)
-        price = member.variant.program.price(config, {role: configs[i] for role, i in member.needs.items()})
-        configs.append(config)
-        fingerprints.append(identity)
-        if identity not in runs:
-            runs[identity] = _planned(member, config, identity, needs, price)
+    for member, its in zip(study.members, resolved, strict=True):
+        if its.fingerprint not in runs:
+            runs[its.fingerprint] = _planned(member, its)
         variant = member.variant
-        labels.setdefault(identity, {})[variant.label] = Alias(variant.name, variant.label, variant.point)
-    states = states or {}
+        alias = Alias(variant.name, variant.label, variant.point)
+        labels.setdefault(its.fingerprint, {})[variant.label] = alias
     return Plan(
         study,
         tuple(
@@ -184,20 +237,14 @@ def plan(study: Study, states: Mapping[str, RunState] | None = None) -> Plan:
     )
 
 
-def _complete(member: Member, digest: Any) -> Config:
+def _complete(member: Member, contents: Contents) -> Config:
     program = member.variant.program
     if program.complete is None:
         return member.config
     try:
-        return program.complete(member.config, digest)
+        return program.complete(member.config, contents)
     except (UserError, OSError, ValueError) as error:
-        raise UserError(f"runs.{member.variant.name}: {error}") from None
-
-
-def _digest(folder: Path) -> str:
-    from jestlab.models.data import datasets
-
-    return datasets.digest(folder)
+        raise UserError(f"{place(member.variant.name)}: {error}") from None
 
 
 def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:
@@ -210,20 +257,19 @@ def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> st
     return fingerprint(program.identifier or program.name, program.version, identity, needs)
 
 
-def _planned(
-    member: Member, config: Config, identity: str, needs: Mapping[str, str], price: Price | None
-) -> PlannedRun:
-    variant = member.variant
+def _planned(member: Member, its: _Resolved) -> PlannedRun:
+    variant, config = member.variant, its.config
     return PlannedRun(
-        fingerprint=identity,
+        fingerprint=its.fingerprint,
         name=variant.name,
         label=variant.label,
         point=variant.point,
         seed=member.seed,
         program=variant.program.name,
         config=config.model_dump(mode="json") if isinstance(config, BaseModel) else config,
-        needs=needs,
-        price=price,
+        needs=its.needs,
+        price=its.price,
+        match=None if variant.match is None else str(variant.match),
     )
 
 

@@ -2,21 +2,126 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jestlab.platform import stamps
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.spec.reports import Report, TableReport
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
     from jestlab.platform.spec.schema import Study
+    from jestlab.platform.store.store import Store
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
+
+
+@dataclass
+class Made:
+    """Reports that are as they should be.
+
+    Attributes:
+        files: Study → its files; none where it has no reports, or they could not be made.
+        failed: Studies of which that is an error.
+    """
+
+    files: dict[str, list[Path]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
+    """Write the reports of a study, of a union those of each part and then its own, where anything changed.
+
+    What has not changed since it was written is left as it is, as the stamp beside it says. Those of several
+    studies are made by as many processes as there are cores.
+
+    Args:
+        lab: Where the store is, and where to write.
+        store: The lab's.
+        study: Whose reports. It is in the store, and so are its parts.
+        note: Told what cannot be made yet, and why.
+
+    Raises:
+        UserError, OSError: A study by itself has reports that cannot be written.
+    """
+    studies = [*study.studies.values(), study]
+    sources = {each.name: stamps.made_from(store, each) for each in studies}
+    made, stale = Made(), []
+    for each in studies:
+        made.files[each.name] = []
+        if not each.reports and not each.claims and not each.studies:
+            continue
+        folder = lab.reports / each.name
+        if (stamp := stamps.read(folder, sources[each.name])) is None:
+            stale.append(each)
+            continue
+        made.files[each.name] = [folder / name for name in stamp.files]
+        for text in stamp.notes:
+            note(f"{each.name}: {text}" if study.studies else text)
+    for each, outcome in _written(lab, stale, note):
+        if isinstance(outcome, Exception):
+            if not study.studies:
+                raise outcome
+            note(f"{each.name}: its reports failed: {' '.join(str(outcome).split())}")
+            made.failed.append(each.name)
+            continue
+        files, notes = outcome
+        for text in notes:
+            note(f"{each.name}: {text}" if study.studies else text)
+        made.files[each.name] = files
+        folder = lab.reports / each.name
+        names = tuple(str(path.relative_to(folder)) for path in files)
+        if files:
+            stamps.Stamp(sources[each.name], names, tuple(notes)).write(folder)
+    return made
+
+
+_Outcome = tuple[list[Path], list[str]] | Exception
+"""Files and notes, or what went wrong."""
+
+
+def _written(
+    lab: Lab, studies: Sequence[Study], note: Callable[[str], None]
+) -> Iterator[tuple[Study, _Outcome]]:
+    """Write the reports of studies, each as soon as a core is free; in their order."""
+    workers = min(len(os.sched_getaffinity(0)), len(studies))
+    if workers < 2:
+        yield from ((study, _outcome(lab, study)) for study in studies)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    note(f"writing the reports of {len(studies)} studies")
+    fresh = multiprocessing.get_context("spawn")  # a fork would share the store's connection
+    with ProcessPoolExecutor(workers, fresh, initializer=_leave_interrupts) as pool:
+        outcomes = [pool.submit(_outcome, lab, study) for study in studies]
+        try:
+            for study, outcome in zip(studies, outcomes, strict=True):
+                error = outcome.exception()  # a process that was killed takes the others along
+                yield study, (UserError(str(error)) if error is not None else outcome.result())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C is for the process that the user sees; it ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _outcome(lab: Lab, study: Study) -> _Outcome:
+    notes: list[str] = []
+    try:
+        return write(lab, study, notes.append), notes
+    except (UserError, OSError) as error:
+        return error
 
 
 def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) -> list[Path]:
@@ -29,8 +134,9 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
 
     Returns:
         The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
-        report of a name is named `<name>-2`. Last comes `report.html`, a page that holds the whole
-        experiment, and what lies beside it in `report/`.
+        report of a name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last
+        comes `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`; a
+        union always has one.
     """
     from jestlab.analysis import frames
 
@@ -38,7 +144,8 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     folder = lab.reports / study.name
     written: list[Path] = []
     seen: Counter[str] = Counter()
-    for report in study.reports:
+    asked = _reports(study)
+    for report in asked:
         name = _name(report)
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
@@ -47,10 +154,18 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         except ValueError as error:
             note(f"no {name} yet: {error}")
     try:
-        written += _write_page(lab, study, folder) if study.reports else []
+        written += _write_page(lab, study, folder) if asked or study.studies else []
     except ValueError as error:
         note(f"no page yet: {error}")
     return written
+
+
+def _reports(study: Study) -> tuple[Report, ...]:
+    """What it asks for, and first the verdicts on what it, or a study of it, claims."""
+    claims = TableReport(kind="table", name="claims")
+    asked = any(isinstance(report, TableReport) and report.name == "claims" for report in study.reports)
+    claiming = any(each.claims for each in (study, *study.studies.values()))
+    return study.reports if asked or not claiming else (claims, *study.reports)
 
 
 def _name(report: Report) -> str:
@@ -63,7 +178,7 @@ def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
     from jestlab.analysis.report.build import build
 
     told: dict[str, Any] = {}
-    for report in study.reports:
+    for report in () if study.studies else study.reports:  # those of a union say for themselves
         for option in ("baseline", "scope"):
             if getattr(report, option, None) is not None:
                 told.setdefault(option, getattr(report, option))

@@ -59,6 +59,7 @@ def make_lab(
     question: str = "Is it faster?",
     name: str = "study",
     reports: Sequence[Mapping[str, Any]] = (),
+    claims: Sequence[Mapping[str, Any]] = (),
 ) -> Lab:
     """Record runs, and go through what happened to them, as launchers and workers do."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +78,7 @@ def make_lab(
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
     spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
-    spec["reports"] = list(reports)
+    spec |= {"reports": list(reports), "claims": list(claims)}
     needed = frozenset(name for run in runs for name in run.needs.values())
     store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
     for run in runs:

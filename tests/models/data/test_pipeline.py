@@ -238,6 +238,7 @@ def test_synthetic_captions_are_read_in_place_of_the_text(web, own_web, tokenize
         captions: list[str | None] = [f"{key[-3:]} small red" for key in table["key"].to_pylist()]
         if path.name == "00000.parquet":
             captions[int(chosen[0])] = None
+        table = table.drop_columns("synthetic_caption")
         pq.write_table(table.append_column("synthetic_caption", pa.array(captions)), path)
     found = take(batches(own_web, tokenizer, recaption="noise == 'vague'", batch_size=699), 1)[0]
     assert sorted(found["index"]) == sorted(set(range(700)) - {chosen[0]})
@@ -255,6 +256,7 @@ def test_recaption_without_any_synthetic_caption(own_web, tokenizer):
     for path in own_web.glob("*.parquet"):
         table = pq.read_table(path)
         nothing = pa.array([None] * len(table), pa.string())
+        table = table.drop_columns("synthetic_caption")
         pq.write_table(table.append_column("synthetic_caption", nothing), path)
     with pytest.raises(ValueError, match=r"none of the 700 examples .* has a synthetic caption"):
         batches(own_web, tokenizer, recaption="similarity > -2")

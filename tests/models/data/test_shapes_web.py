@@ -53,6 +53,16 @@ def test_same_settings_and_seed_give_the_same_bytes_in_another_process(web, tmp_
     assert again == contents(web)
 
 
+def test_synthetic_captions_say_what_the_images_show(web):
+    rows = [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    for row in rows:
+        says = all(word in row["synthetic_caption"] for word in (*row["label"].split(), row["background"]))
+        assert says == (row["noise"] not in ("noise_image", "blank"))
+    mismatched = [row for row in rows if row["noise"] == "mismatched"]
+    assert len(mismatched) > 100
+    assert sum(row["label"] in row["caption"] for row in mismatched) < len(mismatched) / 4
+
+
 def test_shards_do_not_depend_on_each_other(web, tmp_path):
     shapes.make_web(tmp_path / "first", ShapesWeb(examples=300, shard_size=300), seed=5)
     assert contents(tmp_path / "first")["00000.tar"] == contents(web)["00000.tar"]

@@ -113,6 +113,7 @@ def captioned_web(web, tmp_path_factory):
     for path in sorted(folder.glob("*.parquet")):
         table = pq.read_table(path)
         texts = ["a small red square" if row % 2 else None for row in range(len(table))]
+        table = table.drop_columns("synthetic_caption")
         pq.write_table(table.append_column("synthetic_caption", pa.array(texts, pa.string())), path)
     return folder
 

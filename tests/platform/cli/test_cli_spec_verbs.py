@@ -74,6 +74,7 @@ def test_list_names_every_study_with_its_question_and_runs(jestlab):
         "question": load("quickstart").question,
         "paper": None,
         "runs": {"smoke": 12},
+        "studies": [],
     } in data
 
 

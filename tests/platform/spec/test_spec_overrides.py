@@ -62,6 +62,14 @@ def test_a_kind_is_replaced_whole_wherever_it_stands(kind_first):
     assert study.base["data"] == {"train": {"kind": "folder", "path": "/d"}}
 
 
+def test_a_run_that_gets_another_program_begins_anew():
+    text = "runs.vit={program: weights, path: siglip.npz}"
+    written = changed(text).to_dict()["runs"]["vit"]
+    assert written == {"program": "weights", "path": "siglip.npz"}
+    again = changed("runs.vit={program: weights, digest: abc}", study=changed(text)).to_dict()["runs"]["vit"]
+    assert again == {"program": "weights", "path": "siglip.npz", "digest": "abc"}
+
+
 def test_needs_programs_seeds_resources_axes_and_reports_can_be_set():
     study = changed(
         "runs.vit.needs=[reference]",

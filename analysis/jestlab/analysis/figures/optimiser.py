@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import frames as reading
 from ..plots import Plot, Texts
+from ..spikes import FAR, running_median, spike_count
 from ..style import looks
 from .against import Axis, placed, said
 from .dressing import title
@@ -16,13 +17,9 @@ from .step_panels import draw_step_panels
 if TYPE_CHECKING:
     import pandas as pd
 
-_WINDOW = 25  # a running median spans one part in so many of a run, so that no spike moves it
-_LEAST_WINDOW = 5  # points
-_FAR = 6.0  # robust standard deviations above the running median that make a spike
 _SHOWN = (
     1000  # pairs of points drawn of a run: the least and the greatest of each stretch, so no spike is lost
 )
-_FEWEST = 50  # logged points of a run in which spikes are sought: of fewer the spread says too little
 _PANELS = ("selection.rule", "selection.filtering_ratio")
 _NAMES = {"loss": "training loss", "grad_norm": "norm of the gradient"}
 
@@ -78,7 +75,7 @@ def optimiser_spikes(
     seeds = int(data.loc[data["kind"] == "raw", "seed"].nunique())
     caption = f"Faint: as logged, each seed; bold: running median{', mean over seeds' if seeds > 1 else ''}."
     if data["spikes"].notna().any():
-        caption += f" A spike: points more than {_FAR:g} robust standard deviations above their run's median."
+        caption += f" A spike: points more than {FAR:g} robust standard deviations above their run's median."
     name = _NAMES.get(metric, metric)
     return Plot("optimiser_spikes", data, Texts(title(results), caption, "steps", name), draw_step_panels)
 
@@ -90,11 +87,8 @@ def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:
     parts, smoothed = [], []
     spikes = 0.0
     for run in runs:
-        smooth = _running_median(run["value"])
-        is_spike = _is_spike(run["value"] - smooth)
-        spikes += (
-            float((is_spike & ~is_spike.shift(fill_value=False)).sum()) if len(run) >= _FEWEST else math.nan
-        )
+        smooth = running_median(run["value"])
+        spikes += spike_count(run["value"])
         parts.append(_extremes(run)[["label", "seed", "step", "value"]].assign(kind="raw"))
         smoothed.append(pd.Series(smooth.to_numpy(), index=run["step"].to_numpy()))
     mean = pd.concat(smoothed, axis=1).mean(axis=1).sort_index()
@@ -102,19 +96,6 @@ def _rows(runs: list[pd.DataFrame]) -> pd.DataFrame:
     parts.append(pd.DataFrame({"step": thinned.index, "value": thinned.to_numpy(), "kind": "smooth"}))
     end = {"step": mean.index[-1], "value": mean.iloc[-1], "kind": "end", "spikes": spikes}
     return pd.concat([*parts, pd.DataFrame([end])], ignore_index=True)
-
-
-def _running_median(values: pd.Series[float]) -> pd.Series[float]:
-    window = max(_LEAST_WINDOW, len(values) // _WINDOW)
-    found: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
-    return found
-
-
-def _is_spike(deviations: pd.Series[float]) -> pd.Series[bool]:
-    """By the median absolute deviation, which spikes themselves do not move."""
-    spread = 1.4826 * float((deviations - deviations.median()).abs().median())
-    found: pd.Series[bool] = deviations > _FAR * spread if spread > 0 else deviations > math.inf
-    return found
 
 
 def _extremes(run: pd.DataFrame) -> pd.DataFrame:

@@ -138,6 +138,11 @@ class Table:
         """Whether it is known what its cells were made from."""
         return self.parts is not None or self.published is not None
 
+    @property
+    def experiments(self) -> list[str]:
+        """Names of the experiments whose runs its cells were made from."""
+        return [] if self.parts is None else [str(name) for name in self.parts["experiment"].unique()]
+
     def render(self, format: Format) -> str:
         """The table in a format; the text ends with a newline."""
         writers: dict[Format, Callable[[], str]] = {

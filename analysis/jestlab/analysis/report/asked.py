@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ALWAYS: dict[str, dict[str, Any]] = {
     "summary": {"mean": "all", "crossing": "first"},
     "speedups": {"mean": "all", "crossing": "first"},
+    "claims": {},
     "curves": {},
     "pareto": {"trajectories": False, "surfaces": False},
 }
@@ -88,7 +89,14 @@ class _Page:
         return draw(kind, Request(self.url, self.experiment, results=results, **options))
 
 
-def asked(url: str, history: History, frames: Frames | None, baseline: str | None, scope: Scope) -> Asked:
+def asked(
+    url: str,
+    history: History,
+    frames: Frames | None,
+    baseline: str | None,
+    scope: Scope,
+    everything: bool = False,
+) -> Asked:
     """Make them from the store: the spec stands there with the results.
 
     Args:
@@ -97,19 +105,21 @@ def asked(url: str, history: History, frames: Frames | None, baseline: str | Non
         frames: Results; None where nothing was evaluated.
         baseline: Label that the page compares with.
         scope: What counts as FLOPs in the page.
+        everything: Whether the page has nothing by itself but the claims, so that all is made.
     """
     page = _Page(url, history.experiment, frames, baseline, scope)
     tables: list[TablePart] = []
     stills: list[StillPart] = []
     gaps: dict[str, str] = {}
-    seen = Counter(_ALWAYS.keys())
+    seen = Counter(() if everything else _ALWAYS.keys())
     for report in history.spec.get("reports", []):
         told = {key: value for key, value in report.items() if value is not None}
         is_table = told.pop("kind") == "table"
         name = str(told.pop("name", "summary")) if is_table else str(report["kind"])
         heading = title(name)
         try:
-            if page.compares_so(told) and _is_on_every_page(name, told):
+            there = not everything if name != "claims" else bool(history.spec.get("claims"))
+            if there and page.compares_so(told) and _is_on_every_page(name, told):
                 continue
             seen[name] += 1
             part = name

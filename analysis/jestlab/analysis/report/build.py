@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
+from ..claims import is_union
 from ..files import write_whole
 from .contents import Contents, gather
 from .page import page
 from .sources import SUFFIX, Sources
+from .union import gather_union
+from .union_page import union_page
 
 if TYPE_CHECKING:
     from ..costs import Scope
     from ..plots import Plot
+    from .parts import StillPart, TablePart
+    from .union import Section
 
 PAGE = "report.html"
 FOLDER = "report"
@@ -26,13 +33,15 @@ def build(
 ) -> list[Path]:
     """Write the report of an experiment; every file appears whole or not at all.
 
+    That of a union of studies shows them one after the other, without interactive figures.
+
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
         folder: Where to; made if it is not there. The page is `report.html` there. Its tables (.tex, .csv)
             and figures lie in `report/`, with a file for each that says what it was made from.
         baseline: Label or run to compare with; by default the study's first run that is no reference.
-        scope: What counts as FLOPs.
+        scope: What counts as FLOPs. In a union its studies say both.
 
     Returns:
         The files, the page first.
@@ -40,9 +49,13 @@ def build(
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If what is there is no results store, it does not know the experiment, or it has no such
-            baseline.
+            baseline; or a union is told what only its studies have.
         OSError: If the folder cannot be written to.
     """
+    if is_union(url, experiment):
+        if baseline is not None or scope != "scoring":
+            raise ValueError(f"the studies of {experiment} say what they compare with: give one of them")
+        return _build_union(url, experiment, Path(folder))
     contents = gather(url, experiment, baseline, scope)
     sources = Sources.of(url, contents.history, {"baseline": contents.baseline, "scope": scope})
     folder = Path(folder)
@@ -56,13 +69,41 @@ def build(
     return [write_whole(folder / PAGE, text), *written]
 
 
-def _files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
-    """Name → content of every file beside the page."""
+def _build_union(url: str, experiment: str, folder: Path) -> list[Path]:
+    """The page of a union, and its tables beside it; its figures are those of its studies."""
+    contents = gather_union(url, experiment)
+    sources = Sources.of(url, contents.history, {})
+    beside = folder / FOLDER
+    beside.mkdir(parents=True, exist_ok=True)
+    made = _table_files(contents.tables, sources)
+    _clear(beside, set(made))
+    written = [write_whole(beside / name, content) for name, content in made.items()]
+
+    def image(section: Section, still: StillPart) -> bytes:
+        own = folder.parent / section.name
+        return still.plot.png([own, own / FOLDER])
+
+    def own_page(section: Section) -> str:
+        there = (folder.parent / section.name / PAGE).is_file()
+        return f"../{quote(section.name)}/{PAGE}" if there else ""
+
+    text = union_page(contents, sources, FOLDER, image, own_page)
+    return [write_whole(folder / PAGE, text), *written]
+
+
+def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, bytes]:
+    """Name → content of the files of tables."""
     made: dict[str, bytes] = {}
-    for part in contents.tables:
+    for part in parts:
         csv = part.table.csv().encode()
         files = {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv}
         made |= files | {part.name + SUFFIX: sources.document(csv, files).encode()}
+    return made
+
+
+def _files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
+    """Name → content of every file beside the page."""
+    made = _table_files(contents.tables, sources)
     for plot in contents.plots:
         data = plot.data.to_csv(index=False, lineterminator="\n").encode()
         files = _drawn(plot, beside)

@@ -7,18 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ..claims import studies
 from ..connection import connect
 from ..explain import Origins
 from ..frames import Frames
 from ..frames import load as load_frames
+from ..verdicts import load as load_verdicts
 from . import charts
 from .answer import Answer, answer
 from .asked import Asked, asked, title
+from .claimed import claims_part
 from .failures import failures
 from .history import History
 from .history import load as load_history
 from .ledger import ledger
-from .parts import FigurePart, StillPart, TablePart
+from .parts import ClaimsPart, FigurePart, StillPart, TablePart
 from .recipe import Recipe, recipe
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class Contents:
         recipe: How to make it again.
         origins: What is behind the runs.
         stills: Figures that are shown as they are printed.
+        claims: What it claims, with verdicts; None where it claims nothing.
         gaps: Why a part that readers would look for is not there: name of the part → one sentence.
         not_made: The same of what the spec asks for: title → one sentence.
     """
@@ -57,13 +61,15 @@ class Contents:
     recipe: Recipe
     origins: Origins
     stills: tuple[StillPart, ...] = ()
+    claims: ClaimsPart | None = None
     gaps: dict[str, str] = field(default_factory=dict)
     not_made: dict[str, str] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[TablePart]:
         """Every table of it."""
-        return [*self.results, *(part for part in (self.costs, self.failures) if part is not None)]
+        others = (self.claims, self.costs, self.failures)
+        return [*self.results, *(part for part in others if part is not None)]
 
     @property
     def plots(self) -> list[Plot]:
@@ -99,8 +105,10 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
                 raise
             nothing = str(error)
         origins = Origins.load(connection, [experiment])
+        judged = load_verdicts(connection, experiment, studies(connection), frames)
     assert history is not None
     contents = _written(history, frames, origins, nothing, baseline, scope)
+    contents = replace(contents, claims=claims_part(judged, experiment))
     told = asked(url, history, frames, contents.baseline, scope)
     stills = told.stills + _diagnosis(url, experiment, told)
     contents = replace(contents, results=contents.results + told.tables, stills=stills, not_made=told.gaps)
@@ -143,7 +151,7 @@ def _written(
         history=history,
         baseline=compared,
         answer=said,
-        unfinished=_unfinished(history),
+        unfinished=unfinished(history),
         results=tuple(results),
         figures=tuple(figures),
         costs=None if costs is None else TablePart("costs", "Costs", costs),
@@ -200,7 +208,8 @@ def _diagnosis(url: str, experiment: str, told: Asked) -> tuple[StillPart, ...]:
     return (StillPart(title("learnability"), learnability(url, experiment)),)
 
 
-def _unfinished(history: History) -> str:
+def unfinished(history: History) -> str:
+    """How far an experiment is, in words; empty once all runs have completed."""
     states = history.states()
     done, planned = states.get("COMPLETED", 0), sum(states.values())
     if done == planned:

@@ -16,7 +16,7 @@ function open(button) {
   const column = columns[columnKey];
   const row = rows[key];
   const print = published[key]?.[columnKey];
-  const label = button.closest("tr").querySelector("th").textContent;
+  const label = button.closest("[data-label]")?.dataset.label ?? button.closest("tr").querySelector("th").textContent;
   document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
   const place = dialog.querySelector(".body");
   place.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));
@@ -31,18 +31,20 @@ function madeFrom(column, key, row, baseline) {
   const own = column.inputs.filter((input) => row.values[input] && input !== key);
   const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
   const result = row.values[key] ? [column.header] : [];
-  const headers = ["seed", "run", ...result, ...own, ...theirs.map((input) => `${input} of ${row.baseline}`)];
+  const named = row.labels ? ["label"] : [];
+  const headers = ["seed", "run", ...named, ...result, ...own, ...theirs.map((input) => `${input} of ${row.baseline}`)];
   const lines = row.runs.map((run, i) => {
     const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
     return [
       String(row.seeds[i]),
       run.slice(0, 12),
+      ...named.map(() => row.labels[i]),
       ...(result.length ? [row.values[key][i]] : []),
       ...own.map((input) => row.values[input][i]),
       ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
     ];
   });
-  return [make("h3", {}, "Made from"), boxed("Made from", headers, lines, [1])];
+  return [make("h3", {}, "Made from"), boxed("Made from", headers, lines, row.labels ? [1, 2] : [1])];
 }
 
 /** Every go at each of the runs. */

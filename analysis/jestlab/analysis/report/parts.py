@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..plots import Plot
     from ..rendering import Table
+    from ..verdicts import Judged
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,17 @@ class TablePart:
     name: str
     title: str
     table: Table
+
+
+@dataclass(frozen=True)
+class ClaimsPart(TablePart):
+    """The claims of the report.
+
+    Attributes:
+        judged: The same as the rows of its table.
+    """
+
+    judged: tuple[Judged, ...]
 
 
 @dataclass(frozen=True)

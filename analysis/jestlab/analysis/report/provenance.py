@@ -29,7 +29,7 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
     Returns:
         Plain JSON: columns (key → header, formula, inputs, compares), rows (key → runs by fingerprint,
         seeds, texts of what each contributes by column or input, baseline, differences) and published (row →
-        column → what was printed, in lines).
+        column → what was printed, in lines). Of rows that are not called as their runs are, labels, too.
     """
     parts = table.parts
     columns = {
@@ -49,10 +49,12 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
     places = {str(row): at for row, at in parts.groupby("row", sort=False).indices.items()}
     runs = list(zip(parts["experiment"].map(str), parts["fingerprint"].map(str), strict=True))
     seeds = [int(seed) for seed in parts["seed"]]
+    labels = [str(label) for label in parts["label"]]
     rows = {}
     for row, at in places.items():
         baseline = table.baselines.get(row)
         rows[row] = {
+            **({"labels": [labels[i] for i in at]} if any(labels[i] != row for i in at) else {}),
             "runs": [runs[i][1] for i in at],
             "seeds": [seeds[i] for i in at],
             "values": {name: [texts[name][i] for i in at] for name in names},

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from .claims import claims_table
 from .finals import MEANS, Finals, Mean, finals
-from .named import NAMES, table
+from .named import NAMES, default_name, table
 from .paper import LAYOUTS, paper_table
 from .speedups import speedup_table
 from .summary import summary
@@ -14,6 +15,8 @@ __all__ = [
     "NAMES",
     "Finals",
     "Mean",
+    "claims_table",
+    "default_name",
     "finals",
     "paper_table",
     "speedup_table",

@@ -6,11 +6,12 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .. import published
+from .. import claims, published, verdicts
 from ..costs import Scope
 from ..curves import Crossing
 from ..frames import Frames, experiments, read
 from ..rendering import Table
+from .claims import claims_table
 from .finals import Finals, Mean, finals
 from .paper import LAYOUTS, paper_table
 from .speedups import speedup_table
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
-NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, *LAYOUTS)
-"""What tables there are: of one experiment, and those of the paper."""
+NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
+"""What tables there are: of one experiment, the claims of experiments, and those of the paper."""
 
 
 def table(
@@ -42,11 +43,12 @@ def table(
     Args:
         url: SQLAlchemy URL of the store.
         name: One of `NAMES`, or of another published table in the store.
-        studies: Experiments whose runs it shows: one for summary and speedups, any number for the others.
+        studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
+            number for the others.
         baseline: Label or run that own runs are compared with; of several experiments those have it that
             have such a run.
-        scope: What counts as FLOPs.
-        mean: Over which metrics a score is taken.
+        scope: What counts as FLOPs; claims are judged by what their study counts.
+        mean: Over which metrics a score is taken; of claims over all.
         crossing: Which crossing of the baseline's final score counts.
         with_published: Whether published rows are shown, too, where the table has such.
         results: How experiments come that need not be read again.
@@ -67,6 +69,8 @@ def table(
         if len(studies) != 1:
             raise ValueError(f"table {name!r} is of one experiment: {_which(url)}")
         return _OF_ONE_EXPERIMENT[name](results_of(studies[0]), baseline, scope, mean, crossing)
+    if name == "claims":
+        return _claims(url, studies, baseline)
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
@@ -78,6 +82,32 @@ def table(
         cells if with_published else cells[:0],
         _all_finals(own, baseline, scope, mean, crossing),
     )
+
+
+def default_name(url: str, experiment: str) -> str:
+    """The table that says most of an experiment: its summary; of a union of studies, which may have hundreds
+    of labels, its claims.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+    """
+    return "claims" if claims.is_union(url, experiment) else "summary"
+
+
+def _claims(url: str, studies: Sequence[str], baseline: str | None) -> Table:
+    if not studies:
+        raise ValueError(f"table 'claims' is of an experiment: {_which(url)}")
+    if baseline is not None:
+        raise ValueError("claims say themselves what they compare with: leave the baseline out")
+    judged = verdicts.read(url, studies)
+    if not judged:
+        raise ValueError(
+            f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
+            "again (what is done does not run again)"
+        )
+    by_study = len(studies) > 1 or any(each.experiment != studies[0] for each in judged)
+    return claims_table(judged, " ".join(studies), by_study)
 
 
 def _all_finals(

@@ -28,20 +28,20 @@ class NoiseRates(Section):
         return self
 
 
-SHAPES_GENERATOR = 1
+SHAPES_GENERATOR = 2
 """Raise it whenever the same settings and seed would give other bytes: it is part of the data's identity."""
+
+
+SYNTHETIC_CAPTION = "synthetic_caption"
+"""The metadata column that `recaption` reads."""
 
 
 SHAPES_COLUMNS = (
     *("url", "caption", "key", "status", "error_message", "width", "height", "original_width"),
     *("original_height", "sha256", "similarity", "aesthetic", "text_quality", "uniqueness", "punsafe"),
-    *("noise", "label", "size", "position", "background"),
+    *(SYNTHETIC_CAPTION, "noise", "label", "size", "position", "background"),
 )
 """Columns of the synthetic web's metadata, for filters."""
-
-
-SYNTHETIC_CAPTION = "synthetic_caption"
-"""The metadata column that `recaption` reads."""
 
 
 class ShapesWeb(Section):
@@ -64,6 +64,7 @@ class ShardFolder(Section):
     digest: str | None = (
         None  # of the shard index; filled in when planned, so that content and not place identifies
     )
+    examples: PositiveInt | None = None  # it holds about so many: for prices, while it is not on this machine
 
 
 class ShapesBenchmark(Section):
@@ -125,8 +126,10 @@ class Data(Section):
         identity = self.model_dump(mode="json", exclude_defaults=True)
         for part in ("train", "benchmark"):
             folder = identity.get(part)
-            if folder and folder.get("digest"):
-                folder.pop("path")
+            if folder and folder.get("kind") == "folder":
+                folder.pop("examples", None)
+                if folder.get("digest"):
+                    folder.pop("path")
         if isinstance(self.train, ShapesWeb):
             identity.setdefault("train", {}).update(seed=web_seed, generator=SHAPES_GENERATOR)
         if isinstance(self.benchmark, ShapesBenchmark):

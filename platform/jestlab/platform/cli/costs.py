@@ -12,7 +12,7 @@ import click
 
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, SCOPES, Scope
 from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import table
+from jestlab.platform.cli.text import missing, table
 from jestlab.platform.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ def command(study: Study, baseline: str | None, scope: Scope, folder: Path | Non
     from jestlab.platform.ledger import ledger
     from jestlab.platform.plan import plan
 
-    found = ledger(plan(study), baseline, scope)
+    planned = plan(study, absent="note")
+    found = ledger(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
     if as_json:
         click.echo(json.dumps(_as_data(study, found) | {"plots": paths}, ensure_ascii=False))
     else:
-        click.echo("\n".join([*_lines(found), *paths]))
+        click.echo("\n".join([*_lines(found), *missing(planned), *paths]))
 
 
 def _draw(study: Study, found: Ledger, folder: Path) -> list[str]:

@@ -88,21 +88,26 @@ def command(
     listener = listener_for(as_json)
     plan = with_budgets(lab, plan, how, max_chip_hours)
     store = Store.open(lab.store_url)
-    gone = set(store.members(study.name)) - set(plan.fingerprints)
+    gone = {
+        each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
+        for each in (plan, *plan.parts)
+    }
     store.record(plan)
-    if gone:
-        listener.note(
-            f"{len(gone)} runs of the last launch are no longer part of {study.name}; their results stay in "
-            "the store. To keep both studies: --set name=NAME"
-        )
+    for name, count in gone.items():
+        if count:
+            keep = " To keep both studies: --set name=NAME" if name == study.name else ""
+            listener.note(
+                f"{count} runs of the last launch are no longer part of {name}; their results stay in the "
+                f"store.{keep}"
+            )
     outcome = bring_to_end(lab, store, study, plan.runs, listener, how)
     if not outcome.launched:
         listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
-    written = []
+    made = reports.Made()
     if not no_reports and not outcome.interrupted:
-        written = reports.write(lab, study, listener.note)
+        made = reports.bring_up_to_date(lab, store, study, listener.note)
     if as_json:
-        click.echo(json.dumps(outcome_data(study, plan.runs, outcome, written), ensure_ascii=False))
+        click.echo(json.dumps(outcome_data(plan, plan.runs, outcome, made), ensure_ascii=False))
     else:
-        show_outcome(study, plan.runs, outcome, written)
-    context.exit(outcome.exit_code)
+        show_outcome(plan, plan.runs, outcome, made)
+    context.exit(outcome.exit_code or bool(made.failed))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.common import same_lab_options
+from jestlab.platform.cli.text import table
 from jestlab.platform.lab import Lab
 from jestlab.platform.store.states import RunState
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from jestlab.platform.launch.executor import Executor
     from jestlab.platform.launch.listener import Listener
     from jestlab.platform.plan import Plan, PlannedRun
+    from jestlab.platform.reports import Made
     from jestlab.platform.spec.resources import Place
     from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
@@ -205,19 +207,20 @@ def render_jobs(
     return written
 
 
-def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]) -> None:
-    """Tables, paths, and what went wrong."""
-    for path in written:
-        if path.suffix == ".md":
-            click.echo("\n" + path.read_text(encoding="utf-8"))
-    if written:
-        click.echo(f"reports: {written[0].parent}")
-    for path in written:
-        if path.suffix == ".png" and path.parent == written[0].parent:
-            click.echo(f"plot:    {path}")
-    for path in written:
-        if path.name == "report.html":
-            click.echo(f"page:    {path}")
+def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: Made) -> None:
+    """Tables, paths, and what went wrong.
+
+    Args:
+        plan: The whole one.
+        runs: Those that were launched.
+        outcome: Of these.
+        made: Reports.
+    """
+    study = plan.study
+    if plan.parts:
+        _show_parts(plan, outcome, made)
+    else:
+        _show_reports(made.files.get(study.name, []))
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(runs):
         click.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
@@ -230,13 +233,47 @@ def show_outcome(study: Study, runs: Sequence[PlannedRun], outcome: Outcome, wri
         click.echo(f"then: jestlab retry {study.name}{same}")
 
 
-def outcome_data(
-    study: Study, runs: Sequence[PlannedRun], outcome: Outcome, written: Sequence[Path]
-) -> dict[str, Any]:
+def _show_reports(written: Sequence[Path]) -> None:
+    """The tables of one study, and where its other reports lie."""
+    for path in written:
+        if path.suffix == ".md":
+            click.echo("\n" + path.read_text(encoding="utf-8"))
+    if written:
+        click.echo(f"reports: {written[0].parent}")
+    for path in written:
+        if path.suffix == ".png" and path.parent == written[0].parent:
+            click.echo(f"plot:    {path}")
+    if (page := _page(written)) is not None:
+        click.echo(f"page:    {page}")
+
+
+def _show_parts(plan: Plan, outcome: Outcome, made: Made) -> None:
+    """A line for each part of a union, and where the union's own page lies."""
+    rows = []
+    for part in plan.parts:
+        counts = _counts(part, outcome)
+        states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+        rows.append((part.study.name, states, str(_page(made.files.get(part.study.name, [])) or "–")))
+    click.echo(table(("STUDY", "RUNS", "PAGE"), rows))
+    if (page := _page(made.files.get(plan.study.name, []))) is not None:
+        click.echo(f"\npage:    {page}")
+
+
+def _page(written: Sequence[Path]) -> Path | None:
+    return next((path for path in written if path.name == "report.html"), None)
+
+
+def _counts(plan: Plan, outcome: Outcome) -> dict[str, int]:
+    """How many runs of a plan are in which state; of what was not launched, in that of before."""
+    states = (outcome.states.get(run.fingerprint, run.state) for run in plan.runs)
+    return dict(Counter(str(state) for state in states if state is not None))
+
+
+def outcome_data(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: Made) -> dict[str, Any]:
     """The same for a program."""
-    return {
-        "experiment": study.name,
-        "exit_code": outcome.exit_code,
+    data: dict[str, Any] = {
+        "experiment": plan.study.name,
+        "exit_code": outcome.exit_code or int(bool(made.failed)),
         "counts": dict(Counter(outcome.states.values())),
         "runs": [
             {
@@ -249,5 +286,15 @@ def outcome_data(
             }
             for run in runs
         ],
-        "reports": [str(path) for path in written],
+        "reports": list(map(str, made.files.get(plan.study.name, []))),
     }
+    if plan.parts:
+        data["studies"] = [
+            {
+                "experiment": part.study.name,
+                "counts": _counts(part, outcome),
+                "reports": list(map(str, made.files.get(part.study.name, []))),
+            }
+            for part in plan.parts
+        ]
+    return data

@@ -17,7 +17,7 @@ Example:
 @click.command("list", epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(as_json: bool) -> None:
-    """List the studies that can be launched by name, with the number of runs at each scale."""
+    """List the studies that can be launched by name, and their runs at each scale; a union runs several."""
     from jestlab.platform.plan import plan
     from jestlab.platform.spec import registry
     from jestlab.platform.spec.load import load, scales_of
@@ -26,11 +26,17 @@ def command(as_json: bool) -> None:
     for name in registry.names():
         at_scale = {scale: load(name, scale) for scale in scales_of(registry.module(name), name)}
         study = next(iter(at_scale.values()))
-        runs = {scale: len(plan(its).runs) for scale, its in at_scale.items()}
+        runs = {scale: len(plan(its, absent="note").runs) for scale, its in at_scale.items()}
         studies.append((study, runs))
     if as_json:
         data = [
-            {"name": study.name, "question": study.question, "paper": study.paper, "runs": runs}
+            {
+                "name": study.name,
+                "question": study.question,
+                "paper": study.paper,
+                "runs": runs,
+                "studies": list(study.studies),
+            }
             for study, runs in studies
         ]
         click.echo(json.dumps(data, ensure_ascii=False))
@@ -40,7 +46,7 @@ def command(as_json: bool) -> None:
             study.name,
             " ".join(f"{scale}:{count}" for scale, count in runs.items()),
             study.paper or "–",
-            study.question,
+            (f"union of {len(study.studies)} studies: " if study.studies else "") + study.question,
         )
         for study, runs in studies
     ]

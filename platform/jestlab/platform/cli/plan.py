@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.plan_rows import budget_headers, every_run, few, groups
 from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import table
+from jestlab.platform.cli.text import missing
 
 if TYPE_CHECKING:
     from jestlab.platform.lab import Lab
@@ -27,7 +28,6 @@ Example:
   jestlab plan quickstart
   jestlab plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why
 """
-_MOST_ROWS = 40  # labels; beyond it, one row for all points of a run
 
 
 @click.command("plan", epilog=_EPILOG)
@@ -45,7 +45,7 @@ def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> No
     from jestlab.platform.budgets import budgeted
     from jestlab.platform.plan import plan
 
-    planned = plan(study)
+    planned = plan(study, absent="note")
     reasons: Mapping[str, Why] = {}
     store = _store(lab)
     if store is not None:
@@ -81,10 +81,13 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
         else f"{study.name}: {study.question}"
     )
     yield ""
-    headers = _budget_headers(plan)
-    yield _every_run(plan, headers) if every else _groups(plan, headers)
+    headers = budget_headers(plan)
+    yield every_run(plan, headers) if every else groups(plan, headers)
     yield ""
     yield _summary(plan)
+    yield from _sharing(plan)
+    yield from _solved(plan)
+    yield from missing(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
     if reasons:
@@ -95,103 +98,6 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
 
 def _full(run: PlannedRun) -> str:
     return f"{run.label} seed {run.seed}"
-
-
-_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
-
-
-def _budget_headers(plan: Plan) -> tuple[str, ...]:
-    """Columns of budgets, as far as there is anything to say."""
-    budgets = [run.budget for run in plan.runs if run.budget is not None]
-    if not any(budget.chip_hours for budget in budgets):
-        return ()
-    if plan.study.resources.tpu is None:
-        return ("HOURS",)
-    return ("CHIP-HOURS", "$") if any(budget.dollars is not None for budget in budgets) else ("CHIP-HOURS",)
-
-
-def _groups(plan: Plan, headers: Sequence[str]) -> str:
-    """A row for each label, or for each name where there are very many labels."""
-    by_label: dict[str, list[PlannedRun]] = {}
-    by_name: dict[str, list[PlannedRun]] = {}
-    for run in plan.runs:
-        by_label.setdefault(run.label, []).append(run)
-        by_name.setdefault(run.name, []).append(run)
-    names = {run.fingerprint: run.name for run in plan.runs}
-    groups = by_label if len(by_label) <= _MOST_ROWS else by_name
-    rows = []
-    for title, runs in groups.items():
-        points = len({run.label for run in runs})
-        title = title if points == 1 else f"{title} × {points} points"
-        also = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
-        needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
-        rows.append(
-            (
-                title + (f" (also {_few(list(also))})" if also else ""),
-                str(len(runs)),
-                _states(runs),
-                ", ".join(needs) or "–",
-                *_costs(runs),
-                *_budgets(runs, headers),
-            )
-        )
-    rows.append(("all", str(len(plan.runs)), "", "", *_costs(plan.runs), *_budgets(plan.runs, headers)))
-    columns = ("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS, *headers)
-    return table(columns, rows, right=(1, *range(4, len(columns))))
-
-
-def _few(labels: Sequence[str]) -> str:
-    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
-
-
-def _every_run(plan: Plan, headers: Sequence[str]) -> str:
-    rows = [
-        (
-            run.label,
-            str(run.seed),
-            run.fingerprint[:8],
-            _state(run),
-            *_costs([run]),
-            *_budgets([run], headers),
-        )
-        for run in plan.runs
-    ]
-    columns = ("RUN", "SEED", "ID", "TO DO", *_COSTS, *headers)
-    return table(columns, rows, right=(1, *range(4, len(columns))))
-
-
-def _state(run: PlannedRun) -> str:
-    return f"{run.action} ({run.state})" if run.state and run.action != "done" else str(run.action)
-
-
-def _states(runs: Sequence[PlannedRun]) -> str:
-    counts = Counter(_state(run) for run in runs)
-    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-
-
-def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
-    """Cells of a row, summed over its runs; a dash for nothing, a question mark where no one knows."""
-    from jestlab.analysis import units
-    from jestlab.platform.plan import totals
-
-    if all(run.price is None for run in runs):
-        return ("?",) * len(_COSTS)
-    price = totals(runs)
-    cost = price.cost
-    amounts = (cost.learner, cost.scoring, cost.selection, cost.reference_scoring, price.total)
-    return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
-
-
-def _budgets(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
-    """Cells of a row under the headers of budgets; as `_costs`."""
-    from jestlab.analysis import units
-    from jestlab.platform import budgets
-
-    amount = budgets.total(runs)
-    if amount.unknown == len(runs):
-        return ("?",) * len(headers)
-    hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
-    return (hours, units.dollars(amount.dollars or 0.0))[: len(headers)]
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:
@@ -249,7 +155,7 @@ def _summary(plan: Plan) -> str:
 
     counts = Counter(run.action for run in plan.runs)
     parts = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
-    shared = sum(len(run.aliases) for run in plan.runs)
+    shared = 0 if plan.parts else sum(len(run.aliases) for run in plan.runs)
     saved = f" {shared} more point{'s' if shared != 1 else ''} of the study share them." if shared else ""
     unpriced = sum(run.price is None for run in plan.runs)
     unknown = f" The cost of {unpriced} is not known." if unpriced else ""
@@ -257,20 +163,51 @@ def _summary(plan: Plan) -> str:
     return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring + selection."
 
 
-def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
-    from jestlab.platform import budgets
-    from jestlab.platform.plan import Action, totals
+def _sharing(plan: Plan) -> Iterator[str]:
+    """What the parts of a union save by sharing runs."""
+    from jestlab.analysis import units
 
-    counts = Counter(run.action for run in plan.runs)
+    if not plan.parts:
+        return
+    saved = _saved(plan)
+    count = saved["runs"]
+    amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
+    if saved["chip_hours"]:
+        what = "hours" if plan.study.resources.tpu is None else "chip-hours"
+        amounts.append(f"{units.hours(saved['chip_hours'])} {what}")
+    yield (
+        f"{len(plan.runs)} runs; the studies by themselves would be {len(plan.runs) + count}: sharing saves "
+        f"{count} run{'s' if count != 1 else ''}" + (f" ({', '.join(amounts)})." if amounts else ".")
+    )
+
+
+def _saved(plan: Plan) -> dict[str, Any]:
+    """What the parts of a union would run besides, each by itself: runs, FLOPs, chip-hours."""
+    from jestlab.platform import budgets
+    from jestlab.platform.plan import totals
+
+    alone = [run for part in plan.parts for run in part.runs]
+    return {
+        "runs": len(alone) - len(plan.runs),
+        "total_flops": totals(alone).total - totals(plan.runs).total,
+        "chip_hours": budgets.total(alone).chip_hours - budgets.total(plan.runs).chip_hours,
+    }
+
+
+def _solved(plan: Plan) -> Iterator[str]:
+    """Which runs see as many examples as fit another's budget."""
+    solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
+    if solved:
+        yield f"EXAMPLES solved for by match: {few(list(solved))}."
+
+
+def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
-        "totals": {
-            **{action.value: counts[action] for action in Action},
-            **_price(totals(plan.runs)),
-            "budget_to_do": asdict(budgets.total(budgets.to_do(plan))),
-            "budget_done": asdict(budgets.total(budgets.done(plan))),
-        },
+        "absent": [str(path) for path in plan.absent],
+        "totals": _totals(plan),
+        **({"studies": list(map(_part, plan.parts)), "sharing_saves": _saved(plan)} if plan.parts else {}),
         "runs": [
             {
                 "run": run.name,
@@ -280,6 +217,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
                 "fingerprint": run.fingerprint,
                 "program": run.program,
                 "needs": run.needs,
+                "match": run.match,
                 "price": _price(run.price) if run.price is not None else None,
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
@@ -290,6 +228,25 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
             }
             for run in plan.runs
         ],
+    }
+
+
+def _part(plan: Plan) -> dict[str, Any]:
+    """One part of a union; its runs stand among the union's."""
+    labels = list(dict.fromkeys(run.label for run in plan.runs))
+    return {"study": plan.study.name, "runs": len(plan.runs), "labels": labels, "totals": _totals(plan)}
+
+
+def _totals(plan: Plan) -> dict[str, Any]:
+    from jestlab.platform import budgets
+    from jestlab.platform.plan import Action, totals
+
+    counts = Counter(run.action for run in plan.runs)
+    return {
+        **{action.value: counts[action] for action in Action},
+        **_price(totals(plan.runs)),
+        "budget_to_do": asdict(budgets.total(budgets.to_do(plan))),
+        "budget_done": asdict(budgets.total(budgets.done(plan))),
     }
 
 

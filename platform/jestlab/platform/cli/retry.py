@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +20,7 @@ from jestlab.platform.lab import Lab
 from jestlab.platform.store.states import RunState
 
 if TYPE_CHECKING:
-    from jestlab.platform.plan import Plan, PlannedRun
+    from jestlab.platform.plan import Alias, Plan, PlannedRun
 
 _EPILOG = """\b
 Example:
@@ -68,14 +67,14 @@ def command(
     outcome = bring_to_end(lab, store, study, again, listener, how)
     if not again:
         listener.note("nothing failed")
-    written: list[Path] = []
+    made = reports.Made()
     if again and not no_reports and not outcome.interrupted:
-        written = reports.write(lab, study, listener.note)
+        made = reports.bring_up_to_date(lab, store, study, listener.note)
     if as_json:
-        click.echo(json.dumps(outcome_data(study, again, outcome, written), ensure_ascii=False))
+        click.echo(json.dumps(outcome_data(plan, again, outcome, made), ensure_ascii=False))
     else:
-        show_outcome(study, again, outcome, written)
-    context.exit(outcome.exit_code)
+        show_outcome(plan, again, outcome, made)
+    context.exit(outcome.exit_code or bool(made.failed))
 
 
 def failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
@@ -87,7 +86,9 @@ def failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
     """
     again: dict[str, PlannedRun] = {}
     for run in plan.runs:
-        failed = run.state == RunState.FAILED and name in (None, run.name, run.label)
+        places: list[PlannedRun | Alias] = [run, *run.aliases]
+        meant = name is None or any(name in (place.name, place.label) for place in places)
+        failed = run.state == RunState.FAILED and meant
         waits = run.state == RunState.SKIPPED and any(needed in again for needed in run.needs.values())
         if failed or waits:
             again[run.fingerprint] = run

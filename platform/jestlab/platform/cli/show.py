@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jestlab.platform.cli.spec_options import spec_options
+from jestlab.platform.cli.text import missing
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.resources import Resources
@@ -45,12 +46,39 @@ def _lines(study: Study) -> Iterator[str]:
         yield f"  {study.question}"
     if study.paper:
         yield f"  {study.paper} of the paper"
+    if study.studies:
+        yield from _parts(study)
+    else:
+        yield from _details(study)
+    planned = plan(study, absent="note")
+    count = len(planned.runs)
+    yield f"\n{count} run{'s' if count != 1 else ''}{_where(study.resources)}"
+    yield from missing(planned)
+
+
+def _parts(study: Study) -> Iterator[str]:
+    """The studies of a union."""
+    width = max(map(len, study.studies))
+    yield f"\nunion of {len(study.studies)} studies"
+    for name, part in study.studies.items():
+        about = ", ".join(filter(None, [part.paper, part.question]))
+        yield f"  {name.ljust(width)}  {about}".rstrip()
+    yield f"\nreports  {_reports(study)}"
+
+
+def _reports(study: Study) -> str:
+    return ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
+
+
+def _details(study: Study) -> Iterator[str]:
+    """What an ordinary study says."""
     yield from _section("base", _settings(study.base).items())
     width = max(len(name) for name in study.runs)
     yield "\nruns"
     for name, run in study.runs.items():
         said = {} if run.program is None else {"program": run.program}
         said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
+        said |= {"match": str(run.match)} if run.match else {}
         changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
         yield f"  {name.ljust(width)}  {changes}".rstrip()
     if study.axes:
@@ -64,11 +92,10 @@ def _lines(study: Study) -> Iterator[str]:
         else:
             yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
     yield f"\nseeds  {', '.join(map(str, study.seeds))}"
-    yield "reports  " + (
-        ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
-    )
-    planned = len(plan(study).runs)
-    yield f"\n{planned} run{'s' if planned != 1 else ''}{_where(study.resources)}"
+    yield f"reports  {_reports(study)}"
+    if study.claims:
+        yield "claims"
+    yield from (f"  {claim.statement}" for claim in study.claims)
 
 
 def _where(resources: Resources) -> str:

@@ -21,6 +21,7 @@ Examples:
   jestlab table quickstart --baseline uniform
   jestlab table quickstart --explain joint score
   jestlab table speedups quickstart
+  jestlab table claims quickstart
   jestlab table comparison quickstart --format latex --out table.tex
   jestlab table specialists
 """
@@ -60,19 +61,19 @@ def command(
 ) -> None:
     """Print a table from the store.
 
-    NAME is summary or speedups (of one experiment), one of the paper's tables (comparison, longer_training,
-    specialists, laion, raw_vs_filtered: published rows, those of the EXPERIMENTs, or both), or the name of an
-    experiment, for its summary. Numbers of own runs are over the seeds that completed; csv and json hold the
-    raw ones.
+    NAME is summary or speedups (of one experiment), claims (of one or more, with verdicts), one of the
+    paper's tables (comparison, longer_training, specialists, laion, raw_vs_filtered: published rows, those of
+    the EXPERIMENTs, or both), or the name of an experiment, for its summary (of a union of studies, its
+    claims). Numbers of own runs are over the seeds that completed; csv and json hold the raw ones.
     """
     from jestlab.analysis.explain import Origins
     from jestlab.analysis.frames import experiments as known
-    from jestlab.analysis.tables import table
+    from jestlab.analysis.tables import default_name, table
 
     url = lab.store_url
     try:
         if name not in NAMES and name in known(url):
-            name, experiments = "summary", (name, *experiments)
+            name, experiments = default_name(url, name), (name, *experiments)
         made = table(
             url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
             with_published=with_published,
@@ -80,7 +81,7 @@ def command(
         if explain is None:
             text = made.render("json" if as_json else form)
         else:
-            told = Origins.read(url, experiments).explain(made, *explain)
+            told = Origins.read(url, made.experiments).explain(made, *explain)
             as_data = as_json or form == "json"
             text = json.dumps(told.to_dict(), indent=2, ensure_ascii=False) if as_data else str(told)
             text += "\n"

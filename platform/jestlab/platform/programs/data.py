@@ -9,15 +9,15 @@ from typing import Any
 from jestlab.models.config import BenchmarkFolder, Data, ShardFolder
 from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.program import Digest
+from jestlab.platform.programs.contents import Contents
 
 
-def with_digests(data: Data, digest: Digest, parts: Sequence[str] = ("train", "benchmark")) -> Data:
+def with_digests(data: Data, contents: Contents, parts: Sequence[str] = ("train", "benchmark")) -> Data:
     """The same data, with the digest of what each folder holds.
 
     Args:
         data: As a spec gives it.
-        digest: The content digest of a folder.
+        contents: What lies there. A folder that it passes over stays without a digest, its columns unchecked.
         parts: Which of its folders count.
 
     Raises:
@@ -28,11 +28,13 @@ def with_digests(data: Data, digest: Digest, parts: Sequence[str] = ("train", "b
         folder = getattr(data, part)
         if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
             path = Path(folder.path)
+            if contents.passes_over(path, "folder"):
+                continue
             if not path.is_dir():
                 raise UserError(f"data.{part}.path: no folder {path}: give one of image–text tar shards")
             if part == "train":
                 _check_columns(data, path)
-            found[part] = folder.model_copy(update={"digest": digest(path)})
+            found[part] = folder.model_copy(update={"digest": contents.digest(path)})
     return data.model_copy(update=found) if found else data
 
 

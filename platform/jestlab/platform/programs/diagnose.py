@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from jestlab.analysis.costs import RULES, Cost, selection_flops
 from jestlab.models.config import DiagnoseConfig, EmbedConfig, TwoTowers
+from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import forward
 from jestlab.platform.programs.imports import IMPORTS
-from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
@@ -74,13 +75,13 @@ def _selection(config: DiagnoseConfig, dims: Sequence[int]) -> int:
     )
 
 
-def complete(config: DiagnoseConfig, digest: Digest) -> DiagnoseConfig:
+def complete(config: DiagnoseConfig, contents: Contents) -> DiagnoseConfig:
     """A config whose training folder carries the digest of what it holds; it has no use for the benchmark.
 
     Raises:
         UserError: The folder is missing or holds no shards.
     """
-    data = with_digests(config.data, digest, parts=("train",))
+    data = with_digests(config.data, contents, parts=("train",))
     return config if data is config.data else config.model_copy(update={"data": data})
 
 

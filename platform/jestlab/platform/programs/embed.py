@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from jestlab.analysis.costs import Cost
 from jestlab.models.config import EmbedConfig, ShapesWeb, ShardFolder, TwoTowers
+from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.flops import forward
 from jestlab.platform.programs.imports import IMPORTS
-from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
@@ -35,21 +36,21 @@ def price(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
 
 
 def _count(train: ShapesWeb | ShardFolder) -> int | None:
-    """How many examples the data hold; None where the folder is not on this machine."""
-    if isinstance(train, ShapesWeb):
+    """How many examples the data hold: as said, where the folder is not on this machine."""
+    if isinstance(train, ShapesWeb) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex
 
-    return len(ShardIndex.load(Path(train.path))) if Path(train.path).is_dir() else None
+    return len(ShardIndex.load(Path(train.path)))
 
 
-def complete(config: EmbedConfig, digest: Digest) -> EmbedConfig:
+def complete(config: EmbedConfig, contents: Contents) -> EmbedConfig:
     """A config whose training folder carries the digest of what it holds; it has no use for the benchmark.
 
     Raises:
         UserError: The folder is missing or holds no shards.
     """
-    data = with_digests(config.data, digest, parts=("train",))
+    data = with_digests(config.data, contents, parts=("train",))
     return config if data is config.data else config.model_copy(update={"data": data})
 
 

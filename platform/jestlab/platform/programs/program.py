@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost, Step
 from jestlab.platform.programs import callables
+from jestlab.platform.programs.contents import Contents
 
 if TYPE_CHECKING:
     from jestlab.platform.context import RunContext
@@ -20,9 +20,6 @@ Config = BaseModel | dict[str, Any]
 
 Problem = tuple[tuple[str, ...], str]
 """A place in a config, and what is wrong there."""
-
-Digest = Callable[[Path], str]
-"""The content digest of a data folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,8 @@ class Program:
         local_paths: Places in a free-form config of paths of files and folders.
         identity_of: What in a config decides the result; None for all of it.
         price_of: Cost of a config, given the configs of the runs it needs by role; None where nobody knows.
+        extent: Place in the config of how much it trains for, which its price is in proportion to; None where
+            there is no such place.
         complete: Fills in what only the data can say, such as their digests; None where there is nothing.
         inherits: Sections of a study's base that hold for runs of this program too where the study's own
             program is another, with a section of that name and type.
@@ -83,7 +82,8 @@ class Program:
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity_of: Callable[[Any], dict[str, Any]] | None = None
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
-    complete: Callable[[Any, Digest], Config] | None = None
+    extent: tuple[str, ...] | None = None
+    complete: Callable[[Any, Contents], Config] | None = None
     collective: bool = True
     inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()

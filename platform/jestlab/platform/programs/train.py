@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
+from jestlab.platform.programs.contents import Contents
 from jestlab.platform.programs.data import with_digests
 from jestlab.platform.programs.embed import EMBED
 from jestlab.platform.programs.flops import cost, step_of
 from jestlab.platform.programs.imports import IMPORTS
-from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.program import Config, Price, Program
 from jestlab.platform.programs.towers import towers_of
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers |
     return model if isinstance(model, TwoTowers) else config.model
 
 
-def complete(config: TrainConfig, digest: Digest) -> TrainConfig:
+def complete(config: TrainConfig, contents: Contents) -> TrainConfig:
     """A config whose data folders carry the digest of what they hold.
 
     Raises:
         UserError: A folder is missing or holds no shards.
     """
-    data = with_digests(config.data, digest)
+    data = with_digests(config.data, contents)
     return config if data is config.data else config.model_copy(update={"data": data})
 
 
@@ -88,6 +89,7 @@ TRAIN = Program(
     schema=TrainConfig,
     identity_of=TrainConfig.identity,
     price_of=price,
+    extent=("schedule", "examples_seen"),
     complete=complete,
     imports=(*IMPORTS, "tensorboardX.summary"),
 )

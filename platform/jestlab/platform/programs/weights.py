@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from jestlab.analysis.costs import Cost
 from jestlab.models.config import TwoTowers, WeightsConfig
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs.program import Config, Digest, Price, Program
+from jestlab.platform.programs.contents import Contents
+from jestlab.platform.programs.program import Config, Price, Program
 
 if TYPE_CHECKING:
     from jestlab.models.weights import Weights
@@ -21,8 +22,8 @@ def price(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
     return Price(Cost(), examples=0)
 
 
-def complete(config: WeightsConfig, digest: Digest) -> WeightsConfig:
-    """A config that carries the towers and the digests of what lies at its paths.
+def complete(config: WeightsConfig, contents: Contents) -> WeightsConfig:
+    """A config that carries the towers and the digests of what lies at its paths, if that is not passed over.
 
     Raises:
         UserError: There is no tokenizer, or something else lies there than the config says.
@@ -30,6 +31,9 @@ def complete(config: WeightsConfig, digest: Digest) -> WeightsConfig:
     """
     if config.model and config.digest and config.tokenizer_digest:
         return config.model_copy(update={"model": _computing(config.model, config)})
+    places = {"checkpoint": config.path, "tokenizer": config.tokenizer}
+    if [what for what, path in places.items() if path and contents.passes_over(Path(path), what)]:
+        return config
     found = _weights(config)
     _check("path", config.path, config.digest, content := found.digest())
     _, tokenizer = _tokenizer(config, found)

@@ -3,6 +3,7 @@
 from jestlab.platform.spec.authoring import (
     at_scale,
     cases,
+    claim,
     curves,
     figure,
     grid,
@@ -10,6 +11,7 @@ from jestlab.platform.spec.authoring import (
     pareto,
     study,
     table,
+    union,
     zip_,
 )
 from jestlab.platform.spec.errors import SpecError
@@ -22,6 +24,7 @@ __all__ = [
     "Study",
     "at_scale",
     "cases",
+    "claim",
     "curves",
     "figure",
     "grid",
@@ -30,6 +33,7 @@ __all__ = [
     "pareto",
     "study",
     "table",
+    "union",
     "xmanager_main",
     "zip_",
 ]

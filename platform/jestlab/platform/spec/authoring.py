@@ -16,7 +16,8 @@ Value = TypeVar("Value")
 def study(
     *, question: str, name: str | None = None, paper: str | None = None, program: str = "train"
 ) -> ConfigDict:
-    """An empty study, to be filled: `base`, `runs.<name>`, `axes`, `seeds`, `resources`, `reports`.
+    """An empty study, to be filled: `base`, `runs.<name>`, `axes`, `seeds`, `resources`, `reports`,
+    `claims`.
 
     Args:
         question: What it asks.
@@ -38,6 +39,32 @@ def study(
     config.runs = _mapping()
     config.axes = {}
     config.reports = []
+    config.claims = []
+    return config
+
+
+def union(
+    *,
+    question: str,
+    studies: Mapping[str, Any] | Sequence[str],
+    name: str | None = None,
+    paper: str | None = None,
+) -> ConfigDict:
+    """A spec of several whole studies: what they share runs once. `resources` and `reports` may be added.
+
+    Args:
+        question: What they ask together.
+        studies: Name → spec, such as what another study's `get_config(scale)` returns; or a list of
+            registered names and of paths, which are loaded at the union's scale.
+        name: Its name; that of its file by default.
+        paper: What of the paper it reproduces.
+    """
+    config = _mapping()
+    if name is not None:
+        config.name = name
+    config.question = question
+    config.paper = paper
+    config.studies = studies
     return config
 
 
@@ -87,6 +114,17 @@ def learnability(**options: Any) -> dict[str, Any]:
 def figure(kind: str, **options: Any) -> dict[str, Any]:
     """A report: any other figure, such as `figure("filtering_ratio", baseline="uniform")`."""
     return {"kind": kind, **options}
+
+
+def claim(statement: str, **told: Any) -> dict[str, Any]:
+    """A statement that the study's runs decide.
+
+    `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`, or `below`,
+    or `near` with `within`. A side names a label or a run, a list of them (their mean), or, as
+    `{"of": …, "minus": …}`, a difference. With `measure` other than the score: "score_at_flops", an
+    evaluation, a training metric, "loss_spikes". With `unless` the likely reason where it does not hold.
+    """
+    return {"statement": statement, **told}
 
 
 def at_scale(scale: str, **values: Value) -> Value:

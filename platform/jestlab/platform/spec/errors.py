@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from jestlab.platform.errors import UserError, nearest
 
@@ -23,6 +24,15 @@ class SpecError(UserError):
         self.path: Path = tuple(path)
         self.message = message
         super().__init__(f"{dotted(path)}: {message}" if path else message)
+
+
+@contextmanager
+def within(*place: str) -> Iterator[None]:
+    """Context in which the places of errors count from a place in the spec."""
+    try:
+        yield
+    except SpecError as error:
+        raise SpecError((*place, *error.path), error.message) from None
 
 
 def dotted(path: Sequence[str]) -> str:

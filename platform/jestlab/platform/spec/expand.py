@@ -12,7 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.spec import match as matches
 from jestlab.platform.spec.axes import Point, Step, place_on, span
+from jestlab.platform.spec.claims import check_claims
 from jestlab.platform.spec.errors import Path, SpecError, shown
 from jestlab.platform.spec.fields import check, fields_of, run_names
 from jestlab.platform.spec.needs import Reference, order
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 SEED = "seed"
 """The config key that replicates differ in."""
 
+_MATCH = " match"
+"""No role of a need: no key begins with a space."""
+
 
 @dataclass(frozen=True, slots=True)
 class Variant:
@@ -39,6 +44,7 @@ class Variant:
         program: What it executes.
         config: Validated; a plain dict where the program has no schema.
         references: The runs that it names, with the place of each name.
+        match: Whose FLOPs it spends; None where the config says how long it trains.
     """
 
     name: str
@@ -47,6 +53,7 @@ class Variant:
     program: Program
     config: Config
     references: tuple[Reference, ...]
+    match: matches.Match | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,14 @@ class Member:
         seed: Its seed.
         config: The variant's config with the seed in it.
         needs: Role → position, among the study's members, of the run that it needs; always before its own.
+        match: Position of the run whose FLOPs it spends, before its own as well; None for none.
     """
 
     variant: Variant
     seed: int
     config: Config
     needs: Mapping[str, int]
+    match: int | None = None
 
 
 def expand(study: Study) -> tuple[Member, ...]:
@@ -73,9 +82,11 @@ def expand(study: Study) -> tuple[Member, ...]:
         SpecError: Something in the study is wrong; the place is named.
     """
     _check_layers(study)
+    matches.check(study, {name: program_of(study, name) for name in study.runs})
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
-    _check_reports(study, variants)
-    ordered = order([(v.name, v.label, v.point, v.references) for v in variants])
+    check_reports(study, variants)
+    ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
+    matched = {index: needs.pop(_MATCH) for index, needs in ordered if _MATCH in needs}
     _check_shared(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
     replicates = len(study.seeds)
@@ -84,10 +95,18 @@ def expand(study: Study) -> tuple[Member, ...]:
             variants[index],
             seed,
             {role: place[needed] * replicates + replicate for role, needed in needs.items()},
+            place[matched[index]] * replicates + replicate if index in matched else None,
         )
         for index, needs in ordered
         for replicate, seed in enumerate(study.seeds)
     )
+
+
+def _matched(variant: Variant) -> tuple[Reference, ...]:
+    """The run that a variant matches: known before it, but nothing that it needs."""
+    if variant.match is None:
+        return ()
+    return (Reference(_MATCH, variant.match.run, ("runs", variant.name, matches.KEY)),)
 
 
 def _check_shared(
@@ -109,15 +128,15 @@ def _fixes_seed(variant: Variant) -> bool:
     return SEED in (config.model_fields_set if isinstance(config, BaseModel) else config)
 
 
-def _member(variant: Variant, seed: int, needs: Mapping[str, int]) -> Member:
+def _member(variant: Variant, seed: int, needs: Mapping[str, int], match: int | None) -> Member:
     """One replicate. A run that fixes its own seed is one run, which all replicates share."""
     config = variant.config
     if isinstance(config, BaseModel):
         if SEED not in config.model_fields_set:
             config = config.model_copy(update={SEED: seed})
-        return Member(variant, getattr(config, SEED), config, needs)
+        return Member(variant, getattr(config, SEED), config, needs, match)
     config = {SEED: seed} | config
-    return Member(variant, config[SEED], config, needs)
+    return Member(variant, config[SEED], config, needs, match)
 
 
 def program_of(study: Study, name: str | None = None) -> Program:
@@ -165,14 +184,15 @@ def _is_seed(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
-    """A baseline, or what is shown, is the name of a run or the label of one of its points."""
-    known = {*study.runs, *(variant.label for variant in variants)}
+def check_reports(study: Study, variants: Sequence[Variant]) -> None:
+    """A baseline, what is shown or claimed, is the name of a run or the label of one of its points."""
+    known = {name for variant in variants for name in (variant.name, variant.label)}
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named = getattr(report, option)
         if named is not None and named not in known:
             raise SpecError(("reports", str(index), option), f"no run {named!r}: {nearest(named, known)}")
+    check_claims(study.claims, known)
 
 
 class _Run:
@@ -208,7 +228,7 @@ class _Run:
             labels.add(label)
             config = self._validated(tree, steps)
             references = tuple(self._references(config, steps))
-            yield Variant(self.name, label, point, self.program, config, references)
+            yield Variant(self.name, label, point, self.program, config, references, self.spec.match)
 
     def _validated(self, tree: Tree, steps: Sequence[Step]) -> Config:
         if self.program.schema is None or self.fields is None:

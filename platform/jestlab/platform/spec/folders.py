@@ -20,6 +20,9 @@ def anchor(study: Study, folder: Path) -> Study:
         folder: What its relative paths count from.
     """
     written = study.to_dict()
+    if study.studies:
+        written["studies"] = {name: anchor(part, folder).to_dict() for name, part in study.studies.items()}
+        return Study.parse(written)
     for section in (written, *written["runs"].values()):  # first: what else is a path, the programs say
         if "program" in section:
             section["program"] = callables.anchored(section["program"], folder)

@@ -11,9 +11,9 @@ from typing import Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import overrides as overriding
-from jestlab.platform.spec import registry
+from jestlab.platform.spec import registry, unions
 from jestlab.platform.spec.errors import Path as Place
-from jestlab.platform.spec.errors import SpecError, choices
+from jestlab.platform.spec.errors import SpecError, choices, shown
 from jestlab.platform.spec.folders import anchor
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import is_mapping
@@ -39,6 +39,15 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
     Raises:
         UserError: One line that names file, place and remedy.
     """
+    return _study(_source(name_or_path, scale), overrides)
+
+
+def _source(name_or_path: str, scale: str | None) -> _Source:
+    """What is written under a registered name or at a path.
+
+    Raises:
+        UserError: There is no such thing, or it has no such scale.
+    """
     path = Path(name_or_path)
     if path.suffix in _YAML or path.suffix == ".py" or os.sep in name_or_path:
         if not path.is_file():
@@ -48,10 +57,10 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
         if path.suffix == ".py":
             with registry.guarded(path.absolute()):
                 written = _written(registry.module_at(path.absolute()), name_or_path, scale)
-            return _study(_Source(name_or_path, path.stem, written), overrides)
-        return _study(_read_yaml(path, scale), overrides)
+            return _Source(name_or_path, path.stem, written)
+        return _read_yaml(path, scale)
     written = _written(registry.module(name_or_path), name_or_path, scale)
-    return _study(_Source(name_or_path, name_or_path, written), overrides)
+    return _Source(name_or_path, name_or_path, written)
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,34 @@ class _Source:
         written = self.written
         if is_mapping(written):
             written = {"name": self.name, **dict(written.items())}
+            if isinstance(named := written.get(unions.KEY), list | tuple):
+                written[unions.KEY] = self._loaded(named, written.get("scale"))
         study = Study.parse(written)
         return anchor(study, self.folder) if self.folder is not None else study
+
+    def _loaded(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
+        """The parts of a union that names them, each a registered name or a path, by their names."""
+        parts: dict[str, Any] = {}
+        for index, name in enumerate(named):
+            place = (unions.KEY, str(index))
+            if not isinstance(name, str):
+                raise SpecError(place, f"must be a registered name or a path, not {shown(name)}")
+            path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in (*_YAML, ".py")
+            at = str(self.folder / path) if is_file and self.folder is not None else name
+            source = _source(at, None if path.suffix in _YAML else scale)
+            written = source.written if is_mapping(source.written) else {}
+            if written.get(unions.KEY):
+                raise SpecError(place, f"{name} is a union itself: name its parts here")
+            if None not in (scale, own := written.get("scale")) and own != scale:
+                raise SpecError(place, f"{name} is at scale {own}, and this union at {scale}")
+            try:
+                part = source.parse()
+            except SpecError as error:
+                raise UserError(source.located(error)) from None
+            if part.name in parts:
+                raise SpecError(place, f"{part.name!r} stands there already")
+            parts[part.name] = part.to_dict()
+        return parts
 
     def located(self, error: SpecError) -> str:
         """An error with its file, and its line where that is known."""
@@ -140,7 +175,8 @@ def _study(source: _Source, overrides: Sequence[str]) -> Study:
         study = anchor(study, Path.cwd())
         study.members  # noqa: B018 — reading validates
     except SpecError as error:
-        by_override = any(_is_within(error.path, place) for place, _ in parsed)
+        path = error.path[2:] if error.path[:1] == (unions.KEY,) else error.path  # may be set for all parts
+        by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
         raise UserError(f"--set {error}" if by_override else source.located(error)) from None
     except RecursionError:
         raise UserError(f"{source.file}: is nested too deeply to be a spec") from None

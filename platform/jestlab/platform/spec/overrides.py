@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import yaml_io
-from jestlab.platform.spec.errors import Path, SpecError, shown
+from jestlab.platform.spec import match, unions, yaml_io
+from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.fields import Field, fields_of
+from jestlab.platform.spec.fields import Field, check, fields_of
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import KIND, Tree, merge, nested, plain
+from jestlab.platform.spec.tree import KIND, Tree, depth_of, is_mapping, merge, nested, plain
+
+_BESIDE = ("needs", "program", match.KEY)
+"""What a run has beside its config."""
 
 
 def parse(text: str) -> tuple[Path, Any]:
@@ -40,7 +43,9 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     Args:
         study: The study.
         overrides: Paths from the spec's root (`base.a.b`, `runs.<name>.a.b`, `runs.<name>.needs`, `seeds`,
-            `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning.
+            `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning. In
+            a union, `studies.<name>.` before any of these means that part; `base`, `seeds` and `resources`
+            without it mean every part, `base` as far as its program has such a key.
 
     Returns:
         Another study, validated; its configs are validated where `members` is read.
@@ -51,7 +56,7 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
     # Kinds first, whatever the order: each brings keys of its own, and drops those of another.
     for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
         written = study.to_dict()
-        _set(study, written, path, value)
+        (_set_in_union if study.studies else _set)(study, written, path, value)
         study = Study.parse(written)
     return study
 
@@ -73,10 +78,53 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
         written["resources"] = merge(written.get("resources", {}), nested(rest, value))
     elif head == "axes":
         _set_axis(written, path, value)
-    elif head == "reports":
+    elif head in ("reports", "claims"):
         _set_item(written, path, ".".join(rest[1:]), value)
     else:
         raise SpecError(path, f"{head} has no parts: write --set {head}=…")
+
+
+def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
+    """Enter one override into the written form of a union."""
+    head, *rest = path
+    if head == unions.KEY:
+        name, keys = _named(path, study.studies, "study")
+        if not keys:
+            raise SpecError(path, f"say what of it: {unions.KEY}.{name}.base.…, .runs.…, .seeds, …")
+        with within(unions.KEY, name):
+            _set(study.studies[name], written[unions.KEY][name], keys, value)
+        return
+    if head in ("program", "runs", "axes"):
+        raise SpecError(path, f"is of a part: write --set {unions.KEY}.<name>.{'.'.join(path)}=…")
+    if head not in ("base", "seeds"):
+        _set(study, written, path, value)
+    if head in ("base", "seeds", "resources"):
+        for name in _accepting(study, rest, value) if head == "base" else study.studies:
+            with within(unions.KEY, name):
+                _set(study.studies[name], written[unions.KEY][name], path, value)
+
+
+def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
+    """The parts whose base may have a value at a place; of free-form configs, those that have one.
+
+    Raises:
+        SpecError: None may; why the first may not.
+    """
+    accepting, first = [], None
+    for name, part in study.studies.items():
+        fields = _fields(part, None)
+        try:
+            with within(unions.KEY, name):
+                if fields is not None:
+                    check(plain(nested(keys, value)), fields, ("base",))
+                elif depth_of(part.base, keys) < len(keys):
+                    raise SpecError(("base", *keys), "no part has such a key")
+            accepting.append(name)
+        except SpecError as error:
+            first = first or error
+    if first is not None and not accepting:
+        raise first
+    return accepting
 
 
 def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, path: Path) -> Tree:
@@ -87,8 +135,8 @@ def _lay(beneath: Tree, keys: Sequence[str], value: Any, fields: Field | None, p
 
 
 def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
-    name, keys = _run_of(study, path)
-    if keys and keys[0] in ("needs", "program"):
+    name, keys = _named(path, study.runs, "run")
+    if keys and keys[0] in _BESIDE:
         if len(keys) > 1:
             raise SpecError(path, f"{keys[0]} has no parts: write --set runs.{name}.{keys[0]}=…")
         written["runs"][name][keys[0]] = value
@@ -99,21 +147,24 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
             place = ".".join(("axes", str(index), *axis.place(key, 0)))
             raise SpecError(path, f"has no effect, an axis sets it: see --set {place}")
     own = written["runs"][name]
-    beside = {key: own[key] for key in ("needs", "program") if key in own}
+    if not keys and is_mapping(value) and value.get("program", own.get("program")) != own.get("program"):
+        written["runs"][name] = plain(value, path)  # another program has other keys
+        return
+    beside = {key: own[key] for key in _BESIDE if key in own}
     config = {key: below for key, below in own.items() if key not in beside}
     written["runs"][name] = beside | _lay(config, keys, value, _fields(study, name), path)
 
 
-def _run_of(study: Study, path: Path) -> tuple[str, Path]:
-    """The run that a path is about and the rest of the path. Names may hold dots: the longest that fits."""
+def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
+    """The run or study that a path is about, and the rest. Names may hold dots: the longest that fits."""
     for end in range(len(path), 1, -1):
         name = ".".join(path[1:end])
-        if name in study.runs:
+        if name in known:
             return name, path[end:]
     if len(path) == 1:
-        raise SpecError(path, f"name a run: runs.<name>, one of {', '.join(study.runs)}")
+        raise SpecError(path, f"name a {what}: {path[0]}.<name>, one of {', '.join(known)}")
     name = path[1]
-    raise SpecError(path, f"no run {name!r}: {nearest(name, study.runs)}")
+    raise SpecError(path, f"no {what} {name!r}: {nearest(name, known)}")
 
 
 def _set_axis(written: Tree, path: Path, value: Any) -> None:
@@ -134,13 +185,13 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
     if not key:
         raise SpecError(
-            path, f"unknown place: reports.<n>.<option> can be set, or all of them by {path[0]}=…"
+            path, f"unknown place: {path[0]}.<n>.<option> can be set, or all of them by {path[0]}=…"
         )
     _item(written, path)[key] = value
 
 
 def _item(written: Tree, path: Path) -> Tree:
-    """The mapping at `axes.<n>` or `reports.<n>`."""
+    """The mapping at `axes.<n>`, `reports.<n>` or `claims.<n>`."""
     head, number = path[0], path[1]
     items = written.get(head, [])
     if not number.isdigit() or int(number) >= len(items):

@@ -9,7 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from jestlab.analysis.costs import Scope
 
 TableName = Literal[
-    "summary", "speedups", "comparison", "longer_training", "specialists", "laion", "raw_vs_filtered"
+    "summary",
+    "speedups",
+    "claims",
+    "comparison",
+    "longer_training",
+    "specialists",
+    "laion",
+    "raw_vs_filtered",
 ]
 
 
@@ -37,7 +44,8 @@ class TableReport(_Comparison):
 
     Attributes:
         name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
-            to match the baseline; or one of the paper's tables, with the study's runs in it.
+            to match the baseline; claims: what the study claims, with verdicts, which is shown anyway; or one
+            of the paper's tables, with the study's runs in it.
         mean: The score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score is reached: first, or lastingly.
         published: Whether published rows stand in the paper's tables, too, where the store has them.

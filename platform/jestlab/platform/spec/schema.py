@@ -15,10 +15,12 @@ from pydantic import (
 )
 
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import yaml_io
+from jestlab.platform.spec import match as matches
+from jestlab.platform.spec import unions, yaml_io
 from jestlab.platform.spec.axes import Axis, parse_axes
+from jestlab.platform.spec.claims import Claim, parse_claims
 from jestlab.platform.spec.errors import SpecError, shown
-from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.expand import Member, check_reports, expand
 from jestlab.platform.spec.fields import Field, fields_of
 from jestlab.platform.spec.names import check_name
 from jestlab.platform.spec.reports import REPORTS, Report
@@ -42,11 +44,13 @@ class RunSpec(_Part):
             of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
+        match: Whose FLOPs it spends; its examples seen are solved for when it is planned.
         overrides: Laid over the base.
     """
 
     program: str | None = None
     needs: dict[str, str] = {}
+    match: matches.Match | None = None
     overrides: Tree = {}
 
     @model_serializer
@@ -56,11 +60,13 @@ class RunSpec(_Part):
         if self.needs:
             by_name = all(role == name for role, name in self.needs.items())
             written["needs"] = list(self.needs) if by_name else dict(self.needs)
+        if self.match is not None:
+            written[matches.KEY] = {self.match.kind: self.match.run}
         return written | self.overrides
 
 
 class Study(_Part):
-    """A spec: the question, the runs, the axes, the reports.
+    """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
         name: Of the study: its experiment in the store, its folder of reports.
@@ -69,11 +75,13 @@ class Study(_Part):
         scale: Which of its scales this is.
         program: What its runs execute, unless they say otherwise.
         base: What all runs of that program share, and in part those of others: see `RunSpec.program`.
-        runs: By name.
+        runs: By name; none in a union.
         axes: Values that runs take.
         seeds: Replicates.
         resources: What a launch may use.
         reports: What it ends in.
+        claims: What its runs decide.
+        studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
     name: str
@@ -82,11 +90,13 @@ class Study(_Part):
     scale: str | None = None
     program: str = "train"
     base: Tree = {}
-    runs: dict[str, RunSpec]
+    runs: dict[str, RunSpec] = {}
     axes: tuple[Axis, ...] = ()
     seeds: tuple[int, ...] = (0,)
     resources: Resources = Resources()
     reports: tuple[Report, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    studies: dict[str, Study] = {}
 
     @classmethod
     def parse(cls, written: Any) -> Study:
@@ -110,7 +120,11 @@ class Study(_Part):
         Raises:
             SpecError: A config, a reference or the order of the runs is wrong; the place is named.
         """
-        return expand(self)
+        if not self.studies:
+            return expand(self)
+        members = unions.members(self)
+        check_reports(self, [member.variant for member in members])
+        return members
 
     def to_dict(self) -> dict[str, Any]:
         """The resolved spec as it would be written: what is at its default is left out."""
@@ -126,6 +140,12 @@ class Study(_Part):
         for key in data if isinstance(data, dict) else ():
             if key not in cls.model_fields:
                 raise SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")
+        if not isinstance(data, dict):
+            return data
+        if data.get(unions.KEY):
+            return unions.prepared(data, cls.parse)
+        if "runs" not in data:
+            raise SpecError(("runs",), "is missing")
         return data
 
     @field_validator("name", mode="before")
@@ -178,6 +198,11 @@ class Study(_Part):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
         return tuple(_report(report, i) for i, report in enumerate(reports))
 
+    @field_validator("claims", mode="before")
+    @classmethod
+    def _claims(cls, claims: Any) -> Any:
+        return parse_claims(claims)
+
     @model_validator(mode="after")
     def _axes_are_of_runs(self) -> Study:
         for i, axis in enumerate(self.axes):
@@ -204,7 +229,7 @@ def _mapping(value: Any, path: tuple[str, ...]) -> Tree:
 
 
 def _run(name: str, given: Any) -> dict[str, Any]:
-    """A run in its written form: overrides of the base, and beside them `program` and `needs`."""
+    """A run in its written form: overrides of the base, and beside them `program`, `needs` and `match`."""
     path = ("runs", name)
     if given is not None and not is_mapping(given):
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
@@ -212,7 +237,12 @@ def _run(name: str, given: Any) -> dict[str, Any]:
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
     if program is not None and not isinstance(program, str):
         raise SpecError((*path, "program"), f"must be a text, not {shown(program)}")
-    return {"program": program, "needs": _needs(needs, (*path, "needs")), "overrides": plain(overrides, path)}
+    return {
+        "program": program,
+        "needs": _needs(needs, (*path, "needs")),
+        "match": matches.parse(overrides.pop(matches.KEY, None), (*path, matches.KEY)),
+        "overrides": plain(overrides, path),
+    }
 
 
 def _needs(given: Any, path: tuple[str, ...]) -> dict[str, str]:

@@ -45,6 +45,8 @@ def record(connection: Connection, plan: Plan) -> int:
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs, ids)
     _record_budgets(connection, plan.runs, ids)
+    for part in plan.parts:
+        record(connection, part)
     return experiment_id
 
 
@@ -59,7 +61,7 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
         "question": study.question,
         "paper": study.paper,
         "scale": study.scale,
-        "spec": to_json(study.to_dict()),
+        "spec": to_json(study.to_dict(), sort_keys=False),  # the order of runs and parts is theirs
         "updated_at": now(),
     }
     statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)

@@ -22,9 +22,9 @@ def now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
-def to_json(value: Any) -> str:
+def to_json(value: Any, *, sort_keys: bool = True) -> str:
     """JSON text as the store keeps it: keys sorted, nothing superfluous; tuples and the like become lists."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=list)
+    return json.dumps(value, ensure_ascii=False, sort_keys=sort_keys, separators=(",", ":"), default=list)
 
 
 def insert(connection: Connection, table: type[Any]) -> Any:

@@ -89,7 +89,8 @@ class Store:
     # ---- what is planned
 
     def record(self, plan: Plan) -> int:
-        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing.
+        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing; of a
+        union each part as an experiment of its own besides.
 
         A completed run stays as it is. A run that ended early may run again: it becomes PENDING, or BLOCKED
         while a run it needs has not completed. A run that some worker has, or had, stays RUNNING.
@@ -152,7 +153,7 @@ class Store:
         with self.reading() as connection:
             counts: dict[int, dict[RunState, int]] = defaultdict(dict)
             for experiment_id, state, count in connection.execute(
-                select(Member.experiment_id, Run.state, func.count())
+                select(Member.experiment_id, Run.state, func.count(Run.id.distinct()))
                 .join(Run, Run.id == Member.run_id)
                 .group_by(Member.experiment_id, Run.state)
             ):

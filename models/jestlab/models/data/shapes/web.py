@@ -14,6 +14,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from jestlab.models.config import ShapesWeb
+from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.models.data.shapes.captions import describe
 from jestlab.models.data.shapes.noise import (
     NOISE_KINDS,
@@ -28,7 +29,7 @@ from jestlab.models.data.shapes.world import BACKGROUNDS, CLASSES, POSITIONS, SI
 from jestlab.models.data.tars import TarWriter
 
 Progress = Callable[[int], None]
-_STREAMS = {"templates": 0, "shard": 1}  # independent random streams under one seed
+_STREAMS = {"templates": 0, "shard": 1, "recaption": 2}  # independent random streams under one seed
 
 
 def make_web(folder: Path, settings: ShapesWeb, seed: int, progress: Progress | None = None) -> None:
@@ -50,8 +51,11 @@ def make_web(folder: Path, settings: ShapesWeb, seed: int, progress: Progress | 
     poses = Jitter.draw(rng, settings.duplicate_templates)
     for shard, start in enumerate(range(0, settings.examples, settings.shard_size)):
         count = min(settings.shard_size, settings.examples - start)
-        rng = np.random.Generator(np.random.PCG64([seed, _STREAMS["shard"], shard]))
-        _write_shard(folder, shard, count, settings, templates, poses, rng, progress)
+        rng, captioner = (
+            np.random.Generator(np.random.PCG64([seed, _STREAMS[name], shard]))
+            for name in ("shard", "recaption")
+        )
+        _write_shard(folder, shard, count, settings, templates, poses, rng, captioner, progress)
 
 
 def _write_shard(
@@ -62,11 +66,12 @@ def _write_shard(
     templates: Scenes,
     poses: Jitter,
     rng: np.random.Generator,
+    captioner: np.random.Generator,
     progress: Progress | None,
 ) -> None:
     """One tar, its parquet and its statistics."""
     kinds = draw_kinds(settings.noise, count, rng)
-    images, captions, columns = _draw_pairs(kinds, settings, templates, poses, rng)
+    images, captions, columns = _draw_pairs(kinds, settings, templates, poses, rng, captioner)
     digits = max(4, len(str(settings.shard_size - 1)))
     rows = []
     with TarWriter(folder / f"{shard:05d}.tar") as tar:
@@ -112,6 +117,7 @@ def _draw_pairs(
     templates: Scenes,
     poses: Jitter,
     rng: np.random.Generator,
+    captioner: np.random.Generator,
 ) -> tuple[Pixels, list[str], dict[str, list[Any]]]:
     """Images, captions and the metadata columns of n pairs of given kinds."""
     count, size = len(kinds), settings.image_size
@@ -136,12 +142,24 @@ def _draw_pairs(
 
     scores = measure(kinds, scenes.agreement(described), rng)
     columns: dict[str, list[Any]] = {name: score.tolist() for name, score in scores.items()}
+    columns[SYNTHETIC_CAPTION] = _recaptioned(scenes, static | blank, captioner)
     columns["noise"] = [NOISE_KINDS[kind] for kind in kinds]
     columns["label"] = [CLASSES[label] for label in scenes.label]
     columns["size"] = [SIZES[number] for number in scenes.size]
     columns["position"] = [POSITIONS[number] for number in scenes.position]
     columns["background"] = [tuple(BACKGROUNDS)[number] for number in scenes.background]
     return images, captions, columns
+
+
+def _recaptioned(
+    scenes: Scenes, without_scene: npt.NDArray[np.bool_], captioner: np.random.Generator
+) -> list[str]:
+    """What a captioning model says of the images: all that is there, or, where no scene is, nothing much."""
+    captions = describe(scenes, captioner, complete=True)
+    where = np.flatnonzero(without_scene)
+    for i, text in zip(where, vague_texts(len(where), captioner), strict=True):
+        captions[i] = text
+    return captions
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:

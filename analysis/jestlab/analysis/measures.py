@@ -1,0 +1,170 @@
+"""What a run is judged by: its score, its score at equal FLOPs, one evaluation, a training metric, spikes."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import frames as reading
+from .connection import frame
+from .curves import score_curves
+from .spikes import spike_count
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy import Connection
+
+    from .costs import Scope
+    from .frames import Frames
+
+SCORE = "score"
+AT_FLOPS = "score_at_flops"
+SPIKES = "loss_spikes"
+_LOSS = "loss"
+
+Place = tuple[str, int]
+"""A label and a seed."""
+
+_NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What the runs of one experiment can be judged by, read at one moment.
+
+    Attributes:
+        frames: Its results; None where nothing has been evaluated.
+        curves: Scores over training, as of `curves.score_curves`; None where nothing has been evaluated.
+        logged: Training metrics that were asked for: label, seed, name, step, value.
+        names: Of all training metrics; read only where one that was asked for is not there.
+    """
+
+    frames: Frames | None
+    curves: pd.DataFrame | None
+    logged: pd.DataFrame
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def load(
+        cls,
+        connection: Connection,
+        experiment: str,
+        measures: Sequence[str],
+        scope: Scope = "scoring",
+        frames: Frames | None = None,
+    ) -> Measures:
+        """Read them.
+
+        Args:
+            connection: To the store, from `connect`.
+            experiment: Its name.
+            measures: Those that will be asked for.
+            scope: What counts as FLOPs.
+            frames: Its results, where they have been read already.
+        """
+        if frames is None:
+            try:
+                frames = reading.load(connection, experiment)
+            except ValueError:  # nothing of it has been evaluated: training metrics are there all the same
+                frames = None
+        evaluated = set() if frames is None else set(frames.evaluated)
+        asked = {_LOSS if name == SPIKES else name for name in measures} - evaluated - {SCORE, AT_FLOPS}
+        logged = reading.load_metrics(connection, experiment, sorted(asked)).astype({"value": float})
+        names: tuple[str, ...] = ()
+        if asked - set(logged["name"]):
+            names = tuple(sorted(map(str, frame(connection, _NAMES, experiment=experiment)["name"])))
+        return cls(frames, None if frames is None else score_curves(frames, scope), logged, names)
+
+    def in_percent(self, measure: str) -> bool:
+        """Whether it is a share that people read in percent."""
+        frames = self.frames
+        if frames is None or not frames.scores_are_shares:
+            return False
+        return measure in (SCORE, AT_FLOPS) or measure in frames.evaluated
+
+    def values(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
+        """What completed runs come to.
+
+        Args:
+            measure: "score": the mean of the headline metrics at the end, what tables call score;
+                "score_at_flops": the same, interpolated where the cheapest of these runs ends; the name of an
+                evaluation: its final value; "loss_spikes": how many the loss has; else the name of a training
+                metric: its last value.
+            places: Completed runs, by label and seed.
+
+        Returns:
+            Those that have a finite value. Nothing is extrapolated: a curve that begins above the FLOPs at
+            which runs are compared has none there.
+        """
+        if measure == AT_FLOPS:
+            found = self._at_flops(places)
+        elif measure == SCORE or (self.frames is not None and measure in self.frames.evaluated):
+            found = self._final(measure)
+        else:
+            found = self._of_training(measure)
+        return {place: found[place] for place in places if math.isfinite(found.get(place, math.nan))}
+
+    def lacking(self, measure: str) -> str:
+        """Why runs have no value, in words."""
+        scored = measure in (SCORE, AT_FLOPS)
+        if self.frames is None and scored:
+            return "nothing has been evaluated"
+        if measure == AT_FLOPS:
+            return "the learning curves have no FLOPs in common"
+        if scored:
+            return "an evaluation is missing"
+        wanted = _LOSS if measure == SPIKES else measure
+        if wanted in set(self.logged["name"]) or (self.frames and measure in self.frames.evaluated):
+            return f"{measure} is not known of both sides"
+        known = [*self.names, *(self.frames.evaluated if self.frames else [])]
+        near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+        return f"no run has {wanted!r}" + (f": did you mean {near[0]!r}?" if near else "")
+
+    def _final(self, name: str) -> dict[Place, float]:
+        """A column of the curves at the end of each run."""
+        if self.curves is None:
+            return {}
+        return _by_place(self.curves[self.curves["final"]], name)
+
+    def _at_flops(self, places: Collection[Place]) -> dict[Place, float]:
+        """Scores at the least of the FLOPs that these runs end at, between evaluations by interpolation."""
+        import numpy as np
+
+        if self.curves is None:
+            return {}
+        known = self.curves.dropna(subset=["score", "flops"])
+        runs = {
+            place: points.sort_values("flops")
+            for place, points in _runs(known)
+            if place in places and points["final"].any()
+        }
+        if not runs:
+            return {}
+        least = min(float(points["flops"].iloc[-1]) for points in runs.values())
+        return {
+            place: float(np.interp(least, points["flops"], points["score"]))
+            for place, points in runs.items()
+            if points["flops"].iloc[0] <= least
+        }
+
+    def _of_training(self, measure: str) -> dict[Place, float]:
+        """What a training metric comes to."""
+        if measure != SPIKES:
+            last = self.logged[self.logged["name"] == measure].groupby(["label", "seed"], sort=False).tail(1)
+            return _by_place(last, "value")
+        loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
+        return {place: spike_count(points["value"]) for place, points in _runs(loss)}
+
+
+def _runs(rows: pd.DataFrame) -> Iterator[tuple[Place, pd.DataFrame]]:
+    """The rows of each run."""
+    for _, points in rows.groupby(["label", "seed"], sort=False):
+        yield (str(points["label"].iloc[0]), int(points["seed"].iloc[0])), points
+
+
+def _by_place(rows: pd.DataFrame, column: str) -> dict[Place, float]:
+    values = zip(rows["label"], rows["seed"], rows[column], strict=True)
+    return {(str(label), int(seed)): float(value) for label, seed, value in values}

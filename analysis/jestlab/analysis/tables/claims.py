@@ -1,0 +1,133 @@
+"""The table of claims: each with its verdict, and by how much."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..measures import SCORE
+from ..rendering import Column, Record, Table
+from ..verdicts import Judged, counted
+from . import show
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_RULES = (
+    "difference: what the claim is of minus what it is compared with, seed by seed, mean [95% confidence "
+    "interval by Student's t]; of scores in points (%)",
+    "holds: the whole interval lies where the claim says; does not hold: all of it lies elsewhere; "
+    "undecided: neither, or there are fewer than two seeds",
+)
+_SEEDS = "seeds in which all runs of both sides have completed, of those planned"
+
+
+def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) -> Table:
+    """Claims with their verdicts, a row a claim.
+
+    Args:
+        judged: Them, in the order of the studies.
+        name: Of the experiment, or of several.
+        by_study: Whether a first column says of which study each is.
+
+    Returns:
+        A table whose frame has study, statement, source, verdict, scale, claim (what is compared, in the
+        words of the spec), measure, within, difference, low, high (in the measure's own unit), seeds,
+        seeds_planned, reason, in_percent.
+    """
+    return Table(
+        name=f"{name} claims",
+        caption=counted(judged),
+        frame=_frame(judged),
+        columns=(
+            *([Column("study", "study", lambda row: str(row["study"]), align="left")] if by_study else []),
+            Column("statement", "claim", lambda row: str(row["statement"]), align="left"),
+            Column("source", "source", lambda row: str(row["source"]), align="left"),
+            Column("verdict", "verdict", lambda row: str(row["said"]), align="left"),
+            Column(
+                "difference",
+                "difference",
+                difference,
+                formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
+                "its 95% confidence interval by Student's t; a run adds its value times its weight",
+                inputs=("value", "weight"),
+            ),
+            Column("seeds", "n", show.seeds, formula=_SEEDS),
+            Column("reason", "likely reason", lambda row: str(row["reason"]), align="left"),
+        ),
+        notes=(*_RULES, *_gaps(judged)),
+        parts=_parts(judged),
+    )
+
+
+def difference(row: Record) -> str:
+    """The difference of a claim with its interval, and with its measure where that is not the score."""
+    if math.isnan(row["difference"]):
+        return show.MISSING
+    in_percent = bool(row["in_percent"])
+    text = show.score(row["difference"], in_percent, "+")
+    if not math.isnan(row["low"]):
+        low, high = (show.score(row[end], in_percent, "+") for end in ("low", "high"))
+        text += f" [{low}, {high}]"
+    if not math.isnan(row["within"]):
+        text += f" of ±{show.score(row['within'], in_percent)}"
+    return text if row["measure"] == SCORE else f"{text} {row['measure']}"
+
+
+def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = [
+        {
+            "row": name,
+            "apart": False,
+            "study": each.experiment,
+            "statement": each.claim.statement,
+            "source": each.claim.source,
+            "verdict": each.verdict,
+            "said": each.said,
+            "scale": each.scale,
+            "claim": str(each.claim),
+            "measure": each.claim.measure,
+            "within": each.claim.within,
+            "difference": each.difference,
+            "low": each.low,
+            "high": each.high,
+            "seeds": each.seeds,
+            "seeds_planned": each.planned,
+            "reason": each.reason,
+            "in_percent": each.in_percent,
+        }
+        for name, each in zip(names(judged), judged, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+def names(judged: Sequence[Judged]) -> list[str]:
+    """What their rows are called: by their statements, with the study where several say the same."""
+    several = Counter(each.claim.statement for each in judged)
+    return [
+        each.claim.statement
+        if several[each.claim.statement] == 1
+        else f"{each.claim.statement} ({each.experiment})"
+        for each in judged
+    ]
+
+
+def _parts(judged: Sequence[Judged]) -> pd.DataFrame:
+    import pandas as pd
+
+    found = [each.parts.assign(row=name) for name, each in zip(names(judged), judged, strict=True)]
+    filled = [parts for parts in found if len(parts)]
+    return pd.concat(filled, ignore_index=True) if filled else found[0]
+
+
+def _gaps(judged: Sequence[Judged]) -> list[str]:
+    """Verdicts by fewer seeds than planned; of those by one or none the row itself says what is missing."""
+    return [
+        f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
+        for name, each in zip(names(judged), judged, strict=True)
+        if 2 <= each.seeds < each.planned
+    ]

@@ -1,0 +1,298 @@
+"""What the runs of a study say of its claims: verdicts, each by the seeds that both sides have."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+from .claims import Claim, Comparison, Side, Study, studies
+from .connection import connect, frame
+from .frames import unknown_experiment
+from .intervals import half_widths
+from .measures import Measures, Place
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy import Connection
+
+    from .frames import Frames
+
+Verdict = Literal["holds", "does not hold", "undecided", "not run"]
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+_COUNTED: dict[Verdict, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "does not hold": ("does not hold", "do not hold"),
+    "undecided": ("is undecided", "are undecided"),
+    "not run": ("has not been run", "have not been run"),
+}
+"""Verdict → what one claim does, what several do."""
+
+_PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
+_MOST_NAMED = 4  # of labels that are missing
+
+_RUNS = """
+    SELECT run, label, seed, position, fingerprint, state
+    FROM v_runs WHERE experiment = :experiment"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with its verdict.
+
+    Attributes:
+        experiment: Whose runs decide it.
+        scale: The scale they ran at; empty if the study has none.
+        claim: The claim.
+        verdict: Whether it holds.
+        difference: What it is of minus what it is compared with, mean over seeds; NaN where nothing is known.
+        low: End of its 95% confidence interval; NaN by fewer than two seeds.
+        high: The other end.
+        seeds: By how many seeds.
+        planned: Of how many that both sides have in the study.
+        gap: What is missing for more, one clause; empty if nothing is.
+        in_percent: Whether the difference is one of shares.
+        parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
+            weight, difference (what it adds to that of its seed: weight × value).
+    """
+
+    experiment: str
+    scale: str
+    claim: Claim
+    verdict: Verdict
+    difference: float
+    low: float
+    high: float
+    seeds: int
+    planned: int
+    gap: str
+    in_percent: bool
+    parts: pd.DataFrame
+
+    @property
+    def said(self) -> str:
+        """The verdict in words, with the scale where the claim does not hold there."""
+        where = f" at this scale ({self.scale})" if self.scale else ""
+        return f"{self.verdict}{where}" if self.verdict == "does not hold" else self.verdict
+
+    @property
+    def reason(self) -> str:
+        """Why it does not hold, likely, or what is missing; empty where it holds."""
+        if self.verdict == "holds":
+            return ""
+        missing = self.gap if self.seeds < 2 else ""
+        likely = self.claim.unless if self.verdict != "not run" else ""
+        return "; ".join(part for part in (missing, likely) if part)
+
+
+def read(url: str, experiments: Sequence[str]) -> list[Judged]:
+    """The claims of experiments, with verdicts; of a union of studies, those of its studies.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiments: Their names.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: What is there is no results store, or it does not know one of the experiments.
+    """
+    with connect(url) as connection:
+        known = studies(connection)
+        for name in experiments:
+            if name not in known:
+                raise ValueError(unknown_experiment(name, list(known)))
+        return [judged for name in experiments for judged in load(connection, name, known)]
+
+
+def load(
+    connection: Connection,
+    experiment: str,
+    known: Mapping[str, Study],
+    frames: Frames | None = None,
+) -> list[Judged]:
+    """As `read`, of one experiment, over a connection from `connect`.
+
+    Args:
+        connection: To the store.
+        experiment: Its name.
+        known: All studies of the store, from `claims.studies`.
+        frames: Its results, where they have been read already.
+    """
+    study = known[experiment]
+    found: list[Judged] = []
+    for name, spec in study.parts.items():
+        # A study that was launched by itself since is judged by what it has become.
+        found += _of_study(connection, name, known.get(name, Study(spec, study.scale)))
+    return found + _of_study(connection, experiment, study, frames)
+
+
+def counted(judged: Sequence[Judged]) -> str:
+    """How many claims have which verdict, in a sentence."""
+    counts = Counter(each.verdict for each in judged)
+    parts = [f"{counts[each]} {_COUNTED[each][counts[each] > 1]}" for each in VERDICTS if counts[each]]
+    scales = list(dict.fromkeys(each.scale for each in judged if each.scale))
+    where = f"At scale {' and '.join(scales)}, of" if scales else "Of"
+    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    return f"{where} {len(judged)} {'claim' if len(judged) == 1 else 'claims'} {listed}."
+
+
+def decide(comparison: Comparison, low: float, high: float, within: float = math.nan) -> Verdict:
+    """The verdict on a difference whose interval reaches from `low` to `high`; undecided where it is NaN."""
+    if comparison == "near":
+        if -within <= low and high <= within:
+            return "holds"
+        return "does not hold" if low > within or high < -within else "undecided"
+    if comparison == "below":
+        low, high = -high, -low
+    return "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+
+
+def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measures: Measures) -> Judged:
+    """The verdict of an experiment's runs on a claim.
+
+    Args:
+        claim: The claim.
+        experiment: Name of the experiment.
+        scale: Of it.
+        runs: One row a label and seed: run, label, seed, fingerprint, state.
+        measures: What they can be judged by.
+    """
+    import pandas as pd
+
+    study = _Runs(runs)
+    weights, unknown = study.weights(claim)
+    planned = set() if unknown else set.intersection(*(study.seeds[label] for label in weights))
+    completed = {seed for seed in planned if all(study.completed(label, seed) for label in weights)}
+    values = measures.values(claim.measure, {(label, seed) for label in weights for seed in completed})
+    known = sorted(seed for seed in completed if all((label, seed) in values for label in weights))
+    mean, low, high = _interval(
+        [study.side(claim.of, seed, values) - study.side(claim.other, seed, values) for seed in known]
+    )
+    parts = [
+        {
+            "experiment": experiment,
+            "label": label,
+            "seed": seed,
+            "fingerprint": study.runs[label, seed].fingerprint,
+            "value": values[label, seed],
+            "weight": weight,
+            "difference": weight * values[label, seed],
+        }
+        for label, weight in weights.items()
+        for seed in known
+    ]
+    return Judged(
+        experiment=experiment,
+        scale=scale,
+        claim=claim,
+        verdict=decide(claim.comparison, low, high, claim.within) if completed else "not run",
+        difference=mean,
+        low=low,
+        high=high,
+        seeds=len(known),
+        planned=len(planned),
+        gap=_gap(study, weights, unknown, planned, completed)
+        or (measures.lacking(claim.measure) if len(known) < len(completed) else "")
+        or ("one seed has no interval" if len(known) == 1 else ""),
+        in_percent=measures.in_percent(claim.measure),
+        parts=pd.DataFrame(parts, columns=_PARTS),
+    )
+
+
+def _of_study(
+    connection: Connection, experiment: str, study: Study, frames: Frames | None = None
+) -> list[Judged]:
+    claims = study.claims
+    if not claims:
+        return []
+    runs = frame(connection, _RUNS, experiment=experiment)
+    runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    asked = list(dict.fromkeys(claim.measure for claim in claims))
+    measures = Measures.load(connection, experiment, asked, study.scope, frames)
+    return [judge(claim, experiment, study.scale, runs, measures) for claim in claims]
+
+
+class _Run(NamedTuple):
+    fingerprint: str
+    completed: bool
+
+
+class _Runs:
+    """The runs of a study by label and seed."""
+
+    def __init__(self, rows: pd.DataFrame) -> None:
+        self.runs: dict[Place, _Run] = {}
+        self.seeds: dict[str, set[int]] = {}
+        self._points: dict[str, dict[str, None]] = {}
+        columns = (rows[name] for name in ("run", "label", "seed", "fingerprint", "state"))
+        for run, label, seed, fingerprint, state in zip(*columns, strict=True):
+            self.runs[label, int(seed)] = _Run(str(fingerprint), state == "COMPLETED")
+            self.seeds.setdefault(label, set()).add(int(seed))
+            self._points.setdefault(run, {})[label] = None
+
+    def completed(self, label: str, seed: int) -> bool:
+        return self.runs[label, seed].completed
+
+    def weights(self, claim: Claim) -> tuple[dict[str, float], list[str]]:
+        """With what weight each label stands in the difference, and names of runs that there are not."""
+        weights: dict[str, float] = {}
+        unknown: list[str] = []
+        of, other = claim.of, claim.other
+        for sign, names in ((1.0, of.of), (-1.0, of.minus), (-1.0, other.of), (1.0, other.minus)):
+            unknown += [name for name in names if not self._meant(name)]
+            labels = self._labels(names)
+            for label in labels:
+                weights[label] = weights.get(label, 0.0) + sign / len(labels)
+        return weights, unknown
+
+    def side(self, side: Side, seed: int, values: Mapping[Place, float]) -> float:
+        """What a side comes to in a seed."""
+        of, minus = (
+            [values[label, seed] for label in self._labels(names)] for names in (side.of, side.minus)
+        )
+        return sum(of) / len(of) - (sum(minus) / len(minus) if minus else 0.0)
+
+    def _labels(self, names: Iterable[str]) -> list[str]:
+        """The labels that names mean, each once."""
+        return list(dict.fromkeys(label for name in names for label in self._meant(name)))
+
+    def _meant(self, name: str) -> list[str]:
+        """A label itself, or all points of a run; none where there is neither."""
+        return [name] if name in self.seeds else list(self._points.get(name, ()))
+
+
+def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and the ends of its confidence interval."""
+    import pandas as pd
+
+    if not by_seed:
+        return math.nan, math.nan, math.nan
+    mean = statistics.fmean(by_seed)
+    if len(by_seed) == 1:
+        return mean, math.nan, math.nan
+    half = half_widths(pd.Series([statistics.stdev(by_seed)]), pd.Series([len(by_seed)])).iloc[0]
+    return mean, mean - float(half), mean + float(half)
+
+
+def _gap(
+    study: _Runs, labels: Iterable[str], unknown: Sequence[str], planned: set[int], completed: set[int]
+) -> str:
+    """Which runs are missing, one clause."""
+    if unknown:
+        return f"there is no run {', '.join(unknown)}"
+    if not planned:
+        return "its runs have no seed in common"
+    if completed == planned:
+        return ""
+    open_seeds = {label: [s for s in sorted(planned) if not study.completed(label, s)] for label in labels}
+    listed = [
+        f"{label} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+        for label, seeds in open_seeds.items()
+        if seeds
+    ]
+    return f"not completed: {'; '.join(listed[:_MOST_NAMED])}{' …' if len(listed) > _MOST_NAMED else ''}"

@@ -1,0 +1,69 @@
+"""Appendix, effective batch size: how small can the sub-batch of a fixed super-batch be?
+
+    jestlab launch batch_size
+
+The number of steps is the same for all, so smaller batches see fewer examples.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import claim, curves, figure, table, zip_
+
+SCALES = base.SCALES
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """The study at a scale."""
+    study = base.study(
+        scale,
+        question="Does JEST++ need the batch size that uniform training needs?",
+        paper="Appendix, effects of varying the training batch size",
+    )
+    largest = study.base["schedule"].pop("batch_size")
+    study.base["schedule"]["super_batch_size"] = 5 * largest
+    base.guide(
+        study, scale, "strong++", 5, **{"schedule.super_batch_size": None, "schedule.batch_size": largest}
+    )
+    study.runs.IID = {}
+    study.runs["JEST++"] = base.jest()
+    most = study.base["schedule"]["examples_seen"]
+    study.axes = {
+        ("IID", "JEST++"): zip_(
+            {
+                "selection.filtering_ratio": (0.8, 0.9, 0.95),
+                "schedule.examples_seen": (most, most // 2, most // 4),
+            }
+        )
+    }
+    whole, half, quarter = (
+        f"filtering_ratio={f} examples_seen={n}"
+        for f, n in ((0.8, most), (0.9, most // 2), (0.95, most // 4))
+    )
+    study.claims = [
+        claim(
+            "IID training loses with half the batch",
+            of=f"IID {half}",
+            below=f"IID {whole}",
+            source="App., Fig. 9",
+        ),
+        claim(
+            "JEST++ loses nothing with half the batch",
+            of=f"JEST++ {half}",
+            near=f"JEST++ {whole}",
+            within=0.02,
+            source="App., Fig. 9",
+            unless="with half as many examples a short run has learned less; the paper's had converged",
+        ),
+        claim(
+            "A quarter of the batch costs JEST++ less than IID training",
+            of={"of": f"IID {whole}", "minus": f"IID {quarter}"},
+            above={"of": f"JEST++ {whole}", "minus": f"JEST++ {quarter}"},
+            source="App., Fig. 9",
+            unless="uniform training in so few steps has little to lose",
+        ),
+    ]
+    study.reports = [table(baseline=f"IID {whole}"), figure("batch_size", baseline=f"IID {whole}"), curves()]
+    return study

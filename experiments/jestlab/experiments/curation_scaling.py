@@ -1,0 +1,58 @@
+"""Figure 5, right: does a longer-trained reference, or one of more curated data, guide better?
+
+    jestlab launch curation_scaling
+
+The reference sees 250M to 3B examples of the small curated set, or 1B and 2B of the larger one.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import claim, curves, figure, table
+
+SCALES = base.SCALES
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """The study at a scale."""
+    study = base.study(
+        scale,
+        question="Does a reference guide better, the longer it has trained, and does more curated data help?",
+        paper="Figure 5, right",
+    )
+    study.runs.uniform = {}
+    guides: list[tuple[base.Curation, float]] = [("strong", b) for b in (0.25, 0.5, 1, 2, 3)]
+    for curation, billions in [*guides, ("strong++", 1), ("strong++", 2)]:
+        name = f"{curation}-{billions:g}B"
+        base.guide(study, scale, curation, billions, name=name)
+        study.runs[f"jest-{name}"] = base.jest(name)
+    study.claims = [
+        claim(
+            "More training of the reference makes a better JEST",
+            of="jest-strong-1B",
+            above="jest-strong-0.25B",
+            source="Fig. 5, right",
+        ),
+        claim(
+            "The gain saturates after 1B",
+            of="jest-strong-3B",
+            near="jest-strong-1B",
+            within=0.02,
+            source="Fig. 5, right",
+            unless="a toy reference has not exhausted its curated set by then",
+        ),
+        claim(
+            "The larger curated set breaks the saturation",
+            of="jest-strong++-2B",
+            above="jest-strong-2B",
+            source="Fig. 5, right",
+        ),
+    ]
+    study.reports = [
+        table(baseline="uniform"),
+        figure("against_reference", baseline="uniform"),
+        curves(),
+    ]
+    return study

@@ -1,0 +1,45 @@
+"""Table 2: JEST++ and SigLIP on LAION-2B, unsafe pairs removed, with B/32 towers at 224 px.
+
+    jestlab launch laion_transfer
+
+On a folder that img2dataset wrote, guided by a published SigLIP checkpoint, with no file to edit:
+
+    jestlab launch laion_transfer --set 'base.data.train={kind: folder, path: laion/}' \
+        --set 'runs.reference={program: weights, path: siglip.npz, tokenizer: sentencepiece.model}'
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import at_scale, claim, curves, pareto, table
+
+SCALES = base.SCALES
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """The study at a scale."""
+    study = base.study(
+        scale,
+        question="Does JEST++ carry over to public data of another make?",
+        paper="Table 2",
+    )
+    study.base["schedule"]["examples_seen"] = at_scale(scale, smoke=9_600, mini=384_000, paper=1_300_000_000)
+    study.base["data"]["filter"] = "punsafe < 0.5"
+    if scale == "paper":
+        study.base["data"]["train"] |= {"path": "laion2b", "examples": 2_300_000_000}
+    towers = base.coarse(scale)
+    base.guide(study, scale, "strong++", 5, **towers)
+    study.runs["SigLIP"] = towers
+    study.runs["JEST++"] = base.jest() | towers
+    study.claims = [
+        claim("JEST++ is ahead of SigLIP on the same examples", of="JEST++", above="SigLIP", source="Table 2")
+    ]
+    study.reports = [
+        table(name="laion", baseline="SigLIP"),
+        table(baseline="SigLIP"),
+        curves(baseline="SigLIP"),
+        pareto(baseline="SigLIP"),
+    ]
+    return study

@@ -1,0 +1,52 @@
+"""Appendix, longer training: does JEST go on improving?
+
+    jestlab launch longer_training
+
+JEST at 5B, Flexi-JEST at 13B, JEST++ and Flexi-JEST++ at 4B and at 10B, against SigLIP at 40B.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import claim, curves, pareto, table
+
+SCALES = base.SCALES
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """The study at a scale."""
+    study = base.study(
+        scale,
+        question="Do JEST++ and Flexi-JEST++ go on improving from 4B to 10B examples?",
+        paper="Appendix, table of longer training runs",
+    )
+    base.guide(study, scale)
+    base.guide(study, scale, "strong++", 5, name="reference++B")
+    study.runs["SigLIP-B"] = {"schedule.examples_seen": base.examples(scale, 40)}
+    study.runs["JEST-5B"] = base.jest() | _for(scale, 5)
+    study.runs["Flexi-JEST-13B"] = base.flexi_jest() | _for(scale, 13)
+    for billions in (4, 10):
+        study.runs[f"JEST++{billions}B"] = base.jest("reference++B") | _for(scale, billions)
+        study.runs[f"Flexi-JEST++{billions}B"] = base.flexi_jest("reference++B") | _for(scale, billions)
+    study.claims = [
+        claim("JEST++ improves from 4B to 10B", of="JEST++10B", above="JEST++4B", source="App., Table 4"),
+        claim(
+            "Flexi-JEST++ improves from 4B to 10B",
+            of="Flexi-JEST++10B",
+            above="Flexi-JEST++4B",
+            source="App., Table 4",
+        ),
+    ]
+    study.reports = [
+        table(name="longer_training", baseline="SigLIP-B"),
+        table(baseline="SigLIP-B"),
+        curves(baseline="SigLIP-B"),
+        pareto(baseline="SigLIP-B"),
+    ]
+    return study
+
+
+def _for(scale: str, billions: float) -> dict[str, int]:
+    return {"schedule.examples_seen": base.examples(scale, billions)}

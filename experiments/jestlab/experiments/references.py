@@ -1,0 +1,56 @@
+"""Section 4.4: reference models on curated data, from weak to strong curation.
+
+    jestlab launch references
+
+What the other studies select with: how good are the guides themselves?
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+from jestlab.experiments import base
+from jestlab.platform.spec import claim, curves, pareto, table
+
+SCALES = base.SCALES
+
+
+def get_config(scale: str = "smoke") -> ConfigDict:
+    """The study at a scale."""
+    study = base.study(
+        scale,
+        question="How good do models get that see curated data alone, by curation, length and size?",
+        paper="Section 4.4, Figure 5 (horizontal axes)",
+    )
+    study.runs.uniform = {}
+    for curation in ("weak", "moderate_ita", "moderate_tq"):
+        study.runs[curation] = base.reference(scale, curation)
+    for billions in (0.25, 0.5, 1, 2, 3):
+        study.runs[f"strong-{billions:g}B"] = base.reference(scale, "strong", billions)
+    for billions in (1, 2, 5):
+        study.runs[f"strong++{billions}B"] = base.reference(scale, "strong++", billions)
+    study.runs["strong++5B-L"] = base.reference(scale, "strong++", 5, **base.large(scale))
+    study.claims = [
+        claim(
+            "A reference gets better with training on curated data",
+            of="strong-1B",
+            above="strong-0.25B",
+            source="Fig. 5, right",
+        ),
+        claim(
+            "It saturates after ten epochs of the small curated set",
+            of="strong-3B",
+            near="strong-1B",
+            within=0.02,
+            source="Fig. 5, right",
+            unless="two epochs more of a toy's curated set still teach something",
+        ),
+        claim(
+            "The larger curated set breaks the saturation: at 2B it is ahead",
+            of="strong++2B",
+            above="strong-2B",
+            source="Fig. 5, right",
+        ),
+    ]
+    study.reports = [table(baseline="uniform"), curves(), pareto()]
+    return study

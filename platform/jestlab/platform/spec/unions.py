@@ -1,0 +1,106 @@
+"""A union: a spec of several whole studies, so that one launch runs them all, and what they share once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from jestlab.platform.spec.errors import SpecError, shown, within
+from jestlab.platform.spec.names import check_name
+from jestlab.platform.spec.tree import is_mapping
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.expand import Member, Variant
+    from jestlab.platform.spec.schema import Study
+
+KEY = "studies"
+
+OF_PARTS = ("runs", "base", "axes", "seeds", "program")
+"""What a union leaves to its parts."""
+
+
+def prepared(written: Mapping[str, Any], parse: Callable[[Any], Study]) -> dict[str, Any]:
+    """A union as written, made ready for validation.
+
+    Args:
+        written: With `studies`, a mapping from names to specs.
+        parse: Makes a study of a spec.
+
+    Returns:
+        The same with the parts as studies, each at the union's scale unless it says its own, and with the
+        first part's resources unless the union has its own.
+
+    Raises:
+        SpecError: It has runs, too; a part is no spec, or itself a union. The place is named.
+    """
+    given = written[KEY]
+    if not is_mapping(given) or not given:
+        raise SpecError((KEY,), f"must be specs by name, or a list of names and paths, not {shown(given)}")
+    for key in OF_PARTS[:-1]:
+        if written.get(key):
+            raise SpecError((key,), f"a spec with {KEY} has none of its own: each part has")
+    union = {key: value for key, value in written.items() if key not in OF_PARTS}
+    parts = {}
+    for name, part in given.items():
+        check_name(name, (KEY,))
+        if name == written.get("name"):
+            raise SpecError((KEY, name), "has the name of the union itself, and is another experiment")
+        with within(KEY, name):
+            parts[name] = _part(name, part, written.get("scale"), parse)
+    union.setdefault("resources", next(iter(parts.values())).resources)
+    return union | {KEY: parts}
+
+
+def _part(name: str, written: Any, scale: Any, parse: Callable[[Any], Study]) -> Study:
+    """One part: a study of that name."""
+    if hasattr(written, "to_dict") and not is_mapping(written):
+        written = written.to_dict()
+    if not is_mapping(written):
+        raise SpecError((), f"must be a spec, not {shown(written)}")
+    part = {"name": name, "scale": scale, **dict(written.items())}
+    if part["name"] != name:
+        raise SpecError(("name",), f"is {shown(part['name'])}: a part has the name that it stands under")
+    if part.get(KEY):
+        raise SpecError((KEY,), "is a union itself: name its parts here")
+    return parse(part)
+
+
+def members(study: Study) -> tuple[Member, ...]:
+    """All members of a union: those of its parts in order, with the part's name before theirs.
+
+    Raises:
+        SpecError: Something in a part is wrong; the place is named.
+    """
+    together: list[Member] = []
+    for name, part in study.studies.items():
+        start = len(together)
+        with within(KEY, name):
+            own = part.members
+        variants = {id(member.variant): _named(name, member.variant) for member in own}
+        together += (
+            replace(
+                member,
+                variant=variants[id(member.variant)],
+                needs={role: start + index for role, index in member.needs.items()},
+                match=None if member.match is None else start + member.match,
+            )
+            for member in own
+        )
+    return tuple(together)
+
+
+def _named(part: str, variant: Variant) -> Variant:
+    """A variant as the union calls it: "part/run"."""
+    return replace(
+        variant,
+        name=f"{part}/{variant.name}",
+        label=f"{part}/{variant.label}",
+        references=tuple(one._replace(name=f"{part}/{one.name}") for one in variant.references),
+    )
+
+
+def place(run: str) -> str:
+    """Where a run is written: `runs.joint`, of a union's `part/joint` `studies.part.runs.joint`."""
+    part, slash, name = run.rpartition("/")
+    return f"{KEY}.{part}.runs.{name}" if slash else f"runs.{run}"

@@ -1,0 +1,98 @@
+"""The claims of a study on its page: near the top, told by words, opening what they were made from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.analysis.report.conftest import finished, make_lab
+
+from jestlab.analysis.explain import Origins
+from jestlab.analysis.report.build import build
+from jestlab.analysis.report.contents import gather
+from jestlab.analysis.tables import table
+
+CLAIMS: list[dict[str, Any]] = [
+    {
+        "statement": "Joint selection learns more than uniform sampling",
+        "of": "joint", "above": "uniform", "source": "Figure 3, middle", "unless": "never shown",
+    },
+    {
+        "statement": "Independent selection is as good as its reference",
+        "of": "independent", "near": "reference", "within": 0.02, "source": "Table 4",
+        "unless": "the learners are small",
+    },
+    {"statement": "Selection hurts <b>", "of": ["joint", "independent"], "below": "uniform"},
+    {"statement": "Greedy learns more", "of": "greedy", "above": "uniform", "unless": "never shown"},
+    {"statement": "More is lost", "of": {"of": "joint", "minus": "uniform"}, "above": {
+        "of": "independent", "minus": "uniform"}, "measure": "shapes/zero_shot"},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return make_lab(tmp_path_factory.mktemp("claims"), finished(), claims=CLAIMS)
+
+
+@pytest.fixture(scope="module")
+def built(lab):
+    return build(lab.url, "study", lab.folder / "report")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
+def test_they_are_told_and_accessible(opened, lab, built, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    shown = opened(built[0], width, scheme)
+    tab = shown.tab
+    assert tab.evaluate("document.querySelector('main > section').id") == "claims"
+    told = [" ".join(text.split()) for text in tab.locator(".claim").all_inner_texts()]
+    assert told[0].startswith("✓ holds Joint selection learns more than uniform sampling Figure 3, middle +")
+    assert " points, 3 seeds: joint above uniform, by score" in told[0]
+    assert told[1].startswith("✗ does not hold at this scale (smoke) Independent selection is as good")
+    assert told[1].endswith("Likely reason: the learners are small.")
+    assert told[2].startswith("✗ does not hold at this scale (smoke) Selection hurts <b>")
+    assert told[3].startswith("○ not run Greedy learns more 0 seeds: greedy above uniform, by score")
+    assert told[3].endswith("Missing: there is no run greedy.")
+    assert not [text for text in told if "never shown" in text]
+    assert tab.locator("#claims .caveat").inner_text() == table(lab.url, "claims", ["study"]).caption
+    colours = {
+        tab.evaluate(f"getComputedStyle(document.querySelector('.claim.{kind} .verdict')).color")
+        for kind in ("holds", "fails", "open")
+    }
+    assert len(colours) == 3
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+    assert found.violations_count == 0, found.generate_report()
+    assert shown.complaints == []
+
+
+def test_each_difference_opens_what_it_was_made_from(opened, lab, built):
+    tab = opened(built[0]).tab
+    claims = table(lab.url, "claims", ["study"])
+    origins = Origins.read(lab.url, ["study"])
+    buttons = tab.locator(".claim button").all()
+    assert len(buttons) == 4
+    for button in buttons:
+        row = button.get_attribute("data-row")
+        told = origins.explain(claims, row, "difference")
+        button.click()
+        assert tab.locator("#provenance-title").text_content() == f"{row} · difference"
+        made, ran = (part.text_content() for part in tab.locator("dialog table").all())
+        assert len(told.runs) >= 6
+        for run in told.runs:
+            for part in (run.fingerprint[:12], run.label, f"{run.value:.6g}".replace("-", "−")):
+                assert part in made
+            assert run.fingerprint[:12] in made
+            assert all(attempt.host in ran for attempt in run.attempts)
+        tab.keyboard.press("Escape")
+
+
+def test_a_page_without_claims_has_no_place_for_them(study):
+    assert gather(study.url, "study", None, "scoring").claims is None
+
+
+def test_the_files_beside_it(lab, built):
+    names = {path.name for path in built}
+    assert {"claims.tex", "claims.csv", "claims.provenance.json"} <= names
+    csv = (built[0].parent / "report" / "claims.csv").read_text()
+    assert csv == table(lab.url, "claims", ["study"]).csv()

@@ -1,0 +1,236 @@
+"""The page of a union of studies: verdicts first, then each study with what its spec asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import plans_support as plans
+import pytest
+from tests.analysis.report.conftest import Lab
+
+from jestlab.analysis import published
+from jestlab.analysis.claims import is_union
+from jestlab.analysis.explain import Origins
+from jestlab.analysis.report.build import build
+from jestlab.analysis.report.union import gather_union
+from jestlab.analysis.tables import default_name, table
+from jestlab.platform.cli import main
+from jestlab.platform.plan import Alias, Plan
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.published import import_cells
+from jestlab.platform.store.store import Store
+
+SCORES = {"reference": 0.7, "uniform": 0.4, "joint": 0.65, "greedy": 0.6}
+STUDIES: dict[str, dict[str, Any]] = {
+    "ratios": {
+        "question": "Does joint selection learn more?",
+        "paper": "Figure 3, middle",
+        "runs": {"reference": {}, "uniform": {}, "joint": {}},
+        "claims": [
+            {"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"},
+            {"statement": "Joint surpasses its reference", "of": "joint", "above": "reference",
+             "unless": "learners are small"},
+        ],
+        "reports": [{"kind": "table", "baseline": "uniform"}, {"kind": "curves", "baseline": "uniform"}],
+    },
+    "prior_art": {
+        "question": "How does it compare with prior art?",
+        "paper": "Table 1",
+        "runs": {"uniform": {}, "joint": {}, "greedy": {}},
+        "claims": [{"statement": "Joint learns more", "of": "joint", "above": "uniform"}],
+        "reports": [
+            {"kind": "table", "name": "comparison", "baseline": "uniform"},
+            {"kind": "table", "name": "claims"},
+            {"kind": "batch_size"},
+        ],
+    },
+    "later": {
+        "question": "And then?",
+        "runs": {"uniform": {}, "joint": {}},
+        "claims": [{"statement": "More is more", "of": "joint", "above": "uniform"}],
+    },
+}  # fmt: skip
+
+
+def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any] = STUDIES) -> Lab:
+    """Studies, each with three seeds of its runs, and the union of all of them; runs that several have are
+    the same. Those not launched are in the union's spec alone."""
+    url = f"sqlite:///{folder / 'results.db'}"
+    store = Store.open(url)
+    import_cells(store, published.paper())
+    made: dict[str, list[tuple[str, Any]]] = {}
+    for name in launched:
+        runs = [
+            plans.run(run, config={"selection": {"rule": run}, "seed": seed}, seed=seed)
+            for run in studies[name]["runs"]
+            for seed in range(3)
+        ]
+        store.record(Plan(Study.parse({"name": name, "scale": "smoke", **studies[name]}), tuple(runs)))
+        for run in runs:
+            made.setdefault(run.fingerprint, []).append((name, run))
+    together = []
+    for places in made.values():
+        (first, run), *others = places
+        aliases = tuple(Alias(f"{name}/{each.name}", f"{name}/{each.label}", {}) for name, each in others)
+        together.append(
+            replace(run, name=f"{first}/{run.name}", label=f"{first}/{run.label}", aliases=aliases)
+        )
+    union = Study.parse(
+        {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": dict(studies)}
+    )
+    store.record(Plan(union, tuple(together)))
+    for row in {row.fingerprint: row for row in store.runs("paper")}.values():
+        attempt = plans.begun(store, row)
+        score = SCORES[row.name.split("/")[1]] + 0.005 * row.seed * (1 if "joint" in row.name else -1)
+        for step, value in enumerate((0.1, 0.2, score), start=1):
+            scores = {"shapes/zero_shot": value, "shapes_retrieval/i2t_r1": value}
+            attempt.evaluation(step, 64 * step, 3e9 * step, scores)
+        attempt.progress(3, 3)
+        attempt.complete()
+    store.close()
+    return Lab(url, folder, "paper")
+
+
+@pytest.fixture(scope="module")
+def union(tmp_path_factory):
+    """Two of three studies, in a lab where one of them has its own page."""
+    lab = make_union(tmp_path_factory.mktemp("union"), ["ratios", "prior_art"])
+    own = lab.folder / "reports" / "prior_art" / "report.html"
+    own.parent.mkdir(parents=True)
+    own.write_text("<!DOCTYPE html><title>prior_art</title>")
+    return lab
+
+
+@pytest.fixture(scope="module")
+def page(union):
+    return build(union.url, "paper", union.folder / "reports" / "paper")[0]
+
+
+def test_its_claims_are_those_of_its_studies(union):
+    claims = table(union.url, "claims", ["paper"])
+    assert [column.header for column in claims.columns][:2] == ["study", "claim"]
+    assert [(row["study"], row["verdict"]) for row in claims.frame.to_dict("records")] == [
+        ("ratios", "holds"),
+        ("ratios", "does not hold"),
+        ("prior_art", "holds"),
+        ("later", "not run"),
+    ]
+    assert claims.caption == "At scale smoke, of 4 claims 2 hold, 1 does not hold and 1 has not been run."
+    # The same statement of two studies is two rows, each of which opens its own runs.
+    origins = Origins.read(union.url, claims.experiments)
+    told = [origins.explain(claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")]
+    assert [{run.experiment for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
+
+
+def test_the_verbs(union, capsys):
+    """Without a name a union's table is that of its claims; its page knows no baseline of its own."""
+    assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
+    assert [is_union(union.url, name) for name in ("paper", "ratios", "none")] == [True, False, False]
+
+    def verb(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([*arguments, "--store", union.url])
+        return (stop.value.code, *capsys.readouterr())
+
+    assert verb("table", "paper", "--json") == (0, table(union.url, "claims", ["paper"]).json(), "")
+    code, out, _ = verb("table", "paper", "--explain", "Joint surpasses", "difference")
+    assert (code, out.count("run ratios/joint/"), out.count("run ratios/reference/")) == (0, 3, 3)
+    code, _, err = verb("report", "paper", "--baseline", "uniform")
+    assert (code, err) == (1, "jestlab: the studies of paper say what they compare with: give one of them\n")
+
+
+def test_what_it_took(union):
+    contents = gather_union(union.url, "paper")
+    assert contents.facts[:2] == (
+        "12 runs in 3 studies",
+        "the studies have 18 places for runs; 12 of them share a run with another, which spared 6 runs",
+    )
+    assert contents.facts[2] == "108 GFLOP spent of 48.0 MFLOP planned"
+    assert contents.unfinished == ""
+    assert [section.unfinished for section in contents.sections] == [
+        "", "", "Not launched yet: jestlab launch later"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
+def test_it_is_read_from_top_to_bottom(opened, union, page, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    shown = opened(page, width, scheme)
+    tab = shown.tab
+    assert tab.locator(".answer").inner_text() == table(union.url, "claims", ["paper"]).caption
+    contents = [" ".join(text.split()) for text in tab.locator("nav li").all_inner_texts()]
+    assert contents == ["ratios ✓✗ Figure 3, middle", "prior_art ✓ Table 1", "later ○"]
+    said = tab.locator("nav .marks").first.get_attribute("aria-label")
+    assert said == "Of 2 claims 1 holds and 1 does not hold."
+    assert tab.locator("main > section").evaluate_all("all => all.map(each => each.id)") == [
+        "claims", "study-ratios", "study-prior_art", "study-later"
+    ]  # fmt: skip
+    headings = tab.locator("main h2").all_inner_texts()
+    assert headings == ["Claims", *(study["question"] for study in STUDIES.values())]
+    assert tab.locator("#claims .claim").count() == 4
+    assert tab.locator("#study-ratios .claim").count() == 2
+    assert "JEST++" in tab.locator("#table-prior_art-comparison").inner_text()  # published
+    assert "joint" in tab.locator("#table-prior_art-comparison").inner_text()  # own
+    assert tab.locator("#study-ratios img").count() == 1
+    assert "Not made yet:\nBatch size: no run of" in re.sub(
+        r"\n+", "\n", tab.locator("#study-prior_art").inner_text()
+    )
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    found = axe.Axe().run(tab, options={"runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]})
+    assert found.violations_count == 0, found.generate_report()
+    for button in tab.locator("#study-ratios button, #claims button").all():
+        button.click()
+        assert "Made from" in tab.locator("dialog").inner_text()
+        tab.keyboard.press("Escape")
+    assert (shown.complaints, shown.requests) == ([], [page.as_uri()])
+
+
+def test_it_is_valid_small_and_its_links_lead_somewhere(page):
+    html5lib = pytest.importorskip("html5lib")
+    text = page.read_text()
+    html5lib.HTMLParser(strict=True).parse(text)
+    assert len(text) < 200_000  # no charting library, figures of few colours
+    links, ids = re.findall(r'<a [^>]*href="([^"]+)"', text), re.findall(r'<\w+[^>]* id="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    for link in links:
+        assert link[1:] in ids if link.startswith("#") else (page.parent / link).is_file(), link
+    assert "../prior_art/report.html" in links
+    assert "../ratios/report.html" not in links
+    assert "<code>jestlab report ratios</code>" in text
+
+
+def test_the_same_results_give_the_same_bytes(union, page):
+    before = {path: path.read_bytes() for path in page.parent.rglob("*") if path.is_file()}
+    assert {path: path.read_bytes() for path in build(union.url, "paper", page.parent)} == before
+    told = json.loads((page.parent / "report" / "prior_art-comparison.provenance.json").read_text())
+    assert told["experiment"] == "paper"
+    assert len(told["runs"]) == 12
+
+
+def test_a_figure_that_lies_there_is_not_drawn_again(union, tmp_path):
+    plot = gather_union(union.url, "paper").stills[0].plot
+    plot.save(tmp_path)
+    drawn = (tmp_path / "curves.png").read_bytes()
+    marked = drawn + b"as it lay there"
+    (tmp_path / "curves.png").write_bytes(marked)
+    assert plot.png([tmp_path / "none", tmp_path]) == marked
+    other = replace(plot, data=plot.data.assign(mean=plot.data["mean"] / 2))
+    assert other.png([tmp_path]) not in (marked, drawn)
+    assert plot.png() == drawn
+
+
+def test_a_study_that_was_changed_since_says_so(tmp_path):
+    lab = make_union(tmp_path, ["ratios"], {"ratios": STUDIES["ratios"]})
+    assert [section.changed for section in gather_union(lab.url, "paper").sections] == [False]
+    with sqlite3.connect(tmp_path / "results.db") as connection:
+        (text,) = connection.execute("SELECT spec FROM experiment WHERE name = 'ratios'").fetchone()
+        changed = json.dumps(json.loads(text) | {"seeds": [7]})
+        connection.execute("UPDATE experiment SET spec = ? WHERE name = 'ratios'", [changed])
+    connection.close()
+    assert [section.changed for section in gather_union(lab.url, "paper").sections] == [True]

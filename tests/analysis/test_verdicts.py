@@ -1,0 +1,282 @@
+"""Verdicts: by properties that hold of any results, against tables of Student's t, and from stores."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.analysis.claims import Claim
+from jestlab.analysis.measures import Measures
+from jestlab.analysis.tables import table
+from jestlab.analysis.verdicts import counted, decide, judge, read
+
+T_975 = {2: 12.7062, 3: 4.30265, 4: 3.18245, 5: 2.77645, 6: 2.57058}  # n → t of n − 1 degrees, as printed
+FLIPPED = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided", "not run": "not run"}
+
+# Sixteenths and small powers of two: sums and differences of them are exact.
+numbers = st.integers(-64, 64).map(lambda n: n / 16)
+seeds = st.integers(2, 6)
+
+
+@st.composite
+def results(draw):
+    """Two runs and a third, of as many seeds each."""
+    count = draw(seeds)
+    return {name: draw(st.lists(numbers, min_size=count, max_size=count)) for name in ("a", "b", "c")}
+
+
+def judged(found, states=None, **claim):
+    """The verdict on a claim about a training metric that runs have logged."""
+    runs = pd.DataFrame(
+        [
+            {
+                "run": label, "label": label, "seed": seed, "fingerprint": f"{label}-{seed}",
+                "state": (states or {}).get((label, seed), "COMPLETED"),
+            }
+            for label, values in found.items()
+            for seed in range(len(values))
+        ]
+    )  # fmt: skip
+    logged = pd.DataFrame(
+        [
+            {"label": label, "seed": seed, "name": "m", "step": step, "value": value if step == 2 else 0.0}
+            for label, values in found.items()
+            for seed, value in enumerate(values)
+            for step in (1, 2)
+        ]
+    )
+    written = {"statement": "it is so", "measure": "m"} | claim
+    return judge(Claim.parse(written), "study", "smoke", runs, Measures(None, None, logged))
+
+
+@settings(max_examples=25)
+@given(results(), st.sampled_from(["above", "below"]))
+def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
+    other = {"above": "below", "below": "above"}[comparison]
+    one = judged(found, of="a", **{comparison: "b"})
+    assert one.verdict == judged(found, of="b", **{other: "a"}).verdict
+    assert one.verdict == FLIPPED[judged(found, of="a", **{other: "b"}).verdict]
+
+
+@settings(max_examples=25)
+@given(results(), st.integers(1, 64).map(lambda n: n / 16))
+def test_near_is_symmetric_and_wider_is_nearer(found, within):
+    one, other = (judged(found, of=x, near=y, within=within).verdict for x, y in (("a", "b"), ("b", "a")))
+    assert one == other
+    if one == "holds":
+        assert judged(found, of="a", near="b", within=2 * within).verdict == "holds"
+    if one == "does not hold":
+        assert judged(found, of="a", near="b", within=within / 2).verdict == "does not hold"
+
+
+@settings(max_examples=25)
+@given(results(), numbers, st.sampled_from(["above", "below", "near"]))
+def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
+    told = {"of": "a", comparison: "b", "within": 1.0}
+    moved = {name: [value + constant for value in values] for name, values in found.items()}
+    one, other = judged(found, **told), judged(moved, **told)
+    assert (one.verdict, one.difference, one.low, one.high) == (
+        other.verdict, other.difference, other.low, other.high
+    )  # fmt: skip
+
+
+@settings(max_examples=25)
+@given(results(), st.sampled_from(["above", "below"]))
+def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
+    plain = judged(found, of="a", **{comparison: "b"})
+    both = judged(found, of={"of": "a", "minus": "c"}, **{comparison: {"of": "b", "minus": "c"}})
+    assert (plain.verdict, plain.difference) == (both.verdict, both.difference)
+
+
+@settings(max_examples=25)
+@given(results())
+def test_the_interval_is_student_s(found):
+    one = judged(found, of="a", above="b")
+    gaps = [ours - theirs for ours, theirs in zip(found["a"], found["b"], strict=True)]
+    half = T_975[len(gaps)] * statistics.stdev(gaps) / math.sqrt(len(gaps))
+    assert one.difference == pytest.approx(statistics.fmean(gaps), abs=1e-12)
+    assert one.high - one.low == pytest.approx(2 * half, rel=1e-4, abs=1e-9)
+    assert (one.low + one.high) / 2 == pytest.approx(one.difference, abs=1e-9)
+
+
+@settings(max_examples=25)
+@given(results(), st.sampled_from(["a", "b"]), st.data())
+def test_a_seed_counts_that_both_sides_have(found, label, data):
+    """To lose a run of one side is to lose its seed."""
+    count = len(found["a"])
+    gone = data.draw(st.sets(st.integers(0, count - 1)))
+    left = [seed for seed in range(count) if seed not in gone]
+    one = judged(found, {(label, seed): "FAILED" for seed in gone}, of="a", above="b")
+    assert (one.seeds, one.planned) == (len(left), count)
+    if len(left) > 1:
+        kept = {name: [values[seed] for seed in left] for name, values in found.items()}
+        assert one.verdict == judged(kept, of="a", above="b").verdict
+    else:
+        assert one.verdict == ("undecided" if left else "not run")
+    assert (f"not completed: {label} (seed" in one.gap) == bool(gone)
+
+
+@settings(max_examples=25)
+@given(results(), st.sampled_from(["above", "below", "near"]))
+def test_the_parts_add_up(found, comparison):
+    one = judged(
+        found, of={"of": ["a", "b"], "minus": "c"}, within=1.0, **{comparison: {"of": "b", "minus": "a"}}
+    )
+    by_seed = one.parts.groupby("seed")["difference"].sum()
+    assert by_seed.mean() == pytest.approx(one.difference, abs=1e-9)
+    assert set(one.parts["label"]) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("comparison", "low", "high", "verdict"),
+    [
+        ("above", 0.1, 0.2, "holds"),
+        ("above", 0.0, 0.2, "undecided"),
+        ("above", -0.2, -0.1, "does not hold"),
+        ("below", -0.2, -0.1, "holds"),
+        ("below", -0.2, 0.0, "undecided"),
+        ("below", 0.1, 0.2, "does not hold"),
+        ("near", -0.5, 0.5, "holds"),
+        ("near", -0.5, 0.51, "undecided"),
+        ("near", 0.5, 0.6, "undecided"),
+        ("near", 0.51, 0.6, "does not hold"),
+        ("near", -0.6, -0.51, "does not hold"),
+        *((comparison, math.nan, math.nan, "undecided") for comparison in ("above", "below", "near")),
+    ],
+)
+def test_where_an_interval_lies(comparison, low, high, verdict):
+    assert decide(comparison, low, high, 0.5) == verdict
+
+
+JOINT = {"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}
+
+
+def claiming(study, *claims, **spec):
+    """A study's claims with verdicts, from its store."""
+    import json
+    import sqlite3
+
+    with sqlite3.connect(study.path) as connection:
+        text = json.dumps({"claims": claims} | spec)
+        connection.execute("UPDATE v_experiments SET spec = ? WHERE experiment = 'study'", [text])
+    connection.close()
+    return read(study.url, ["study"])
+
+
+def test_the_score_is_what_tables_call_score(study):
+    (one,) = claiming(study, JOINT)
+    shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row").loc["joint"]
+    assert one.difference == shown["delta_mean"]
+    assert [one.low, one.high] == pytest.approx([shown["delta_low"], shown["delta_high"]])
+    assert (one.verdict, one.seeds, one.in_percent) == ("holds", 2, True)
+
+
+def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_ends(study):
+    """Uniform ends after 12 GFLOP, joint's steps cost 8 with scoring: it is halfway between .3 and .5."""
+    claim = JOINT | {"measure": "score_at_flops"}
+    (one,) = claiming(study, claim)
+    values = one.parts.set_index(["label", "seed"])["value"].to_dict()
+    assert values == pytest.approx(
+        {("joint", 0): 0.4, ("joint", 1): 0.4, ("uniform", 0): 0.4, ("uniform", 1): 0.5}
+    )
+    # By the learner's FLOPs alone, which the study's reports count, both end after 12.
+    (one,) = claiming(study, claim, reports=[{"kind": "pareto", "scope": "learner"}])
+    assert one.parts.set_index(["label", "seed"])["value"]["joint", 1] == pytest.approx(0.7)
+
+
+def test_a_curve_that_begins_later_is_not_extrapolated(new_store, stored_run):
+    store = new_store().add(
+        *(stored_run("cheap", [0.1, 0.2], seed=seed, flops_per_step=(1e9, 0, 0)) for seed in (0, 1)),
+        *(stored_run("dear", [0.5, 0.6], seed=seed, flops_per_step=(5e9, 0, 0)) for seed in (0, 1)),
+        spec={"claims": [{"statement": "A", "of": "dear", "above": "cheap", "measure": "score_at_flops"}]},
+    )
+    (one,) = read(store.url, ["study"])
+    assert (one.verdict, one.seeds, one.gap) == (
+        "undecided", 0, "the learning curves have no FLOPs in common"
+    )  # fmt: skip
+
+
+def test_evaluations_metrics_and_spikes(new_store, stored_run):
+    calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
+    spiky = [5.0 if step in (20, 21, 40) else value for step, value in enumerate(calm)]
+    claims = [
+        {"statement": name, "of": "a", "above": "b", "measure": name}
+        for name in ("shapes/zero_shot", "score_sub_batch", "loss_spikes", "score_sub_bacth")
+    ]
+    store = new_store().add(
+        *(
+            stored_run(
+                run, [0.1, score], seed=seed,
+                logged={"loss": loss, "score_sub_batch": [9.0, last + seed / 10]},
+            )
+            for run, score, loss, last in (("a", 0.4, spiky, 2.0), ("b", 0.3, calm, 2.5))
+            for seed in (0, 1)
+        ),
+        spec={"claims": claims},
+    )  # fmt: skip
+    zero_shot, metric, spikes, unknown = read(store.url, ["study"])
+    assert zero_shot.difference == pytest.approx(0.1)
+    assert zero_shot.in_percent
+    assert metric.difference == pytest.approx(-0.5)
+    assert (metric.verdict, metric.in_percent) == ("does not hold", False)
+    assert list(spikes.parts["value"]) == [2.0, 2.0, 0.0, 0.0]  # 20 and 21 are one
+    assert spikes.verdict == "holds"
+    assert (unknown.verdict, unknown.gap) == (
+        "undecided", "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
+    )  # fmt: skip
+
+
+def test_a_run_is_all_its_points_and_a_list_the_mean(new_store, stored_run):
+    store = new_store().add(
+        *(
+            stored_run("joint", [score + seed / 100], label=f"joint f={score}", seed=seed)
+            for score in (0.4, 0.6)
+            for seed in (0, 1)
+        ),
+        *(stored_run("uniform", [0.3], seed=seed) for seed in (0, 1)),
+        spec={
+            "claims": [
+                {"statement": "by name", "of": "joint", "above": "uniform"},
+                {"statement": "by labels", "of": ["joint f=0.4", "joint f=0.6"], "above": ["uniform"]},
+                {"statement": "of one", "of": "joint f=0.6", "above": "uniform"},
+            ]
+        },
+    )
+    by_name, by_labels, of_one = read(store.url, ["study"])
+    assert by_name.difference == by_labels.difference == pytest.approx(0.205)
+    assert of_one.difference == pytest.approx(0.305)
+
+
+def test_what_has_not_run_is_said(study):
+    import sqlite3
+
+    with sqlite3.connect(study.path) as connection:
+        connection.execute("UPDATE v_runs SET state = 'FAILED' WHERE run = 'joint'")
+        connection.execute("UPDATE v_runs SET state = 'RUNNING' WHERE run = 'independent' AND seed = 1")
+    connection.close()
+    missing, by_one, unknown, fine = claiming(
+        study,
+        JOINT | {"unless": "few runs"},
+        JOINT | {"statement": "B", "of": "independent", "unless": "few runs"},
+        JOINT | {"statement": "C", "of": "jiont"},
+        JOINT | {"statement": "D", "of": "reference", "unless": "few runs"},
+    )
+    assert (missing.verdict, missing.gap) == ("not run", "not completed: joint (seeds 0, 1)")
+    assert missing.reason == "not completed: joint (seeds 0, 1)"
+    assert (by_one.verdict, by_one.seeds, by_one.planned) == ("undecided", 1, 2)
+    assert by_one.reason == "not completed: independent (seed 1); few runs"
+    assert (unknown.verdict, unknown.gap) == ("not run", "there is no run jiont")
+    assert (fine.verdict, fine.reason) == ("holds", "")
+    assert counted([missing, by_one, unknown, fine]) == (
+        "At scale smoke, of 4 claims 1 holds, 1 is undecided and 2 have not been run."
+    )
+
+
+def test_a_claim_that_does_not_hold_says_at_which_scale(study):
+    (one,) = claiming(study, JOINT | {"of": "uniform", "above": "reference"})
+    assert one.said == "does not hold at this scale (smoke)"

@@ -1,0 +1,135 @@
+"""The specs at the paper's scale against what the paper prints: its tables, its appendix."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+
+from jestlab.analysis import published
+from jestlab.analysis.costs import paper_flexi
+from jestlab.experiments import paper
+from jestlab.platform.plan import PlannedRun, plan
+from jestlab.platform.spec import load
+
+ROWS = {
+    "comparison": {
+        ("SigLIP", "B", "40B"): "SigLIP-B",
+        ("JEST++", "B", "4B"): "JEST++B",
+        ("Flexi-JEST++", "B", "4B"): "Flexi-JEST++B",
+        ("SigLIP", "L", "40B"): "SigLIP-L",
+        ("JEST++", "L", "4B"): "JEST++L",
+    },
+    "longer_training": {
+        ("SigLIP", "B", "40B"): "SigLIP-B",
+        ("JEST", "B", "5B"): "JEST-5B",
+        ("Flexi-JEST", "B", "13B"): "Flexi-JEST-13B",
+        ("JEST++", "B", "4B"): "JEST++4B",
+        ("Flexi-JEST++", "B", "4B"): "Flexi-JEST++4B",
+        ("JEST++", "B", "10B"): "JEST++10B",
+        ("Flexi-JEST++", "B", "10B"): "Flexi-JEST++10B",
+    },
+}
+"""Published table → method, variant and examples as printed → label of the run."""
+
+
+@functools.cache
+def runs_of(study: str) -> dict[str, PlannedRun]:
+    return {run.label: run for run in plan(load(study, "paper"), absent="note").runs}
+
+
+def printed() -> list[tuple[str, str, float, float, float]]:
+    """Table, label, examples, FLOPs an iteration and in all, over the baseline's."""
+    cells = {
+        (cell.table, cell.method, cell.variant, cell.position, cell.quantity): cell
+        for cell in published.paper()
+    }
+    found = []
+    for (table, method, variant, position, quantity), cell in cells.items():
+        label = ROWS.get(table, {}).get((method, variant, cell.printed))
+        if quantity == "examples_seen" and label is not None:
+            of = (
+                cells[table, method, variant, position, q].value
+                for q in ("examples_seen", "flops_per_iteration", "flops_total")
+            )
+            found.append((table, label, *of))
+    return found
+
+
+def test_every_row_of_the_papers_tables_is_a_run():
+    assert {(table, label) for table, label, *_ in printed()} == {
+        (table, label) for table, rows in ROWS.items() for label in rows.values()
+    }
+
+
+@pytest.mark.parametrize("table, label, examples, per_iteration, total", printed())
+def test_examples_and_flops_are_those_that_are_printed(table, label, examples, per_iteration, total):
+    run, baseline = runs_of(table)[label], runs_of(table)["SigLIP-L" if label.endswith("L") else "SigLIP-B"]
+    assert run.price.examples == pytest.approx(examples, rel=1e-4)
+    step = run.price.step
+    if "Flexi" in label:
+        # The paper takes A = .28 and leaves out the text tower, which makes ours .39: checked by its formula.
+        assert step.approximate_share == 0.5
+        alpha = paper_flexi(1.0, step.super_batch_size / step.batch_size, A=0.28) / 3
+    else:
+        alpha = step.relative("paper", "scoring")
+    assert round(alpha, 2) == pytest.approx(per_iteration, abs=0.0101)  # it prints 110% for 1.107
+    assert alpha * run.price.examples / baseline.price.examples == pytest.approx(total, abs=0.0051)
+
+
+def test_the_budgets_of_the_sweep_are_the_papers():
+    examples = {label: run.price.examples / 1e9 for label, run in runs_of("approximation").items()}
+    for share, billions in {0.0: 3, 0.25: 3.69, 0.5: 4.8, 0.75: 6.86, 0.95: 10.43}.items():
+        assert examples[f"flexi-jest-{share}"] == pytest.approx(billions, rel=1e-4)
+        assert billions == pytest.approx(3 / (0.25 * share + 1 - share), abs=0.006)
+        if share:
+            assert examples[f"patch_drop-uniform-{share}"] == examples[f"flexi-jest-{share}"]
+
+
+@pytest.mark.parametrize("name", paper.STUDIES)
+def test_all_that_a_study_does_not_vary_is_of_the_papers_appendix(name):
+    for label, run in runs_of(name).items():
+        if run.program != "train":
+            continue
+        config = run.config
+        assert run.budget is None or run.budget.chips == 256
+        assert config["optimizer"] == {
+            "learning_rate": 1e-3,
+            "beta1": 0.9,
+            "beta2": 0.999 if "beta2=0.999" in label else 0.95,
+            "weight_decay": 1e-4,
+            "decay_parameters": ".*/kernel$",
+            "clip_norm": 1.0,
+            "warmup_percent": 1.0,
+            "decay": "cosine",
+            "temperature_multiplier": 1.0,
+        }
+        small = name == "batch_size" and run.name in ("IID", "JEST++")
+        assert small or run.price.step.batch_size == 32_768
+        assert config["selection"]["chunks"] == 16
+        vision = config["model"]["vision"]
+        assert (vision["image_size"], vision["patch_size"]) == (
+            (224, 32) if name == "laion_transfer" else (256, 16)
+        )
+        assert config["model"]["text"]["length"] == 64
+
+
+def test_curated_references_learn_for_ten_epochs_and_laion_for_a_billion_and_a_third():
+    billions = {label: run.price.examples / 1e9 for label, run in runs_of("curation").items() if run.price}
+    for label, count in {"weak": 10, "moderate_ita": 3, "moderate_tq": 3, "strong": 1, "uniform": 3}.items():
+        assert billions[label] == pytest.approx(count, rel=1e-4)
+    laion = runs_of("laion_transfer")
+    assert {laion[label].price.examples // 10**8 for label in ("SigLIP", "JEST++")} == {13}
+    assert {laion[label].config["data"]["filter"] for label in ("SigLIP", "JEST++")} == {"punsafe < 0.5"}
+
+
+def test_the_super_batch_is_fixed_where_the_batch_shrinks():
+    sizes = {
+        (run.name, run.price.step.batch_size, run.price.step.super_batch_size)
+        for run in runs_of("batch_size").values()
+        if run.name in ("IID", "JEST++")
+    }
+    assert sizes == {
+        *(("JEST++", b, 163_840) for b in (32_768, 16_384, 8_192)),
+        *(("IID", b, b) for b in (32_768, 16_384, 8_192)),
+    }

@@ -1,0 +1,168 @@
+"""`match`: as many examples as cost what another run costs."""
+
+import json
+
+import pytest
+import yaml
+
+from jestlab.analysis.costs import Cost, Forward, Step
+from jestlab.platform.cli import main
+from jestlab.platform.errors import UserError
+from jestlab.platform.matching import examples
+from jestlab.platform.plan import plan
+from jestlab.platform.programs import Price
+from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.errors import SpecError
+
+JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
+FLEXI = JOINT | {"approximation": {"score": True, "share": 0.5}}
+RUNS = {"reference": {}, "jest": JOINT, "flexi": {**FLEXI, "match": {"flops": "jest"}}}
+
+
+def planned(runs, **written):
+    base = {"schedule": {"batch_size": 64, "examples_seen": 64_000}}
+    return plan(Study.parse({"name": "s", "base": base, "runs": runs, **written})).runs
+
+
+def named(runs, name):
+    return [run for run in runs if run.name == name]
+
+
+def test_the_matching_run_costs_the_same_to_half_a_step():
+    runs = planned(RUNS)
+    [jest], [flexi] = named(runs, "jest"), named(runs, "flexi")
+    a_step = flexi.price.total / flexi.price.examples * 64
+    assert abs(flexi.price.total - jest.price.total) <= a_step / 2
+    assert flexi.price.examples == flexi.config["schedule"]["examples_seen"] > 1.5 * 64_000
+    assert (flexi.match, jest.match) == ("flops: jest", None)
+
+
+def test_it_is_the_run_that_the_same_examples_written_out_are():
+    [flexi] = named(planned(RUNS), "flexi")
+    by_hand = FLEXI | {"schedule.examples_seen": flexi.config["schedule"]["examples_seen"]}
+    assert named(planned(RUNS | {"flexi": by_hand}), "flexi")[0].fingerprint == flexi.fingerprint
+
+
+def test_the_learners_flops_leave_scoring_out():
+    [jest], [flexi] = (
+        named(planned(RUNS | {"flexi": {**FLEXI, "match": {"learner_flops": "jest"}}}), name)
+        for name in ("jest", "flexi")
+    )
+    a_step = flexi.price.cost.learner / flexi.price.examples * 64
+    assert abs(flexi.price.cost.learner - jest.price.cost.learner) <= a_step / 2
+    assert flexi.price.total < 0.9 * jest.price.total
+
+
+def test_it_means_the_run_at_the_same_point_and_makes_no_need_of_it():
+    ratios = [0.5, 0.8]
+    axes = {"jest, flexi": {"grid": {"selection.filtering_ratio": ratios}}}
+    whole = plan(Study.parse({"name": "s", "runs": RUNS, "axes": axes, "seeds": 2}))
+    for run in named(whole.runs, "flexi"):
+        [jest] = [r for r in named(whole.runs, "jest") if (r.point, r.seed) == (run.point, run.seed)]
+        assert run.price.total == pytest.approx(jest.price.total, rel=0.02)
+        assert list(run.needs) == ["selection.reference"]
+    assert len({run.price.examples for run in named(whole.runs, "flexi")}) == 2
+    assert whole.needed == {"reference"}
+
+
+def test_it_may_stand_before_what_it_matches():
+    runs = planned({"flexi": RUNS["flexi"], "jest": JOINT, "reference": {}})
+    assert [run.name for run in runs] == ["reference", "jest", "flexi"]
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 0.95])
+def test_by_the_papers_quarter_the_papers_budgets_come_out(share):
+    """For λ in 0, .25, .5, .75, .95 the paper trains on 3, 3.69, 4.8, 6.86 and 10.43 billion examples."""
+    step = Step(Forward(1.0, 0.0), 64, 64, approximate=Forward(0.25, 0.0), approximate_share=share)
+    budget = Price(Cost(image_tower=3.0) * 3e9, examples=3_000_000_000)
+    seen = examples(Price(step.cost(), 1, step), budget, "learner")
+    expected = {0.25: 3.69e9, 0.5: 4.8e9, 0.75: 6.86e9, 0.95: 10.43e9}[share]
+    assert seen == pytest.approx(expected, rel=1e-3)
+    assert seen == pytest.approx(3e9 / (1 - share + share * 0.25), abs=64)
+
+
+def test_in_yaml_and_back_again(tmp_path):
+    written = {"name": "s", "runs": RUNS, "base": {"schedule.examples_seen": 64_000}}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))
+    study = load(str(tmp_path / "s.yaml"))
+    (tmp_path / "again.yaml").write_text(study.to_yaml())
+    again = load(str(tmp_path / "again.yaml"))
+    assert yaml.safe_load(study.to_yaml())["runs"]["flexi"]["match"] == {"flops": "jest"}
+    assert plan(again) == plan(study)
+    other = load(str(tmp_path / "s.yaml"), overrides=["runs.flexi.match={learner_flops: jest}"])
+    assert str(other.runs["flexi"].match) == "learner_flops: jest"
+
+
+@pytest.mark.parametrize(
+    ("flexi", "message"),
+    [
+        ({"match": {"flops": "jst"}}, "runs.flexi.match: no run 'jst': did you mean 'jest'"),
+        ({"match": {"flop": "jest"}}, "runs.flexi.match.flop: unknown key: did you mean 'flops'"),
+        ({"match": "jest"}, "runs.flexi.match: must be one of flops, learner_flops"),
+        ({"match": {"flops": 3}}, "runs.flexi.match.flops: must be the name of a run, not 3"),
+        ({"match": {"flops": "flexi"}}, "runs.flexi.match: 'flexi' itself matches"),
+        ({"match": {"flops": "jest"}, "schedule.examples_seen": 9},
+         "runs.flexi.schedule.examples_seen: is what runs.flexi.match solves for: drop one"),
+        ({"program": "json:dumps", "match": {"flops": "jest"}},
+         "runs.flexi.match: json:dumps has no examples_seen to solve for"),
+        ({"match": {"flops": "own"}}, "runs.flexi.match: what that run costs is not known"),
+        ({"match": {"flops": "tiny"}, "schedule.batch_size": 4096},
+         "runs.flexi.match: the budget of .* is less than one step costs"),
+        ({"match": {"flops": "wide"}}, "runs.flexi.match: 'wide' is 2 runs"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_that_names_the_place(flexi, message):
+    others = {
+        "own": {"program": "json:dumps"},
+        "tiny": {"schedule.examples_seen": 64},
+        "wide": {"optimizer.beta1": 0.5},
+    }
+    axes = [{"runs": ["wide"], "grid": {"optimizer.beta2": [0.5, 0.6]}}]
+    with pytest.raises(UserError, match=message) as error:
+        planned(others | RUNS | {"flexi": flexi}, axes=axes)
+    assert "\n" not in str(error.value)
+
+
+def test_what_matches_may_not_be_matched_and_no_axis_may_set_what_is_solved_for():
+    more = {"again": {**FLEXI, "match": {"flops": "flexi"}}}
+    with pytest.raises(SpecError, match=r"runs.again.match: 'flexi' itself matches: name 'jest' instead"):
+        planned(RUNS | more)
+    axes = [{"runs": ["jest", "flexi"], "grid": {"schedule.examples_seen": [640, 1280]}}]
+    with pytest.raises(SpecError, match=r"axes.0.grid.schedule.examples_seen: is what runs.flexi.match"):
+        planned(RUNS, axes=axes)
+    with pytest.raises(SpecError, match="jest → flexi → jest"):
+        planned({"jest": {"needs": ["flexi"]}, "flexi": {"match": {"flops": "jest"}}})
+
+
+def test_at_size_b_the_budgets_follow_from_what_our_towers_cost():
+    """A comes from the two towers and the loss: larger patches leave the text tower as it is."""
+    base = {"model.variant": "B/16", "schedule": {"batch_size": 32_768, "examples_seen": 3e9}}
+    shares = {"quarter": 0.25, "half": 0.5, "most": 0.95}
+    runs = {
+        name: {"approximation.share": share, "match": {"learner_flops": "full"}}
+        for name, share in shares.items()
+    }
+    found = {run.name: run.price for run in planned({"full": {}} | runs, base=base)}
+    step = found["half"].step
+    loss = 6 * 32_768 * step.embedding_dim  # two products of b × E × b, each with two more for its gradients
+    full, coarse = (3 * cost.total + loss for cost in (step.full, step.approximate))
+    assert 0.25 < coarse / full < 0.5
+    for name, share in shares.items():
+        ratio = found[name].examples / found["full"].examples
+        assert ratio == pytest.approx(1 / (1 - share + share * coarse / full), rel=1e-4)
+
+
+def test_plan_and_show_say_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    written = {"name": "s", "runs": RUNS, "base": {"schedule": {"examples_seen": 64_000}}}
+    (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))
+
+    def jestlab(*arguments):
+        with pytest.raises(SystemExit):
+            main(list(arguments))
+        return capsys.readouterr().out
+
+    assert "EXAMPLES solved for by match: flexi (flops: jest)." in jestlab("plan", "s.yaml")
+    [flexi] = [r for r in json.loads(jestlab("plan", "s.yaml", "--json"))["runs"] if r["run"] == "flexi"]
+    assert flexi["match"] == "flops: jest"
+    assert "  match=flops: jest  " in jestlab("show", "s.yaml")

@@ -1,0 +1,231 @@
+"""Unions: specs of several whole studies."""
+
+import pytest
+import yaml
+
+from jestlab.platform import spec
+from jestlab.platform.errors import UserError
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study, load
+from jestlab.platform.spec.errors import SpecError
+
+JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
+SMALL = {
+    "question": "Is it small?",
+    "runs": {"uniform": {}, "reference": {"schedule.examples_seen": 960}, "joint": JOINT},
+    "seeds": 2,
+    "reports": ["table"],
+    "resources": {"parallel": 3, "threads": 2},
+}
+LARGE = {
+    "base": {"optimizer.beta2": 0.9},
+    "runs": {"plain": {}, "wide": {"model.vision.width": 128, "match": {"flops": "plain"}}},
+    "axes": {"plain, wide": {"grid": {"schedule.batch_size": [32, 64]}}},
+}
+
+
+def union(studies, **written):
+    return Study.parse({"name": "both", "studies": studies, **written})
+
+
+def labels(study):
+    return [(member.variant.label, member.seed) for member in study.members]
+
+
+def test_its_members_are_those_of_its_parts_under_the_parts_names():
+    both = union({"small": SMALL, "large": LARGE})
+    small, large = both.studies.values()
+    assert labels(both) == [
+        (f"{part.name}/{member.variant.label}", member.seed)
+        for part in (small, large)
+        for member in part.members
+    ]
+    for position, member in enumerate(both.members):
+        for needed in [*member.needs.values(), *([member.match] if member.match is not None else [])]:
+            assert needed < position
+            assert both.members[needed].variant.name.split("/")[0] == member.variant.name.split("/")[0]
+    joint = next(member for member in both.members if member.variant.name == "small/joint")
+    assert both.members[joint.needs["selection.reference"]].variant.name == "small/reference"
+    wide = [member for member in both.members if member.variant.name == "large/wide"]
+    assert [both.members[member.match].variant.name for member in wide] == ["large/plain"] * 2
+
+
+def test_parts_are_whole_studies_at_the_unions_scale():
+    both = union({"small": SMALL, "large": {**LARGE, "scale": "mini"}}, scale="smoke")
+    small, large = both.studies.values()
+    assert (small.name, small.scale, small.seeds, len(small.reports)) == ("small", "smoke", (0, 1), 1)
+    assert (large.name, large.scale, large.seeds) == ("large", "mini", (0,))
+
+
+def test_resources_are_its_own_or_the_first_parts():
+    assert union({"small": SMALL, "large": LARGE}).resources.threads == 2
+    assert union({"large": LARGE, "small": SMALL}).resources.threads == 1
+    assert union({"small": SMALL}, resources={"parallel": 7}).resources.threads == 1
+
+
+def test_what_is_printed_launches_the_same(tmp_path):
+    both = union({"small": SMALL, "large": LARGE}, question="Both?", paper="Figures 1 and 2", scale="smoke")
+    (tmp_path / "both.yaml").write_text(both.to_yaml())
+    again = load(str(tmp_path / "both.yaml"))
+    assert again == both
+    assert plan(again) == plan(both)
+
+
+def test_in_python_from_what_other_specs_return(tmp_path):
+    (tmp_path / "both.py").write_text(
+        "from jestlab.experiments import quickstart\n"
+        "from jestlab.platform import spec\n"
+        'SCALES = ("smoke",)\n'
+        "def get_config(scale):\n"
+        "    own = spec.study(question='Mine?')\n"
+        "    own.runs.uniform = {'schedule.batch_size': 32}\n"
+        "    studies = {'quickstart': quickstart.get_config(scale), 'own': own}\n"
+        "    return spec.union(question='Both?', paper='All', studies=studies)\n"
+    )
+    both = load(str(tmp_path / "both.py"), "smoke")
+    assert (both.name, both.question, both.paper, both.scale) == ("both", "Both?", "All", "smoke")
+    assert both.studies["quickstart"] == load("quickstart", "smoke")
+    assert both.studies["own"].runs["uniform"].overrides == {"schedule": {"batch_size": 32}}
+    assert len(plan(both).runs) == 13
+
+
+def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "specs").mkdir()
+    own = {"program": "command", "runs": {"a": {"command": ["true"], "cwd": "here"}}}
+    (tmp_path / "specs" / "mine.yaml").write_text(yaml.safe_dump(own))
+    (tmp_path / "specs" / "both.yaml").write_text("scale: smoke\nstudies: [quickstart, ./mine.yaml]\n")
+    monkeypatch.chdir(tmp_path)
+    both = load("specs/both.yaml")
+    assert list(both.studies) == ["quickstart", "mine"]
+    assert both.studies["quickstart"] == load("quickstart", "smoke")
+    assert both.studies["mine"].scale == "smoke"
+    assert both.studies["mine"].runs["a"].overrides["cwd"] == str(tmp_path / "specs" / "here")
+    (tmp_path / "all.yaml").write_text(both.to_yaml())
+    assert load("all.yaml").studies == both.studies
+
+
+def test_words_of_a_union_in_python():
+    written = spec.union(
+        name="u", question="Both?", studies={"small": SMALL, "large": Study.parse({"name": "large", **LARGE})}
+    )
+    assert Study.parse(written).members == union({"small": SMALL, "large": LARGE}).members
+
+
+ERRORS = {
+    "runs besides": (lambda: union({"a": SMALL}, runs={"x": {}}), "runs: a spec with studies has none"),
+    "seeds": (lambda: union({"a": SMALL}, seeds=3), "seeds: a spec with studies has none of its own"),
+    "no mapping": (lambda: union(5), "studies: must be specs by name, or a list of names and paths, not 5"),
+    "no spec": (lambda: union({"a": "b"}), "studies.a: must be a spec, not 'b'"),
+    "a bad name": (lambda: union({"a/b": SMALL}), "studies: 'a/b' is no name"),
+    "another name": (lambda: union({"a": {"name": "b", **SMALL}}), "studies.a.name: is 'b'"),
+    "a union": (lambda: union({"a": {"studies": {"b": SMALL}}}), "studies.a.studies: is a union itself"),
+    "an unknown key": (lambda: union({"a": {"seed": 1, **SMALL}}), "studies.a.seed: unknown key"),
+    "a bad run": (
+        lambda: union({"a": SMALL, "b": {"runs": {"x": {"loss": "sigmod"}}}}).members,
+        "studies.b.runs.x.loss: 'sigmod' is not valid",
+    ),
+    "a bad value": (
+        lambda: union({"a": {**SMALL, "resources": {"parallel": 0}}}),
+        "studies.a.resources.parallel:",
+    ),
+    "a baseline": (
+        lambda: union({"a": SMALL}, reports=[{"kind": "table", "baseline": "uniform"}]).members,
+        "reports.0.baseline: no run 'uniform': did you mean 'a/uniform'",
+    ),
+    "no budget": (
+        lambda: plan(union({"a": {"runs": {"x": {"match": {"flops": "y"}}, "y": {"program": "json:load"}}}})),
+        "studies.a.runs.x.match: what that run costs is not known",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_errors_name_the_part(case):
+    make, message = ERRORS[case]
+    with pytest.raises(UserError) as error:
+        make()
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"u.yaml": "studies: [nowhere]"}, "no study 'nowhere'"),
+        ({"u.yaml": "studies: [./nowhere.yaml]"}, "nowhere.yaml: no such file"),
+        ({"u.yaml": "studies: [./u.yaml]"}, "u.yaml:1: studies.0: ./u.yaml is a union itself"),
+        ({"u.yaml": "studies: [./a.yaml, ./a.yaml]"}, "u.yaml:1: studies.1: 'a' stands there already"),
+        ({"u.yaml": "studies: [3]"}, "u.yaml:1: studies.0: must be a registered name or a path, not 3"),
+        ({"u.yaml": "studies: [./b.yaml]"}, "u.yaml:1: studies.b.runs.x.los: unknown key"),
+        ({"u.yaml": "scale: mini\nstudies: [./c.yaml]"}, "u.yaml:2: studies.0: ./c.yaml is at scale smoke"),
+    ],
+)
+def test_what_a_list_names_must_be_there(tmp_path, monkeypatch, files, message):
+    monkeypatch.chdir(tmp_path)
+    more = {
+        "a.yaml": "runs: {x: {}}",
+        "b.yaml": "runs: {x: {los: 1}}",
+        "c.yaml": "scale: smoke\nruns: {x: {}}",
+    }
+    for name, text in (files | more).items():
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as error:
+        load("u.yaml")
+    assert message in str(error.value)
+
+
+OWN = {"program": "command", "base": {"command": ["true"], "depth": {"x": 1}}, "runs": {"a": {}}}
+
+
+UNION = yaml.safe_dump({"studies": {"small": SMALL, "large": LARGE, "own": OWN}}, sort_keys=False)
+
+
+def overridden(tmp_path, *overrides):
+    (tmp_path / "u.yaml").write_text(UNION)
+    return load(str(tmp_path / "u.yaml"), overrides=overrides)
+
+
+def test_set_reaches_every_part_that_has_the_key(tmp_path):
+    both = overridden(tmp_path, "base.optimizer.beta1=0.8", "seeds=[5]", "resources.parallel=4")
+    small, large, own = both.studies.values()
+    assert [study.base.get("optimizer", {}).get("beta1") for study in (small, large, own)] == [0.8, 0.8, None]
+    assert [study.seeds for study in (small, large, own)] == [(5,)] * 3
+    assert [study.resources.parallel for study in (both, small, large, own)] == [4] * 4
+    own = overridden(tmp_path, "base.depth.x=2").studies["own"]
+    assert own.base["depth"] == {"x": 2}
+
+
+def test_set_reaches_one_part(tmp_path):
+    both = overridden(
+        tmp_path, "studies.small.runs.joint.selection.chunks=4", "studies.large.seeds=2", "name=other"
+    )
+    small, large, _ = both.studies.values()
+    assert small.runs["joint"].overrides["selection"]["chunks"] == 4
+    assert (both.name, small.seeds, large.seeds) == ("other", (0, 1), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("base.optimizer.bet=1", "--set studies.small.base.optimizer.bet: unknown key: did you mean 'beta"),
+        ("base.optimizer.beta1=2", "--set studies.small.base.optimizer.beta1: must be less than 1"),
+        ("seeds=no", "--set studies.small.seeds: must be a number of replicates"),
+        ("studies.smal.seeds=1", "--set studies.smal.seeds: no study 'smal': did you mean 'small'?"),
+        ("studies.small=1", "--set studies.small: say what of it"),
+        ("studies=1", "--set studies: name a study"),
+        ("studies.small.runs.joint.los=1", "--set studies.small.runs.joint.los: unknown key"),
+        (
+            "runs.joint.seed=1",
+            "--set runs.joint.seed: is of a part: write --set studies.<name>.runs",
+        ),
+        ("resources.paralel=1", "--set studies.small.resources.paralel: unknown key"),
+    ],
+)
+def test_wrong_overrides_name_the_part(tmp_path, override, message):
+    with pytest.raises(UserError) as error:
+        overridden(tmp_path, override)
+    assert str(error.value).startswith(message)
+
+
+def test_a_spec_without_runs_is_told_what_is_missing():
+    with pytest.raises(SpecError, match="runs: is missing"):
+        Study.parse({"name": "a", "studies": {}})
