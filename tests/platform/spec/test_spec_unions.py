@@ -86,7 +86,7 @@ def test_in_python_from_what_other_specs_return(tmp_path):
     assert (both.name, both.question, both.paper, both.scale) == ("both", "Both?", "All", "smoke")
     assert both.studies["quickstart"] == load("quickstart", "smoke")
     assert both.studies["own"].runs["uniform"].overrides == {"schedule": {"batch_size": 32}}
-    assert len(plan(both).runs) == 13
+    assert len(plan(both).runs) == 16
 
 
 def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypatch):
