@@ -30,6 +30,7 @@ bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench_jest.py
 	$(BIN)/python tests/benchmarks/bench_launch.py
 	$(BIN)/python tests/benchmarks/bench_pareto.py
+	$(BIN)/python tests/benchmarks/bench_run.py
 	$(BIN)/python tests/benchmarks/bench_selection.py
 	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py

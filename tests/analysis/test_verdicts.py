@@ -54,7 +54,7 @@ def judged(found, states=None, **claim):
     return judge(Claim.parse(written), "study", "smoke", runs, Measures(None, None, logged))
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below"]))
 def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
     other = {"above": "below", "below": "above"}[comparison]
@@ -63,7 +63,7 @@ def test_to_swap_the_sides_is_to_swap_above_and_below(found, comparison):
     assert one.verdict == FLIPPED[judged(found, of="a", **{other: "b"}).verdict]
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), st.integers(1, 64).map(lambda n: n / 16))
 def test_near_is_symmetric_and_wider_is_nearer(found, within):
     one, other = (judged(found, of=x, near=y, within=within).verdict for x, y in (("a", "b"), ("b", "a")))
@@ -74,7 +74,7 @@ def test_near_is_symmetric_and_wider_is_nearer(found, within):
         assert judged(found, of="a", near="b", within=within / 2).verdict == "does not hold"
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), numbers, st.sampled_from(["above", "below", "near"]))
 def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
     told = {"of": "a", comparison: "b", "within": 1.0}
@@ -85,7 +85,7 @@ def test_what_both_sides_gain_changes_nothing(found, constant, comparison):
     )  # fmt: skip
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below"]))
 def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
     plain = judged(found, of="a", **{comparison: "b"})
@@ -93,7 +93,7 @@ def test_what_is_subtracted_from_both_sides_cancels(found, comparison):
     assert (plain.verdict, plain.difference) == (both.verdict, both.difference)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results())
 def test_the_interval_is_student_s(found):
     one = judged(found, of="a", above="b")
@@ -104,7 +104,7 @@ def test_the_interval_is_student_s(found):
     assert (one.low + one.high) / 2 == pytest.approx(one.difference, abs=1e-9)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["a", "b"]), st.data())
 def test_a_seed_counts_that_both_sides_have(found, label, data):
     """To lose a run of one side is to lose its seed."""
@@ -121,7 +121,7 @@ def test_a_seed_counts_that_both_sides_have(found, label, data):
     assert (f"not completed: {label} (seed" in one.gap) == bool(gone)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["above", "below", "near"]))
 def test_the_parts_add_up(found, comparison):
     one = judged(

@@ -92,10 +92,15 @@ _Outcome = tuple[list[Path], list[str]] | Exception
 def _written(
     lab: Lab, studies: Sequence[Study], note: Callable[[str], None]
 ) -> Iterator[tuple[Study, _Outcome]]:
-    """Write the reports of studies, each as soon as a core is free; in their order."""
+    """Write the reports of studies, each as soon as a core is free; in their order.
+
+    A union waits for all others: its page links to theirs, and shows their figures as they were drawn.
+    """
+    unions = [study for study in studies if study.studies]
+    studies = [study for study in studies if not study.studies]
     workers = min(len(os.sched_getaffinity(0)), len(studies))
     if workers < 2:
-        yield from ((study, _outcome(lab, study)) for study in studies)
+        yield from ((study, _outcome(lab, study)) for study in (*studies, *unions))
         return
     from concurrent.futures import ProcessPoolExecutor
 
@@ -109,6 +114,7 @@ def _written(
                 yield study, (UserError(str(error)) if error is not None else outcome.result())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+    yield from ((study, _outcome(lab, study)) for study in unions)
 
 
 def _leave_interrupts() -> None:

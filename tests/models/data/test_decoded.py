@@ -48,9 +48,9 @@ def pixels(folder, size):
     return kept.pixels
 
 
-def seen(folder, first, **changes):
+def seen(folder, first, **changes) -> list[object]:
     """Ten batches from some place on, as bytes, and what ended them."""
-    found = []
+    found: list[object] = []
     try:
         iterator = batches(folder, **changes)
         iterator.set_state({"next_index": first})

@@ -181,3 +181,19 @@ def test_the_other_verbs_take_a_union_for_an_experiment(root, spec, completed, j
     jestlab("import", tmp_path / "both.tar.gz")
     counts = {row["experiment"]: row["counts"] for row in json.loads(jestlab("status", "--json"))}
     assert counts["both"] == {"COMPLETED": 4}
+
+
+def test_the_verdicts_on_what_its_parts_claim_are_told_and_its_page_leads_to_theirs(
+    root, spec, completed, jestlab
+):
+    written = yaml.safe_load(spec.read_text())
+    claim = {"statement": "Joint learns more", "of": "joint", "above": "uniform"}
+    written["studies"]["first"]["claims"] = [claim]
+    spec.write_text(yaml.safe_dump(written, sort_keys=False))
+    out = jestlab("launch", spec)
+    assert [cell.strip() for cell in next(x for x in out.splitlines() if "Joint" in x).split("|")[1:-1]] == [
+        "first", "Joint learns more", "", "undecided", "+0.0", "1", "one seed has no interval",
+    ]  # fmt: skip
+    text = page(root, "both").read_text()
+    assert 'href="../first/report.html"' in text
+    assert "Joint learns more" in page(root, "first").read_text()

@@ -97,8 +97,8 @@ CASES = {
         ":2: runs.a.data.train: kind 'foldr' is unknown: did you mean 'folder'? (valid: shapes, folder)",
     ),
     "a key of another kind": (
-        "base: {data.train: {kind: folder, path: /d}}\nruns:\n  a: {data.train.examples: 4}",
-        ":3: runs.a.data.train.examples: unknown key: known: digest, kind, path",
+        "base: {data.train: {kind: folder, path: /d}}\nruns:\n  a: {data.train.shard_size: 4}",
+        ":3: runs.a.data.train.shard_size: unknown key: known: digest, examples, kind, path",
     ),
     "a missing value": (
         "runs:\n  a: {data.train: {kind: folder}}",

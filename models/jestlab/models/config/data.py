@@ -126,7 +126,7 @@ class Data(Section):
         identity = self.model_dump(mode="json", exclude_defaults=True)
         for part in ("train", "benchmark"):
             folder = identity.get(part)
-            if folder and folder.get("kind") == "folder":
+            if folder and isinstance(getattr(self, part), ShardFolder | BenchmarkFolder):
                 folder.pop("examples", None)
                 if folder.get("digest"):
                     folder.pop("path")

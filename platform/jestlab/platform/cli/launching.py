@@ -248,13 +248,16 @@ def _show_reports(written: Sequence[Path]) -> None:
 
 
 def _show_parts(plan: Plan, outcome: Outcome, made: Made) -> None:
-    """A line for each part of a union, and where the union's own page lies."""
+    """A line for each part of a union, the verdicts on their claims, and where the union's own page lies."""
     rows = []
     for part in plan.parts:
         counts = _counts(part, outcome)
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         rows.append((part.study.name, states, str(_page(made.files.get(part.study.name, [])) or "–")))
     click.echo(table(("STUDY", "RUNS", "PAGE"), rows))
+    for path in made.files.get(plan.study.name, []):
+        if path.name == "claims.md":
+            click.echo("\n" + path.read_text(encoding="utf-8").rstrip())
     if (page := _page(made.files.get(plan.study.name, []))) is not None:
         click.echo(f"\npage:    {page}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import json
 import os
@@ -34,7 +35,12 @@ def says(tmp_path: Path, job: Job) -> dict[str, Any]:
     """What a forked job has found itself to be."""
     path = tmp_path / f"{job.name}.self"
     labs.wait_until(path.exists)
-    return json.loads(path.read_text())
+    seen: dict[str, Any] = json.loads(path.read_text())
+    return seen
+
+
+def is_over(executor: local.Local, handle: str) -> bool:
+    return executor.statuses([handle])[handle].state.is_over
 
 
 def pid_of(handle: str) -> int:
@@ -104,7 +110,7 @@ def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_
     for number in (2, 3):
         job = harness.job(f"jestlab-0a1b2c3d-{number}")
         plain = executor.launch(job)  # a worker, which finds no such lab
-        labs.wait_until(lambda plain=plain: executor.statuses([plain])[plain].state.is_over)
+        labs.wait_until(functools.partial(is_over, executor, plain))
         assert executor.statuses([plain])[plain].exit_code not in (0, None)
         assert (NOTE in job.log.read_text()) == (number == 2)
     assert executor.statuses([handle])[handle].state == JobState.RUNNING

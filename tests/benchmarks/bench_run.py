@@ -1,0 +1,197 @@
+"""What one small run on this machine costs, part by part: seconds of CPU, of all its threads.
+
+    python tests/benchmarks/bench_run.py [--steps 150] [--rounds 3] [--json]
+
+The run is the quickstart's `joint`: 320 candidates a step, compiled functions found in the cache, one thread
+for XLA. Once it is a fresh process that imports everything itself, once a fork of the launcher's server; once
+it decodes its images, once they are there. CPU and not wall time, since runs go two at a time; medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.lab import Lab
+from jestlab.platform.launch.executor import Job
+from jestlab.platform.launch.executors.forkserver import ForkServer
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.programs import imports_of
+
+LOG_STEPS, EVALUATION_STEPS = 10, 30
+PARTS = ("imports", "set-up", "first step", "each step", "evaluation, checkpoint", "whole run")
+
+
+def cpu() -> float:
+    """Seconds of CPU that this process has used."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+class Marks:
+    """A tracker that notes the CPU time; `train` tells it of every tenth step before it evaluates."""
+
+    def __init__(self) -> None:
+        self.at_step: dict[int, float] = {}
+
+    def progress(self, step: int, total: int) -> None:
+        """Note a step."""
+        self.at_step[step] = cpu()
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def evaluation(self, step: int, examples: float, flops: float, scores: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def stop_requested(self) -> bool:
+        """No."""
+        return False
+
+    def flush(self) -> None:
+        """Nothing."""
+
+    def saved(self) -> None:
+        """Nothing."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, in a process of its own, and write what each part took; given: folder, out, steps, megabytes."""
+    folder, out, steps, megabytes = sys.argv[-4:] if arguments is None else arguments
+    start = cpu() if arguments is not None else 0.0  # a fork's time begins anew, a fresh process pays for it
+    for module in imports_of("train"):
+        importlib.import_module(module)
+    imported = cpu()
+    from jestlab.models.config import TrainConfig
+    from jestlab.models.training import Reference, train
+
+    config = TrainConfig.model_validate(config_of("joint", int(steps), int(megabytes)))
+    reference = Path(folder) / "reference"
+    if not reference.exists():
+        smaller = TrainConfig.model_validate(config_of("reference", 30, int(megabytes)))
+        reference.mkdir()
+        _train(train, smaller, reference, Path(folder), None)
+    run = Path(tempfile.mkdtemp(dir=folder))
+    marks = _train(train, config, run, Path(folder), Reference(reference, config.model)).at_step
+    end = cpu()
+    between = {
+        step: (seconds - marks[step - LOG_STEPS]) for step, seconds in marks.items() if step >= 2 * LOG_STEPS
+    }
+    after_evaluation = {step for step in between if (step - LOG_STEPS) % EVALUATION_STEPS == 0}
+    each = statistics.median(v for step, v in between.items() if step not in after_evaluation) / LOG_STEPS
+    evaluations = [between[step] - LOG_STEPS * each for step in sorted(after_evaluation)]
+    values = (
+        imported - start,
+        marks[0] - imported,
+        marks[LOG_STEPS] - marks[0] - (LOG_STEPS - 1) * each,
+        each,
+        statistics.median(evaluations[1:]),  # the first one compiles
+        end - start,
+    )
+    Path(out).write_text(json.dumps(dict(zip(PARTS, values, strict=True))))
+    return 0
+
+
+def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
+    """The config of one of the quickstart's runs, as long as asked."""
+    from jestlab.platform import spec
+    from jestlab.platform.plan import plan
+
+    said = {
+        "schedule.examples_seen": 64 * steps,
+        "evaluation.points": max(steps // EVALUATION_STEPS, 1),
+        "runtime.log_every_steps": LOG_STEPS,
+        "runtime.checkpoint_every_steps": 10_000,
+        "runtime.decoded_megabytes": megabytes,
+        "data.train.seed": 0,
+    }
+    overrides = ["seeds=1", *(f"base.{key}={value}" for key, value in said.items())]
+    [run] = [run for run in plan(spec.load("quickstart", overrides=overrides)).runs if run.name == name]
+    return run.config
+
+
+def _train(train: Any, config: Any, directory: Path, folder: Path, reference: Any) -> Marks:
+    marks = Marks()
+    train(
+        config,
+        directory=directory,
+        data_cache=folder / "data",
+        flops_per_example=1.0,
+        tracker=marks,
+        reference=reference,
+    )
+    return marks
+
+
+def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Seconds by part, of each way to run; rounds are interleaved, after a run that is not counted."""
+    here = Path(__file__).parent
+    environment = {**os.environ, **Local(Lab.find(folder / "lab")).environment()}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH")]))
+    log = folder / "log.txt"
+    server = ForkServer(environment, log)
+    found: dict[str, list[dict[str, float]]] = {}
+
+    def fresh(arguments: Sequence[str]) -> None:
+        with log.open("ab") as output:
+            command = [sys.executable, __file__, "--measure", *arguments]
+            subprocess.run(command, check=True, env=environment, stdout=output, stderr=output)
+
+    def forked(arguments: Sequence[str]) -> None:
+        job = Job("run", "run", arguments, {}, log, imports=(*imports_of("train"), "bench_run"))
+        if server.start(job).wait() != 0:
+            raise SystemExit(log.read_text()[-2_000:])
+
+    fresh([str(folder), str(folder / "out.json"), str(steps), "256"])  # compiles, makes and decodes the data
+    for _ in range(rounds):
+        for way, start in (("fresh process", fresh), ("forked", forked)):
+            for megabytes in (0, 256):
+                out = folder / "out.json"
+                start([str(folder), str(out), str(steps), str(megabytes)])
+                name = f"{way}, images {'decoded before' if megabytes else 'decoded each time'}"
+                found.setdefault(name, []).append(json.loads(out.read_text()))
+    return {
+        name: {part: statistics.median(one[part] for one in values) for part in PARTS}
+        for name, values in found.items()
+    }
+
+
+def show() -> None:
+    """Measure, and print a table or JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        figures = measure(Path(name), options.steps, options.rounds)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    if options.json:
+        print(json.dumps({"machine": machine, "steps": options.steps, "seconds": figures}, indent=2))
+        return
+    print(f"{machine}, {time.strftime('%Y-%m-%d')}; seconds of CPU, {options.steps} steps\n")
+    print(f"| run | {' | '.join(PARTS)} |\n|---|{'---|' * len(PARTS)}")
+    for name, parts in figures.items():
+        print(f"| {name} | {' | '.join(f'{parts[part]:.3g}' for part in PARTS)} |")
+
+
+if __name__ == "__main__":
+    if "--measure" in sys.argv:
+        sys.exit(main())
+    show()
+elif __name__ == "bench_run":  # imported by the server: this is what its forks do
+    from jestlab.platform import worker
+
+    worker.main = main
