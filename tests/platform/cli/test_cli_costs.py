@@ -35,6 +35,20 @@ runs:
   joint: {selection: {rule: joint, reference: reference, filtering_ratio: 0.8}}
 resources: {tpu: v5e-16x16}
 """
+LOCAL = """
+base:
+  model:
+    vision: {width: 64, depth: 2, mlp_dim: 128, pooling: mean}
+    text: {width: 64, depth: 1, mlp_dim: 128, pooling: mean}
+    embedding_dim: 64
+  schedule.examples_seen: 15360
+runs:
+  reference: {schedule.examples_seen: 30720}
+  uniform: {}
+  independent: {selection: {rule: independent, reference: reference}}
+  joint: {selection: {rule: joint, reference: reference}}
+seeds: 3
+"""
 F = 46.82e9 + 11.02e9  # SigLIP's B/16 at 256 pixels, 64 tokens
 LOSS = 6 * 32_768 * 768  # an example
 CHOOSING = 2 * 5 * (768 + 768) * (1 + 2 * 15 / 16 * 32_768)  # 16 chunks, of which the last meets nobody
@@ -47,13 +61,14 @@ Call = Callable[..., tuple[Any, str, str]]
 
 @pytest.fixture
 def jestlab(capsys: Any, monkeypatch: Any, tmp_path: Path) -> Call:
-    """Run a command in a folder with a study of the paper's scale: (exit code, standard output, errors)."""
+    """Run a command in a folder with two studies: (exit code, standard output, errors)."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JESTLAB_ROOT", raising=False)
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     monkeypatch.delenv("JESTLAB_CONFIG", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     (tmp_path / "paper.yaml").write_text(PAPER)
+    (tmp_path / "local.yaml").write_text(LOCAL)
 
     def call(*arguments: str) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as stopped:
@@ -117,17 +132,17 @@ def test_what_is_done_is_counted_apart(jestlab, tmp_path):
 
 
 def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab, tmp_path):
-    out = jestlab("plan", "quickstart")[1]
+    out = jestlab("plan", "local.yaml")[1]
     assert "HOURS" not in out
-    assert json.loads(jestlab("plan", "quickstart", "--json")[1])["runs"][0]["budget"] is None
-    planned = plan(load("quickstart"))
+    assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
+    planned = plan(load("local.yaml"))
     store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
     store.record(planned)
     first = planned.runs[0]
     twice = timedelta(hours=2)
     stores.attempt(store, first, ended_at=stores.START + twice, host="elsewhere", device=provenance.device())
     store.close()
-    out = jestlab("plan", "quickstart")[1]
+    out = jestlab("plan", "local.yaml")[1]
     assert out.splitlines()[2].endswith("TOTAL  HOURS")
     assert cells(out, "reference")[-1] == "6.00"  # three of two hours
     assert cells(out, "uniform")[-1] == "3.00"  # half as many examples
@@ -154,26 +169,26 @@ def test_a_limit_that_nobody_can_vouch_for_is_refused(jestlab, tmp_path):
     code, _, err = jestlab("launch", "own.yaml", "--on", "kubernetes", "--max-chip-hours", "1e9")
     assert code == 1
     assert "the cost of a seed 0 is not known, its program json:dumps names no price" in err
-    code, _, err = jestlab("launch", "quickstart", "--max-chip-hours", "1e9")
+    code, _, err = jestlab("launch", "local.yaml", "--max-chip-hours", "1e9")
     assert code == 1
     assert "how long reference seed 0 takes cannot be known here" in err
     assert not (tmp_path / "lab").exists()
 
 
 def test_on_this_machine_the_limit_is_hours_and_what_is_done_is_free(jestlab, tmp_path):
-    planned = plan(load("quickstart", None, ["seeds=1"]))
+    planned = plan(load("local.yaml", None, ["seeds=1"]))
     store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
     store.record(planned)
     hour: dict[str, Any] = {"ended_at": stores.START + timedelta(hours=2), "device": provenance.device()}
     stores.attempt(store, planned.runs[0], **hour)
-    code, _, err = jestlab("launch", "quickstart", "--set", "seeds=1", "--max-chip-hours", "9")
+    code, _, err = jestlab("launch", "local.yaml", "--set", "seeds=1", "--max-chip-hours", "9")
     assert (code, err.count("\n")) == (1, 1)
     assert "the 3 runs to do would take 9.67 chip-hours" in err  # 1 + 2 · 4.33
     for run in planned.runs[1:]:
         stores.attempt(store, run, **hour)
     store.close()
     code, out, _ = jestlab(
-        "launch", "quickstart", "--set", "seeds=1", "--max-chip-hours", "0", "--no-reports"
+        "launch", "local.yaml", "--set", "seeds=1", "--max-chip-hours", "0", "--no-reports"
     )
     assert code == 0
     assert "nothing to run: all 4 runs are COMPLETED" in out

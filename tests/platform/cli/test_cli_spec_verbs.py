@@ -66,14 +66,14 @@ def test_list_names_every_study_with_its_question_and_runs(jestlab):
     code, out, err = jestlab("list")
     assert (code, err) == (0, "")
     (line,) = [line for line in out.splitlines() if line.startswith("quickstart ")]
-    assert "smoke:12" in line
+    assert "smoke:15" in line
     assert line.endswith(load("quickstart").question)
     data = json.loads(jestlab("list", "--json")[1])
     assert {
         "name": "quickstart",
         "question": load("quickstart").question,
         "paper": None,
-        "runs": {"smoke": 12},
+        "runs": {"smoke": 15, "mini": 15, "paper": 5},
         "studies": [],
     } in data
 
@@ -106,10 +106,10 @@ def test_plan_shows_runs_needs_and_costs_and_writes_nothing(jestlab, tmp_path):
     code, out, err = jestlab("plan", "quickstart")
     assert (code, err) == (0, "")
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line and line[0] != " "}
-    assert rows["joint"][1:5] == ["3", "3", "run", "reference"]
+    assert rows["joint"][1:5] == ["3", "3", "run", "reference-cache"]
     assert rows["uniform"][4] == "–"
-    assert rows["all"][1] == "12"
-    assert "12 runs: 0 done, 0 to resume, 12 to run." in out
+    assert rows["all"][1] == "15"
+    assert "15 runs: 0 done, 0 to resume, 15 to run." in out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -124,14 +124,14 @@ def test_plan_is_compared_with_the_store(jestlab, tmp_path):
     )
     before = (tmp_path / "lab" / "results.db").read_bytes()
     out = jestlab("plan", "quickstart")[1]
-    assert "12 runs: 2 done, 1 to resume, 9 to run." in out
+    assert "15 runs: 2 done, 1 to resume, 12 to run." in out
     uniform = next(line for line in out.splitlines() if line.startswith("uniform"))
     assert "1 done, 1 resume (CANCELLED), 1 run (PENDING)" in uniform
     data = json.loads(jestlab("plan", "quickstart", "--json")[1])
     assert {key: data["totals"][key] for key in ("done", "resume", "run")} == {
         "done": 2,
         "resume": 1,
-        "run": 9,
+        "run": 12,
     }
     assert (tmp_path / "lab" / "results.db").read_bytes() == before
 
