@@ -104,6 +104,20 @@ def test_the_interval_is_student_s(found):
     assert (one.low + one.high) / 2 == pytest.approx(one.difference, abs=1e-9)
 
 
+def test_an_undecided_claim_says_how_many_seeds_would_tell():
+    # Differences of mean 1 and deviation 1: t / √n < 1 from n = 7 on (t of 6 degrees 2.4469; of 5, 2.5706).
+    found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
+    one = judged(found, of="a", above="b", unless="of the weather")
+    assert (one.verdict, one.enough) == ("undecided", 7)
+    assert one.reason == "leans so: some 7 seeds would tell"
+    other = judged(found, of="a", below="b", unless="of the weather")
+    assert other.reason == "leans against it: some 7 seeds would tell; of the weather"
+    near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
+    assert (near.verdict, near.enough) == ("undecided", 7)
+    alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
+    assert (alike.enough, alike.reason) == (None, "leans against it")
+
+
 @settings(max_examples=25, deadline=None)
 @given(results(), st.sampled_from(["a", "b"]), st.data())
 def test_a_seed_counts_that_both_sides_have(found, label, data):
@@ -269,7 +283,7 @@ def test_what_has_not_run_is_said(study):
     assert (missing.verdict, missing.gap) == ("not run", "not completed: joint (seeds 0, 1)")
     assert missing.reason == "not completed: joint (seeds 0, 1)"
     assert (by_one.verdict, by_one.seeds, by_one.planned) == ("undecided", 1, 2)
-    assert by_one.reason == "not completed: independent (seed 1); few runs"
+    assert by_one.reason == "not completed: independent (seed 1)"
     assert (unknown.verdict, unknown.gap) == ("not run", "there is no run jiont")
     assert (fine.verdict, fine.reason) == ("holds", "")
     assert counted([missing, by_one, unknown, fine]) == (

@@ -35,6 +35,7 @@ _COUNTED: dict[Verdict, tuple[str, str]] = {
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 _MOST_NAMED = 4  # of labels that are missing
+_MOST_SEEDS = 100  # that anybody would run to decide a claim
 
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, state
@@ -55,6 +56,7 @@ class Judged:
         high: The other end.
         seeds: By how many seeds.
         planned: Of how many that both sides have in the study.
+        enough: How many seeds would decide it if they went on as these do; None where that cannot be said.
         gap: What is missing for more, one clause; empty if nothing is.
         in_percent: Whether the difference is one of shares.
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
@@ -70,6 +72,7 @@ class Judged:
     high: float
     seeds: int
     planned: int
+    enough: int | None
     gap: str
     in_percent: bool
     parts: pd.DataFrame
@@ -82,12 +85,31 @@ class Judged:
 
     @property
     def reason(self) -> str:
-        """Why it does not hold, likely, or what is missing; empty where it holds."""
+        """Why it does not hold, likely, or what is missing to tell; empty where it holds."""
         if self.verdict == "holds":
             return ""
-        missing = self.gap if self.seeds < 2 else ""
-        likely = self.claim.unless if self.verdict != "not run" else ""
-        return "; ".join(part for part in (missing, likely) if part)
+        if self.seeds < 2:
+            return self.gap
+        if self.verdict == "does not hold" or not self.leans_so:
+            likely = self.claim.unless
+        else:
+            likely = ""
+        return "; ".join(part for part in (self._wanting, likely) if part)
+
+    @property
+    def leans_so(self) -> bool:
+        """Whether the mean by itself lies where the claim says."""
+        if self.claim.comparison == "near":
+            return abs(self.difference) <= self.claim.within
+        return self.difference > 0 if self.claim.comparison == "above" else self.difference < 0
+
+    @property
+    def _wanting(self) -> str:
+        """What an undecided claim wants: more seeds, as far as these can tell how many."""
+        if self.verdict != "undecided":
+            return ""
+        leans = "leans so" if self.leans_so else "leans against it"
+        return leans + (f": some {self.enough} seeds would tell" if self.enough is not None else "")
 
 
 def read(url: str, experiments: Sequence[str]) -> list[Judged]:
@@ -170,9 +192,9 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
     completed = {seed for seed in planned if all(study.completed(label, seed) for label in weights)}
     values = measures.values(claim.measure, {(label, seed) for label in weights for seed in completed})
     known = sorted(seed for seed in completed if all((label, seed) in values for label in weights))
-    mean, low, high = _interval(
-        [study.side(claim.of, seed, values) - study.side(claim.other, seed, values) for seed in known]
-    )
+    by_seed = [study.side(claim.of, seed, values) - study.side(claim.other, seed, values) for seed in known]
+    mean, low, high = _interval(by_seed)
+    verdict = decide(claim.comparison, low, high, claim.within) if completed else "not run"
     parts = [
         {
             "experiment": experiment,
@@ -190,12 +212,13 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         experiment=experiment,
         scale=scale,
         claim=claim,
-        verdict=decide(claim.comparison, low, high, claim.within) if completed else "not run",
+        verdict=verdict,
         difference=mean,
         low=low,
         high=high,
         seeds=len(known),
         planned=len(planned),
+        enough=_enough(claim, by_seed) if verdict == "undecided" else None,
         gap=_gap(study, weights, unknown, planned, completed)
         or (measures.lacking(claim.measure) if len(known) < len(completed) else "")
         or ("one seed has no interval" if len(known) == 1 else ""),
@@ -277,6 +300,20 @@ def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
         return mean, math.nan, math.nan
     half = half_widths(pd.Series([statistics.stdev(by_seed)]), pd.Series([len(by_seed)])).iloc[0]
     return mean, mean - float(half), mean + float(half)
+
+
+def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
+    """With how many seeds of the same mean and spread the interval would lie on one side."""
+    import pandas as pd
+
+    if len(by_seed) < 2:
+        return None
+    mean = statistics.fmean(by_seed)
+    margin = abs(abs(mean) - claim.within) if claim.comparison == "near" else abs(mean)
+    counts = pd.Series(range(len(by_seed) + 1, _MOST_SEEDS + 1))
+    half = half_widths(pd.Series([statistics.stdev(by_seed)] * len(counts)), counts)
+    enough = counts[half < margin]
+    return int(enough.iloc[0]) if len(enough) else None
 
 
 def _gap(

@@ -86,7 +86,8 @@ SMOKE = Scale(
         },
         "schedule": {"batch_size": 64},
         "evaluation.points": 5,
-        "runtime.diagnostics.every_steps": 50,
+        # Every evaluation saves a checkpoint; between two of them lie a few seconds.
+        "runtime": {"checkpoint_every_steps": 1_000, "diagnostics.every_steps": 50},
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 96, "mlp_dim": 192}},

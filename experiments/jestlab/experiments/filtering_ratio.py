@@ -10,7 +10,7 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, curves, figure, grid, pareto, table
+from jestlab.platform.spec import at_scale, claim, curves, figure, grid, pareto, table
 
 SCALES = base.SCALES
 
@@ -22,6 +22,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does joint selection learn faster, the more it filters, and independent selection not?",
         paper="Figure 3, left and middle",
     )
+    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)  # what all else rests on
     base.guide(study, scale)
     study.runs.uniform = {}
     study.runs.joint = base.selecting("joint")
