@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from .data import Data
 from .section import Fraction, RunName, Section, Seed
@@ -16,6 +16,7 @@ class EmbedRuntime(Section):
     batch_size: PositiveInt = 256  # examples a forward pass
     save_every_batches: PositiveInt = 16  # made durable, so that an interrupted run goes on from there
     loader_threads: PositiveInt = 1
+    decoded_megabytes: NonNegativeInt = 256  # of images decoded once for all runs; larger sets: each time
     damaged_share: Fraction = 0.01  # of the examples that may be damaged before the run fails
 
 

@@ -16,6 +16,8 @@ from jestlab.models.data.files import build_derived
 from jestlab.models.data.images import Pixels, decode
 from jestlab.models.data.shards import ShardSource
 
+Ints = npt.NDArray[np.int64]
+
 _FORMAT = 1
 _PIXELS, _WHOLE = "pixels.uint8", "whole.bool"
 _BLOCK = 1_024  # images that are held while they are decoded
@@ -44,6 +46,22 @@ class DecodedImages:
         """
         self.pixels: Pixels = _map(folder / _PIXELS, np.dtype(np.uint8), (examples, size, size, 3))
         self.whole: npt.NDArray[np.bool_] = _map(folder / _WHOLE, np.dtype(np.bool_), (examples,))
+
+
+    def fill(self, examples: Ints, images: Pixels, rows: Ints) -> Ints:
+        """Fill rows of a batch with the images that could be decoded.
+
+        Args:
+            examples: int64[k], global numbers.
+            images: uint8[b, size, size, 3], the batch; written to.
+            rows: int64[k], the row of each example in it.
+
+        Returns:
+            The rows that are left.
+        """
+        known = self.whole[examples]
+        images[rows[known]] = self.pixels[examples[known]]
+        return rows[~known]
 
 
 def ensure_decoded(source: ShardSource, size: int, budget: int) -> DecodedImages | None:

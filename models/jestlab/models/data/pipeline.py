@@ -212,7 +212,7 @@ class _Load:
             rows = rows[np.argsort(index[rows])]  # as they lie in the shards
             errors: dict[int, str] = {}
             failed = []
-            left = self._known(rows, index, images)
+            left = rows if self.decoded is None else self.decoded.fill(index[rows], images, rows)
             for row, file in zip(left.tolist(), self.source.images(index[left]), strict=True):
                 try:
                     images[row] = decode(file, self.image_size)
@@ -228,11 +228,3 @@ class _Load:
             positions[rows] += self.batch_size
             index[rows] = self._examples_at(positions[rows])
         raise self.damage.error()
-
-    def _known(self, rows: Ints, index: Ints, images: Pixels) -> Ints:
-        """Fill in the images that are decoded already; the rows that are left."""
-        if self.decoded is None:
-            return rows
-        known = self.decoded.whole[index[rows]]
-        images[rows[known]] = self.decoded.pixels[index[rows[known]]]
-        return rows[~known]

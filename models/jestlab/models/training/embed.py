@@ -20,6 +20,7 @@ from ..config import EmbedConfig, TwoTowers
 from ..data import datasets
 from ..data.curation import choose
 from ..data.embeddings import About, EmbeddingWriter, content_digest
+from ..data.decoded import ensure_decoded
 from ..data.images import decode
 from ..data.shards import ShardIndex, ShardSource
 from ..data.tokenizer import Tokenizer
@@ -158,6 +159,8 @@ class _Reader:
         self.source = ShardSource(folder, index)
         self.indices = np.arange(len(index)) if chosen is None else chosen
         self._tokenizer, self._towers, self._rows = tokenizer, towers, rows
+        budget = config.runtime.decoded_megabytes * 10**6
+        self._decoded = ensure_decoded(self.source, towers.vision.image_size, budget)
 
     def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
         """Batches from an example on, a few of them read ahead.
@@ -179,7 +182,10 @@ class _Reader:
         mine = index[self._rows]
         images = np.zeros((rows, side, side, 3), np.uint8)
         damaged = np.zeros(rows, bool)
-        for row, file in enumerate(self.source.images(mine)):
+        left = np.arange(len(mine))
+        if self._decoded is not None:
+            left = self._decoded.fill(mine, images, left)
+        for row, file in zip(left.tolist(), self.source.images(mine[left]), strict=True):
             try:
                 images[row] = decode(file, side)
             except ValueError as error:
