@@ -19,8 +19,8 @@ import numpy.typing as npt
 from ..config import EmbedConfig, TwoTowers
 from ..data import datasets
 from ..data.curation import choose
-from ..data.embeddings import About, EmbeddingWriter, content_digest
 from ..data.decoded import ensure_decoded
+from ..data.embeddings import About, EmbeddingWriter, content_digest
 from ..data.images import decode
 from ..data.shards import ShardIndex, ShardSource
 from ..data.tokenizer import Tokenizer
