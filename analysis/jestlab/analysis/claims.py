@@ -56,7 +56,7 @@ class Claim:
         of: What it is claimed of.
         comparison: How that lies to the other side.
         other: What it is compared with.
-        within: How far from it at most where it is near; NaN where it is not.
+        within: How far from it at most where it is near, or on the wrong side of it else; NaN for not at all.
         measure: What is compared: see `measures.Measures.values`.
         source: Where it is claimed; empty if the spec does not say.
         unless: The likely reason where it does not hold; empty if the spec does not say.
@@ -87,7 +87,7 @@ class Claim:
         )
 
     def __str__(self) -> str:
-        within = f" within {self.within:g}" if self.comparison == "near" else ""
+        within = "" if math.isnan(self.within) else f" within {self.within:g}"
         return f"{self.of} {self.comparison} {self.other}{within}, by {self.measure}"
 
 

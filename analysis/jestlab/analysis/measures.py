@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from . import frames as reading
 from .connection import frame
 from .curves import score_curves
-from .spikes import spike_count
+from .spikes import FEWEST, spike_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +117,8 @@ class Measures:
         if scored:
             return "an evaluation is missing"
         wanted = _LOSS if measure == SPIKES else measure
+        if measure == SPIKES and wanted in set(self.logged["name"]):
+            return f"too few points of the loss are logged to tell spikes: {FEWEST} are needed"
         if wanted in set(self.logged["name"]) or (self.frames and measure in self.frames.evaluated):
             return f"{measure} is not known of both sides"
         known = [*self.names, *(self.frames.evaluated if self.frames else [])]

@@ -13,7 +13,7 @@ FAR = 6.0
 
 _WINDOW = 25  # a running median spans one part in so many of a run, so that no spike moves it
 _LEAST_WINDOW = 5  # points
-_FEWEST = 50  # logged points of a run in which spikes are sought: of fewer the spread says too little
+FEWEST = 50  # logged points of a run in which spikes are sought: of fewer the spread says too little
 
 
 def spike_count(values: pd.Series[float]) -> float:
@@ -25,7 +25,7 @@ def spike_count(values: pd.Series[float]) -> float:
     Returns:
         NaN where too little was logged to tell.
     """
-    if len(values) < _FEWEST:
+    if len(values) < FEWEST:
         return math.nan
     is_spike = _is_spike(values - running_median(values))
     return float((is_spike & ~is_spike.shift(fill_value=False)).sum())

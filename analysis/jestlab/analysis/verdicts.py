@@ -79,9 +79,12 @@ class Judged:
 
     @property
     def said(self) -> str:
-        """The verdict in words, with the scale where the claim does not hold there."""
-        where = f" at this scale ({self.scale})" if self.scale else ""
-        return f"{self.verdict}{where}" if self.verdict == "does not hold" else self.verdict
+        """The verdict in words, with the scale where the claim does not hold there, and with how many seeds
+        it has where some are missing."""
+        if self.verdict in ("undecided", "not run"):
+            return self.verdict
+        where = f" at this scale ({self.scale})" if self.scale and self.verdict == "does not hold" else ""
+        return self.verdict + where + (f", by {self.seeds} of {self.planned} seeds" if self.gap else "")
 
     @property
     def reason(self) -> str:
@@ -99,9 +102,11 @@ class Judged:
     @property
     def leans_so(self) -> bool:
         """Whether the mean by itself lies where the claim says."""
-        if self.claim.comparison == "near":
-            return abs(self.difference) <= self.claim.within
-        return self.difference > 0 if self.claim.comparison == "above" else self.difference < 0
+        claim, difference = self.claim, self.difference
+        if claim.comparison == "near":
+            return abs(difference) <= claim.within
+        border = 0.0 if math.isnan(claim.within) else -claim.within
+        return (difference if claim.comparison == "above" else -difference) > border
 
     @property
     def _wanting(self) -> str:
@@ -171,7 +176,8 @@ def decide(comparison: Comparison, low: float, high: float, within: float = math
         return "does not hold" if low > within or high < -within else "undecided"
     if comparison == "below":
         low, high = -high, -low
-    return "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+    border = 0.0 if math.isnan(within) else -within
+    return "holds" if low > border else "does not hold" if high < border else "undecided"
 
 
 def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measures: Measures) -> Judged:
@@ -309,7 +315,9 @@ def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
     if len(by_seed) < 2:
         return None
     mean = statistics.fmean(by_seed)
-    margin = abs(abs(mean) - claim.within) if claim.comparison == "near" else abs(mean)
+    within = 0.0 if math.isnan(claim.within) else claim.within
+    sign = -1.0 if claim.comparison == "below" else 1.0
+    margin = abs(abs(mean) - within) if claim.comparison == "near" else abs(sign * mean + within)
     counts = pd.Series(range(len(by_seed) + 1, _MOST_SEEDS + 1))
     half = half_widths(pd.Series([statistics.stdev(by_seed)] * len(counts)), counts)
     enough = counts[half < margin]

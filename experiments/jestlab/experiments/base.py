@@ -17,6 +17,12 @@ from jestlab.platform.spec import at_scale
 
 SCALES = ("smoke", "mini", "paper")
 
+SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
+"""λ: of each batch, what is trained on approximately."""
+
+_BILLIONS = (3, 3.69, 4.8, 6.86, 10.43)
+"""What the learners of the paper see for each λ: 3 / (1 − λ + λA), A = 1/4."""
+
 Curation = Literal["weak", "moderate_ita", "moderate_tq", "strong", "strong++"]
 """Curated subsets (paper, Sec. 4.4): by image–text alignment (ITA), by text quality (TQ), by both and image
 quality (IQ), and the larger one, in which what fails ITA has synthetic captions."""
@@ -31,6 +37,9 @@ class Scale:
         curated: Name of a curation → the part of the config that makes it.
         large: What turns the towers of size B into those of size L.
         coarse: What turns B/16 into B/32, with larger patches.
+        raw: What makes the training data those that nobody has filtered.
+        filtered: What makes them those that were loosely filtered by image–text alignment, as WebLI is.
+        alike: A difference of scores that counts as none.
         billion: Examples that a learner sees where the paper's sees a billion.
         reference_billion: The same for references. A toy has no 100 million curated examples to see ten
             times: at a learner's rate its references would have learned nothing.
@@ -44,6 +53,9 @@ class Scale:
     curated: Mapping[Curation, Mapping[str, Any]]
     large: Mapping[str, Any]
     coarse: Mapping[str, Any]
+    raw: Mapping[str, Any]
+    filtered: Mapping[str, Any]
+    alike: float
     billion: int
     reference_billion: int
     ten_epochs: Mapping[Curation, float]
@@ -86,12 +98,18 @@ SMOKE = Scale(
         },
         "schedule": {"batch_size": 64},
         "evaluation.points": 5,
-        # Every evaluation saves a checkpoint; between two of them lie a few seconds.
-        "runtime": {"checkpoint_every_steps": 1_000, "diagnostics.every_steps": 50},
+        "runtime": {
+            "log_every_steps": 2,  # often enough to count spikes of the loss
+            "checkpoint_every_steps": 1_000,  # every evaluation saves besides
+            "diagnostics.every_steps": 50,
+        },
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 96, "mlp_dim": 192}},
     coarse={"model.vision.patch_size": 8},
+    raw={},
+    filtered=_SHAPES_CURATED["weak"],
+    alike=0.05,
     billion=3_200,
     reference_billion=19_200,
     ten_epochs=_ALIKE,
@@ -125,11 +143,18 @@ MINI = Scale(
         "optimizer": {"learning_rate": 1e-3, "warmup_percent": 3.0, "temperature_multiplier": 10.0},
         "schedule": {"batch_size": 512},
         "evaluation.points": 10,
-        "runtime": {"loader_threads": 8, "diagnostics.every_steps": 100},
+        "runtime": {
+            "loader_threads": 8,
+            "decoded_megabytes": 1_000,
+            "diagnostics.every_steps": 100,
+        },
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 288, "depth": 9, "heads": 6, "mlp_dim": 1152}},
     coarse={"model.vision.patch_size": 8},
+    raw={},
+    filtered=_SHAPES_CURATED["weak"],
+    alike=0.03,
     billion=128_000,
     reference_billion=512_000,
     ten_epochs=_ALIKE,
@@ -167,6 +192,9 @@ PAPER = Scale(
     },
     large={"model.variant": "L/16"},
     coarse={"model.variant": "B/32"},
+    raw={"data.train": {"path": "webli-raw", "examples": 10_000_000_000}},
+    filtered={},
+    alike=0.01,
     billion=1_000_000_000,
     reference_billion=1_000_000_000,
     ten_epochs={"weak": 10, "moderate_ita": 3, "moderate_tq": 3, "strong": 1, "strong++": 6},
@@ -175,10 +203,11 @@ PAPER = Scale(
 )
 """The paper's: B/16 at 256 px, batches of 32,768, 256 v5e chips; all else of its appendix is the default.
 
-WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them, whose metadata
-have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; the thresholds that leave
-about 1B, 300M, 300M, 100M and 600M of its pairs are for its owner to set. `benchmarks` holds CLIP_benchmark's
-folders.
+WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the billion-scale
+part of it, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is all of it. Their
+metadata have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; the thresholds that
+leave about 1B, 300M, 300M, 100M and 600M pairs are for their owner to set. `benchmarks` holds the folders of
+CLIP_benchmark.
 """
 
 
@@ -265,6 +294,11 @@ def guide(
     study.runs[cache(name)] = {"program": "embed", "reference": name}
 
 
+def toy(scale: str, reason: str) -> str | None:
+    """Why a claim may fail at the scale of a toy, and nothing at the others: `claim(…, unless=toy(…))`."""
+    return reason if scale == "smoke" else None
+
+
 def cache(reference: str = "reference") -> str:
     """What the run is called that caches a reference's embeddings."""
     return f"{reference}-cache"
@@ -283,3 +317,26 @@ def jest(reference: str = "reference", **selection: Any) -> dict[str, Any]:
 def flexi_jest(reference: str = "reference", share: float = 0.5, **selection: Any) -> dict[str, Any]:
     """A Flexi-JEST run: scores at a lower resolution, and trains a share λ of each batch at it."""
     return jest(reference, **selection) | {"approximation": {"score": True, "share": share}}
+
+
+def share_sweep(study: ConfigDict, scale: str, method: str) -> None:
+    """Add runs that train a share λ of each batch approximately, with and without joint selection at f = 0.5.
+
+    All learners spend the FLOPs of `uniform`; at the paper's scale by its budgets, which leave out the text
+    tower.
+
+    Args:
+        study: Has a `uniform` and a guide.
+        scale: One of `SCALES`.
+        method: "flexi" or "patch_drop". Runs are called "flexi-jest-0.25" and "flexi-uniform-0.25".
+    """
+    for share, billions in zip(SHARES, _BILLIONS, strict=True):
+        approximately: dict[str, Any] = {"approximation.method": method, "approximation.share": share}
+        if scale == "paper":
+            approximately["schedule.examples_seen"] = examples(scale, billions)
+        else:
+            approximately["match"] = {"learner_flops": "uniform"}
+        selected = jest(filtering_ratio=0.5) | {"approximation.score": True}
+        study.runs[f"{method}-jest-{share}"] = selected | approximately
+        if share:
+            study.runs[f"{method}-uniform-{share}"] = approximately

@@ -30,28 +30,16 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"JEST++{size}"] = base.jest(guide) | lasting
         if size == "B":
             study.runs["Flexi-JEST++B"] = base.flexi_jest(guide) | lasting
+    early = base.toy(scale, "small towers on a small web have learned most of it long before 40B")
     study.claims = [
         claim(
-            "JEST++ at 4B is ahead of SigLIP at 40B (B)",
-            of="JEST++B",
-            above="SigLIP-B",
+            f"{method} at 4B is ahead of SigLIP at 40B ({size})",
+            of=f"{method}{size}",
+            above=f"SigLIP-{size}",
             source="Table 1",
-            unless="small towers on a small web are near what they can learn long before 40B",
-        ),
-        claim(
-            "Flexi-JEST++ at 4B is ahead of SigLIP at 40B (B)",
-            of="Flexi-JEST++B",
-            above="SigLIP-B",
-            source="Table 1",
-            unless="small towers on a small web are near what they can learn long before 40B",
-        ),
-        claim(
-            "JEST++ at 4B is ahead of SigLIP at 40B (L)",
-            of="JEST++L",
-            above="SigLIP-L",
-            source="Table 1",
-            unless="small towers on a small web are near what they can learn long before 40B",
-        ),
+            unless=early,
+        )
+        for method, size in (("JEST++", "B"), ("Flexi-JEST++", "B"), ("JEST++", "L"))
     ]
     study.reports = [
         table(name="comparison", baseline="SigLIP-B"),

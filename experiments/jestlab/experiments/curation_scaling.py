@@ -30,24 +30,26 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"jest-{name}"] = base.jest(name)
     study.claims = [
         claim(
-            "More training of the reference makes a better JEST",
+            "JEST learns more with a reference trained for 1B examples than for 250M",
             of="jest-strong-1B",
             above="jest-strong-0.25B",
             source="Fig. 5, right",
+            unless=base.toy(scale, "even a short-trained toy reference tells noise from pairs"),
         ),
         claim(
-            "The gain saturates after 1B",
+            "JEST gains nothing from training the reference for 3B instead of 1B",
             of="jest-strong-3B",
-            near="jest-strong-1B",
-            within=0.02,
+            below="jest-strong-1B",
+            within=base.of(scale).alike,
             source="Fig. 5, right",
-            unless="a toy reference has not exhausted its curated set by then",
+            unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),
         claim(
-            "The larger curated set breaks the saturation",
+            "At 2B examples the larger curated set makes the better guide",
             of="jest-strong++-2B",
             above="jest-strong-2B",
             source="Fig. 5, right",
+            unless=base.toy(scale, "the small curated set is not used up by then"),
         ),
     ]
     study.reports = [

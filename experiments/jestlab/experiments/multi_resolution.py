@@ -10,7 +10,6 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.experiments.approximation import SHARES, share_sweep
 from jestlab.platform.spec import claim, curves, figure, pareto, table
 
 SCALES = base.SCALES
@@ -30,41 +29,50 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["flexi-jest"] = base.flexi_jest()
     study.runs["flexi-jest-matched"] = base.flexi_jest() | {"match": {"flops": "jest-cached"}}
     study.runs["uniform-matched"] = {"match": {"flops": "jest-cached"}}
-    share_sweep(study, scale, "flexi")
-    trained = [f"flexi-jest-{share}" for share in SHARES[1:]]
+    base.share_sweep(study, scale, "flexi")
+    trained = [f"flexi-jest-{share}" for share in base.SHARES[1:]]
     study.claims = [
         claim(
             "Flexi-JEST learns more than JEST for the same FLOPs",
             of="flexi-jest-matched",
             above="jest-cached",
             source="Fig. 4, middle",
-            unless="of a toy's towers the text tower is a third, which stays at full cost",
+            unless=base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is"),
         ),
         claim(
             "Flexi-JEST learns more than uniform training for the same FLOPs",
             of="flexi-jest-matched",
             above="uniform-matched",
             source="Fig. 4, middle",
-            unless="of a toy's towers the text tower is a third, which stays at full cost",
+            unless=base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is"),
         ),
         claim(
-            "Without co-training at the lower resolution Flexi-JEST is worst",
+            "Without co-training Flexi-JEST learns less than the mean of all with",
             of="flexi-jest-0.0",
             below=trained,
             source="Fig. 4, right",
+            unless=base.toy(scale, "a small tower scores well enough by patches that it has not seen"),
         ),
         claim(
-            "Co-trained by a quarter or more, Flexi-JEST learns more than uniform training so co-trained",
-            of=trained,
-            above=[f"flexi-uniform-{share}" for share in SHARES[1:]],
+            "Without co-training Flexi-JEST learns less than uniform training",
+            of="flexi-jest-0.0",
+            below="uniform",
             source="Fig. 4, right",
+            unless=base.toy(scale, "a small tower scores well enough by patches that it has not seen"),
         ),
         claim(
-            "Uniform training learns more for the same FLOPs, the more it trains at the lower resolution",
-            of=f"flexi-uniform-{SHARES[-1]}",
+            "With λ from 0.25 on Flexi-JEST learns more than uniform training with the same λ",
+            of=trained,
+            above=[f"flexi-uniform-{share}" for share in base.SHARES[1:]],
+            source="Fig. 4, right",
+            unless=base.toy(scale, "at f = 0.5 there is little to gain"),
+        ),
+        claim(
+            "Uniform training with λ = 0.95 learns more than without co-training, for the same FLOPs",
+            of=f"flexi-uniform-{base.SHARES[-1]}",
             above="uniform",
             source="Fig. 4, right",
-            unless="larger patches lose the small shapes that the test asks for",
+            unless=base.toy(scale, "four patches do not show the small shapes that the test asks for"),
         ),
     ]
     study.reports = [

@@ -32,24 +32,26 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["strong++5B-L"] = base.reference(scale, "strong++", 5, **base.large(scale))
     study.claims = [
         claim(
-            "A reference gets better with training on curated data",
+            "A reference gets better from 250M to 1B examples of curated data",
             of="strong-1B",
             above="strong-0.25B",
             source="Fig. 5, right",
+            unless=base.toy(scale, "a toy reference knows its few examples early"),
         ),
         claim(
-            "It saturates after ten epochs of the small curated set",
+            "From 1B to 3B examples of the small curated set a reference gains nothing",
             of="strong-3B",
-            near="strong-1B",
-            within=0.02,
+            below="strong-1B",
+            within=base.of(scale).alike,
             source="Fig. 5, right",
-            unless="two epochs more of a toy's curated set still teach something",
+            unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),
         claim(
-            "The larger curated set breaks the saturation: at 2B it is ahead",
+            "At 2B examples the larger curated set makes the better reference",
             of="strong++2B",
             above="strong-2B",
             source="Fig. 5, right",
+            unless=base.toy(scale, "the small curated set is not used up by then"),
         ),
     ]
     study.reports = [table(baseline="uniform"), curves(), pareto()]

@@ -59,7 +59,8 @@ def made_from(store: Store, study: Study) -> str:
     tags; and how many runs there are that could share a reference with them.
     """
     digest = hashlib.sha256()
-    for part in ([version("jestlab"), study.to_dict()], _code(), *_of_store(store, study.name)):
+    parts = {name: store.spec(name) for name in study.studies}  # as they were launched last, maybe alone
+    for part in ([version("jestlab"), study.to_dict()], parts, _code(), *_of_store(store, study.name)):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 

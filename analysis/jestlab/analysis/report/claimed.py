@@ -51,7 +51,6 @@ def told(part: ClaimsPart) -> list[dict[str, Any]]:
 def _told(row: str, each: Judged, shown: str) -> dict[str, Any]:
     claim = each.claim
     seeds = f"{each.seeds} of {each.planned}" if each.seeds < each.planned else f"{each.seeds}"
-    likely = claim.unless if each.verdict in ("does not hold", "undecided") else ""
     return {
         "row": row,
         "study": each.experiment,
@@ -64,9 +63,17 @@ def _told(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "unit": " points" if each.in_percent and claim.measure == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": str(claim),
-        "missing": _stopped(each.gap) if each.verdict != "holds" else "",
-        "likely": _stopped(likely),
+        "missing": _stopped(each.gap),
+        "likely": _likely(each),
     }
+
+
+def _likely(each: Judged) -> str:
+    """Why a claim that enough seeds have been run for does not hold, as a sentence."""
+    if each.seeds < 2 or not each.reason:
+        return ""
+    said = _stopped(each.reason)
+    return f"Likely reason: {said}" if each.verdict == "does not hold" else said[0].upper() + said[1:]
 
 
 def _stopped(text: str) -> str:

@@ -20,6 +20,7 @@ _RULES = (
     "interval by Student's t]; of scores in points (%)",
     "holds: the whole interval lies where the claim says; does not hold: all of it lies elsewhere; "
     "undecided: neither, or there are fewer than two seeds",
+    "each interval misses by chance one time in twenty, and claims are many",
 )
 _SEEDS = "seeds in which all runs of both sides have completed, of those planned"
 
@@ -55,7 +56,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 inputs=("value", "weight"),
             ),
             Column("seeds", "n", show.seeds, formula=_SEEDS),
-            Column("reason", "likely reason", lambda row: str(row["reason"]), align="left"),
+            Column("reason", "why not", lambda row: str(row["reason"]), align="left"),
         ),
         notes=(*_RULES, *_gaps(judged)),
         parts=_parts(judged),
@@ -72,7 +73,7 @@ def difference(row: Record) -> str:
         low, high = (show.score(row[end], in_percent, "+") for end in ("low", "high"))
         text += f" [{low}, {high}]"
     if not math.isnan(row["within"]):
-        text += f" of ±{show.score(row['within'], in_percent)}"
+        text += f" where {show.score(row['within'], in_percent)} is as good"
     return text if row["measure"] == SCORE else f"{text} {row['measure']}"
 
 

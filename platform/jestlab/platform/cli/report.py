@@ -39,8 +39,10 @@ def command(
     and .png, each with a file that says what it was made from.
     """
     from jestlab.analysis.report.build import build
+    from jestlab.platform import stamps
 
     folder = out.expanduser() if out is not None else lab.reports / experiment
+    (folder / stamps.NAME).unlink(missing_ok=True)  # what a launch had written here is no more
     try:
         paths = build(lab.store_url, experiment, folder, baseline, scope)
     except (FileNotFoundError, ValueError) as error:

@@ -45,7 +45,8 @@ class Claim(BaseModel):
         above: What it lies above.
         below: What it lies below.
         near: What it is as good as.
-        within: How far from it at most, in the measure's own unit (.02 are two points of a score).
+        within: How far from `near` at most, or how far on the wrong side of `above` and `below` is still as
+            good, in the measure's own unit (.02 are two points of a score).
         measure: What is compared: "score" (mean of the final evaluations), "score_at_flops" (where the
             learning curves are at the least FLOPs that any of the runs ends at), the name of one evaluation,
             the name of a training metric (its last value), or "loss_spikes" (how many).
@@ -154,11 +155,9 @@ def _claim(given: Any, path: Path) -> dict[str, Any]:
 
 def _check_within(written: Mapping[str, Any], kind: str, path: Path) -> None:
     within = written.get("within")
-    if kind != "near":
-        if within is not None:
-            raise SpecError((*path, "within"), f"belongs to near, not to {kind}: leave it out")
-        return
     if within is None:
+        if kind != "near":
+            return
         raise SpecError((*path, "within"), "is missing: near is how near? (.02 are two points of a score)")
     number = isinstance(within, int | float) and not isinstance(within, bool)
     if not number or not math.isfinite(within) or within <= 0:

@@ -34,6 +34,9 @@ from jestlab.platform.launch.executor import Job
 PATIENCE_SECONDS = 120.0
 """How long a server may take to import and fork before it is given up."""
 
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""In the server's environment: NumPy's libraries start their threads when they are imported."""
+
 _PACKET = 1 << 17
 
 
@@ -59,9 +62,9 @@ class Forked:
         """Exit code, minus a signal's number; None while it runs, or if nobody knows."""
         return self._code
 
-    def wait(self) -> int | None:
-        """As `poll`, once that is known or never will be."""
-        self._told.wait()
+    def wait(self, timeout: float | None = None) -> int | None:
+        """As `poll`, once that is known or never will be, or after so many seconds."""
+        self._told.wait(timeout)
         return self._code
 
     def tell(self, code: int | None) -> None:
@@ -77,7 +80,7 @@ class ForkServer:
         """Start the server; it imports nothing heavy yet.
 
         Args:
-            environment: Of the server and of all its jobs.
+            environment: Of the server and of all its jobs, which have NumPy compute with one thread.
             log: Where it says what goes wrong with itself: the log of the first job.
 
         Raises:
@@ -89,7 +92,7 @@ class ForkServer:
             with theirs, log.open("ab") as output:
                 self._process = subprocess.Popen(
                     command,
-                    env=environment,
+                    env={**environment, **ONE_THREAD},
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,

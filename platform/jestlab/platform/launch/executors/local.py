@@ -24,6 +24,8 @@ from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 _PROC = Path("/proc")
 _BLOCK = 1 << 20
+_TOLD_SECONDS = 5.0
+"""How long a process that has ended may go without whoever waits for it being told."""
 _LOST_SECONDS = 0.5  # between looks at a job whose end nobody will tell
 
 
@@ -153,7 +155,8 @@ class Local:
         if child is not None:
             code, gone = child.poll(), False
             if code is None and (gone := state_of(handle) is JobState.GONE):
-                code = child.wait()  # the thread that waits for it is just being told
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = child.wait(timeout=_TOLD_SECONDS)  # who waits for it is just being told
             if code is None:
                 return JobStatus(JobState.GONE if gone else JobState.RUNNING)
             state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
