@@ -164,6 +164,15 @@ def test_a_path_with_odd_characters(study):
     assert frames.experiments(f"sqlite:///{odd}") == ["study"]
 
 
+def test_a_study_may_say_what_its_score_is_of(new_store, stored_run):
+    metrics = ["birds/10_shot", "coco/i2t_r1", "imagenet/zero_shot"]
+    said = {"score": ["imagenet/zero_shot", "coco/i2t_r1", "flickr/i2t_r1"]}
+    store = new_store().add(stored_run("uniform", [0.1], metrics=metrics), spec=said)
+    assert frames.read(store.url, "study").metrics == ["coco/i2t_r1", "imagenet/zero_shot"]
+    other = new_store().add(stored_run("uniform", [0.1], metrics=metrics), spec={"score": ["own/score"]})
+    assert frames.read(other.url, "study").metrics == metrics
+
+
 RETRIEVAL = [f"coco/{way}_r{k}" for way in ("i2t", "t2i") for k in (1, 5, 10)]
 
 

@@ -147,24 +147,29 @@ def test_the_parts_add_up(found, comparison):
 
 
 @pytest.mark.parametrize(
-    ("comparison", "low", "high", "verdict"),
+    ("comparison", "within", "low", "high", "verdict"),
     [
-        ("above", 0.1, 0.2, "holds"),
-        ("above", 0.0, 0.2, "undecided"),
-        ("above", -0.2, -0.1, "does not hold"),
-        ("below", -0.2, -0.1, "holds"),
-        ("below", -0.2, 0.0, "undecided"),
-        ("below", 0.1, 0.2, "does not hold"),
-        ("near", -0.5, 0.5, "holds"),
-        ("near", -0.5, 0.51, "undecided"),
-        ("near", 0.5, 0.6, "undecided"),
-        ("near", 0.51, 0.6, "does not hold"),
-        ("near", -0.6, -0.51, "does not hold"),
-        *((comparison, math.nan, math.nan, "undecided") for comparison in ("above", "below", "near")),
+        ("above", math.nan, 0.1, 0.2, "holds"),
+        ("above", math.nan, 0.0, 0.2, "undecided"),
+        ("above", math.nan, -0.2, -0.1, "does not hold"),
+        ("above", 0.5, -0.4, 0.2, "holds"),  # no worse than
+        ("above", 0.5, -0.6, 0.9, "undecided"),
+        ("above", 0.5, -0.9, -0.6, "does not hold"),
+        ("below", math.nan, -0.2, -0.1, "holds"),
+        ("below", math.nan, -0.2, 0.0, "undecided"),
+        ("below", math.nan, 0.1, 0.2, "does not hold"),
+        ("below", 0.5, -0.2, 0.4, "holds"),
+        ("below", 0.5, 0.6, 0.9, "does not hold"),
+        ("near", 0.5, -0.5, 0.5, "holds"),
+        ("near", 0.5, -0.5, 0.51, "undecided"),
+        ("near", 0.5, 0.5, 0.6, "undecided"),
+        ("near", 0.5, 0.51, 0.6, "does not hold"),
+        ("near", 0.5, -0.6, -0.51, "does not hold"),
+        *((comparison, 0.5, math.nan, math.nan, "undecided") for comparison in ("above", "below", "near")),
     ],
 )
-def test_where_an_interval_lies(comparison, low, high, verdict):
-    assert decide(comparison, low, high, 0.5) == verdict
+def test_where_an_interval_lies(comparison, within, low, high, verdict):
+    assert decide(comparison, low, high, within) == verdict
 
 
 JOINT = {"statement": "Joint learns more", "of": "joint", "above": "uniform", "source": "Figure 3"}

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
+_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
+
 _RUNS = """
     SELECT question, run, label, seed, position, fingerprint, run_id, program, state, reason, step,
         total_steps, needed, point, config
@@ -85,6 +87,7 @@ class Frames:
             reference_training_flops (making all that it needs), reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
+        score: Names (dataset/metric) that the study says its score is the mean of; empty if it does not.
     """
 
     experiment: str
@@ -93,6 +96,7 @@ class Frames:
     scores: pd.DataFrame
     costs: pd.DataFrame
     configs: pd.DataFrame
+    score: tuple[str, ...] = ()
 
     @cached_property
     def labels(self) -> list[str]:
@@ -125,8 +129,10 @@ class Frames:
 
         The score is their mean, and tables show them. Recall at a further rank is none where there is recall
         at 1, such as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in
-        `scores`. Every other name, whatever program gave it, is a headline.
+        `scores`. Every other name, whatever program gave it, is a headline, unless the study says which are.
         """
+        if said := sorted(set(self.score).intersection(self.evaluated)):
+            return said
         names = set(self.evaluated)
         return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
 
@@ -226,7 +232,9 @@ def load(connection: Connection, experiment: str) -> Frames:
     question = runs.pop("question").iloc[0] or ""
     configs = runs[["run", "label", "seed", "point", "config"]]
     runs = runs.drop(columns=["point", "config"])
-    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs)
+    spec = json.loads(frame(connection, _SPEC, experiment=experiment)["spec"].iloc[0])
+    said = tuple(spec.get("score") or ())
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, said)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     silent = _silent(frames)
@@ -374,7 +382,8 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
-        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, *[runs[:0]] * 3)
+        none = runs[:0]
+        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, none, none, none)
         completed = runs[runs["state"] == "COMPLETED"]
         first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
         label = first if run is None else frames.label_of(run)

@@ -17,6 +17,9 @@ from jestlab.platform.spec import at_scale
 
 SCALES = ("smoke", "mini", "paper")
 
+CANONICAL = ("imagenet/10_shot", "imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1")
+"""What the paper's average performance is of, where it says nothing else."""
+
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
 """λ: of each batch, what is trained on approximately."""
 
@@ -40,6 +43,7 @@ class Scale:
         raw: What makes the training data those that nobody has filtered.
         filtered: What makes them those that were loosely filtered by image–text alignment, as WebLI is.
         alike: A difference of scores that counts as none.
+        score: What the score is the mean of; empty for all that is tested.
         billion: Examples that a learner sees where the paper's sees a billion.
         reference_billion: The same for references. A toy has no 100 million curated examples to see ten
             times: at a learner's rate its references would have learned nothing.
@@ -60,6 +64,7 @@ class Scale:
     reference_billion: int
     ten_epochs: Mapping[Curation, float]
     seeds: int
+    score: tuple[str, ...] = ()
     resources: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -199,15 +204,16 @@ PAPER = Scale(
     reference_billion=1_000_000_000,
     ten_epochs={"weak": 10, "moderate_ita": 3, "moderate_tq": 3, "strong": 1, "strong++": 6},
     seeds=1,
+    score=CANONICAL,
     resources={"tpu": "v5e-16x16"},
 )
-"""The paper's: B/16 at 256 px, batches of 32,768, 256 v5e chips; all else of its appendix is the default.
+"""The paper's: B/16 at 256 px, batches of 32,768, 256 v5e chips; what else it says is the default.
 
-WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the billion-scale
-part of it, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is all of it. Their
-metadata have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; the thresholds that
-leave about 1B, 300M, 300M, 100M and 600M pairs are for their owner to set. `benchmarks` holds the folders of
-CLIP_benchmark.
+WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the part of
+a billion pairs, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is all of it.
+Their metadata have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; thresholds
+that leave about 1B, 300M, 300M, 100M and 600M pairs are for their owner to set. `benchmarks` holds folders of
+CLIP_benchmark: imagenet, coco, birds, caltech, cars, pets.
 """
 
 
@@ -234,6 +240,7 @@ def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
     config.base = copy.deepcopy(dict(held.base))
     config.base["schedule"]["examples_seen"] = examples(scale, 3)
     config.seeds = held.seeds
+    config.score = list(held.score)
     config.resources = dict(held.resources)
     return config
 

@@ -22,6 +22,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does a learner outgrow the reference that guides it, on the benchmarks where that is weak?",
         paper="Appendix, table of eight benchmarks",
     )
+    if scale == "paper":
+        study.score = [*base.CANONICAL, *(f"{name}/10_shot" for name in ("birds", "caltech", "cars", "pets"))]
     base.guide(study, scale, "strong++", 5, name="reference++B")
     study.runs["SigLIP-B"] = {"schedule.examples_seen": base.examples(scale, 40)}
     study.runs["JEST++B"] = base.jest("reference++B") | {"schedule.examples_seen": base.examples(scale, 4)}

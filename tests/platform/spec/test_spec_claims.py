@@ -106,9 +106,9 @@ CASES = {
         "{statement: A, of: joint, above: uniform, near: uniform, within: 1}",
         ":4: claims.0: must have exactly one of above, below, near, not above and near",
     ),
-    "within without near": (
-        "{statement: A, of: joint, above: uniform, within: 0.1}",
-        ":4: claims.0.within: belongs to near, not to above: leave it out",
+    "no distance": (
+        "{statement: A, of: joint, above: uniform, within: 0}",
+        ":4: claims.0.within: must be a number above 0, not 0",
     ),
     "near without within": (
         "{statement: A, of: joint, near: uniform}",

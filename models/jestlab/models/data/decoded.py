@@ -47,7 +47,6 @@ class DecodedImages:
         self.pixels: Pixels = _map(folder / _PIXELS, np.dtype(np.uint8), (examples, size, size, 3))
         self.whole: npt.NDArray[np.bool_] = _map(folder / _WHOLE, np.dtype(np.bool_), (examples,))
 
-
     def fill(self, examples: Ints, images: Pixels, rows: Ints) -> Ints:
         """Fill rows of a batch with the images that could be decoded.
 

@@ -160,7 +160,13 @@ def _summary(plan: Plan) -> str:
     unpriced = sum(run.price is None for run in plan.runs)
     unknown = f" The cost of {unpriced} is not known." if unpriced else ""
     count = f"{len(plan.runs)} run{'s' if len(plan.runs) != 1 else ''}"
-    return f"{count}: {parts}.{saved}{unknown} TOTAL is learner + scoring + selection."
+    total = "TOTAL is learner + scoring + selection"
+    if plan.study.resources.tpu is not None:
+        total += (
+            "; BY PAPER is the same by the paper's formulas, where the pass that scores is kept for the "
+            "gradient and nothing else is counted"
+        )
+    return f"{count}: {parts}.{saved}{unknown} {total}."
 
 
 def _sharing(plan: Plan) -> Iterator[str]:
@@ -218,7 +224,9 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
                 "program": run.program,
                 "needs": run.needs,
                 "match": run.match,
-                "price": _price(run.price) if run.price is not None else None,
+                "price": _price(run.price) | {"paper_flops": run.price.by_paper}
+                if run.price is not None
+                else None,
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
                 "action": run.action,

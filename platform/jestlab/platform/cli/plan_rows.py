@@ -23,7 +23,7 @@ def budget_headers(plan: Plan) -> tuple[str, ...]:
     if plan.study.resources.tpu is None:
         return ("HOURS",)
     paid = any(budget.dollars is not None for budget in budgets)
-    return (*(("CHIPS",) if plan.parts else ()), "CHIP-HOURS", *(("$",) if paid else ()))
+    return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
 
 
 def groups(plan: Plan, headers: Sequence[str]) -> str:
@@ -120,5 +120,7 @@ def _budgets(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, .
         return ("?",) * len(headers)
     hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
     chips = max(run.budget.chips for run in runs if run.budget is not None)
+    by_paper = sum(run.price.by_paper for run in runs if run.price is not None)
     cells = {"CHIPS": str(chips), "HOURS": hours, "CHIP-HOURS": hours}
+    cells["BY PAPER"] = units.flops(by_paper) if by_paper else "–"
     return tuple(units.dollars(amount.dollars or 0.0) if name == "$" else cells[name] for name in headers)

@@ -43,6 +43,12 @@ class Price:
         return self.cost.total("scoring")
 
     @property
+    def by_paper(self) -> float:
+        """The same by the paper's formulas: the pass that scores is kept for the gradient, and neither the
+        loss nor choosing costs anything; 0 where nothing is trained."""
+        return self.step.cost("paper").total("scoring") * self.examples if self.step is not None else 0.0
+
+    @property
     def executed(self) -> float:
         """All that the run itself computes: the reference's scoring too, which is 0 where it is cached."""
         return self.cost.total("reference_scoring")

@@ -120,7 +120,8 @@ def claim(statement: str, **told: Any) -> dict[str, Any]:
     """A statement that the study's runs decide.
 
     `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`, or `below`,
-    or `near` with `within`; `above` and `below` take a `within`, too, for no worse than. A side names a label or a run, a list of them (their mean), or, as
+    or `near` with `within`; `above` and `below` take a `within`, too, for no worse than. A side names a label
+    or a run, a list of them (their mean), or, as
     `{"of": …, "minus": …}`, a difference. With `measure` other than the score: "score_at_flops", an
     evaluation, a training metric, "loss_spikes". With `unless` the likely reason where it does not hold.
     """

@@ -81,6 +81,7 @@ class Study(_Part):
         resources: What a launch may use.
         reports: What it ends in.
         claims: What its runs decide.
+        score: Names of evaluations (dataset/metric) whose mean is the score; empty for all headline ones.
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
@@ -96,6 +97,7 @@ class Study(_Part):
     resources: Resources = Resources()
     reports: tuple[Report, ...] = ()
     claims: tuple[Claim, ...] = ()
+    score: tuple[str, ...] = ()
     studies: dict[str, Study] = {}
 
     @classmethod
@@ -197,6 +199,15 @@ class Study(_Part):
         if not isinstance(reports, list | tuple):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
         return tuple(_report(report, i) for i, report in enumerate(reports))
+
+    @field_validator("score", mode="before")
+    @classmethod
+    def _score(cls, names: Any) -> Any:
+        if names is None:
+            return ()
+        if not isinstance(names, list | tuple) or not all(isinstance(n, str) and "/" in n for n in names):
+            raise SpecError(("score",), f"must be a list of evaluations, as coco/i2t_r1, not {shown(names)}")
+        return tuple(names)
 
     @field_validator("claims", mode="before")
     @classmethod
