@@ -9,6 +9,7 @@ import pytest
 from jestlab.analysis import published
 from jestlab.analysis.costs import Step, paper_flexi
 from jestlab.experiments import paper
+from jestlab.platform.budgets import budgeted
 from jestlab.platform.plan import PlannedRun, plan
 from jestlab.platform.spec import load
 
@@ -35,7 +36,8 @@ ROWS = {
 
 @functools.cache
 def runs_of(study: str) -> dict[str, PlannedRun]:
-    return {run.label: run for run in plan(load(study, "paper"), absent="note").runs}
+    planned = budgeted(plan(load(study, "paper"), absent="note"), None, local=False)
+    return {run.label: run for run in planned.runs}
 
 
 def examples_of(run: PlannedRun) -> int:
@@ -102,7 +104,8 @@ def test_all_that_a_study_does_not_vary_is_of_the_papers_appendix(name):
         if run.program != "train":
             continue
         config = run.config
-        assert run.budget is None or run.budget.chips == 256
+        assert run.budget is not None
+        assert (run.budget.chip, run.budget.chips) == ("v5e", 256)
         assert config["optimizer"] == {
             "learning_rate": 1e-3,
             "beta1": 0.9,
@@ -131,6 +134,23 @@ def test_curated_references_learn_for_ten_epochs_and_laion_for_a_billion_and_a_t
     laion = runs_of("laion_transfer")
     assert {examples_of(laion[label]) // 10**8 for label in ("SigLIP", "JEST++")} == {13}
     assert {laion[label].config["data"]["filter"] for label in ("SigLIP", "JEST++")} == {"punsafe < 0.5"}
+
+
+def test_learners_see_loosely_filtered_data_and_references_curated_ones():
+    """Raw data are of Table 3 alone; the reference of LAION's learners is of curated WebLI."""
+    for name in paper.STUDIES:
+        for label, run in runs_of(name).items():
+            if run.program == "train":
+                data = run.config["data"]
+                raw = name == "raw_vs_filtered" and label.endswith("raw")
+                of_laion = name == "laion_transfer" and label != "reference"
+                place = "webli-raw" if raw else "laion2b" if of_laion else "webli"
+                assert data["train"]["path"].rpartition("/")[2] == place
+                curated = run.config["initialization"] == 1
+                assert (data["filter"] is not None) == (curated or of_laion)
+    laion = runs_of("laion_transfer")
+    assert "punsafe" not in laion["reference"].config["data"]["filter"]
+    assert laion["reference"].config["data"]["recaption"]
 
 
 def test_the_super_batch_is_fixed_where_the_batch_shrinks():
