@@ -19,12 +19,13 @@ SHRINK = [
     "base.data.benchmark.classification_examples=96",
     "base.data.benchmark.retrieval_examples=32",
     "base.schedule.examples_seen=256",
-    "runs.reference.schedule.examples_seen=256",
     "base.evaluation.points=2",
     "base.evaluation.shots=2",
     "base.model={vision: {width: 16, depth: 1, heads: 2, patch_size: 8, pooling: mean},"
     " text: {width: 16, heads: 2, pooling: mean}, embedding_dim: 16}",
 ]
+
+FEW = ("filtering_ratio", "optimisation")  # studies of the paper's, in place of all
 
 
 def blocks(language):
@@ -55,9 +56,21 @@ def jestlab(tmp_path_factory):
     def run(line):
         words = shlex.split(line)
         assert words[0] == "jestlab", f"no way to run: {line}"
+        code = "from jestlab.platform.cli import main; main()"
         if words[1:3] == ["launch", "quickstart"]:
-            words += [word for change in SHRINK for word in ("--set", change)]
-        arguments = [sys.executable, "-c", "from jestlab.platform.cli import main; main()", *words[1:]]
+            changes = [*SHRINK, "runs.reference.schedule.examples_seen=256"]
+            words += [word for change in changes for word in ("--set", change)]
+        if words[1:3] == ["launch", "paper"]:
+            few = (
+                f"from jestlab.experiments import paper as p; p.STUDIES = {{n: p.STUDIES[n] for n in {FEW}}}"
+            )
+            code = f"{few}; {code}"
+            changes = [
+                *SHRINK,
+                *(f"studies.{name}.runs.reference.schedule.examples_seen=256" for name in FEW),
+            ]
+            words += [word for change in [*changes, "seeds=1"] for word in ("--set", change)]
+        arguments = [sys.executable, "-c", code, *words[1:]]
         return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
 
     return run

@@ -213,6 +213,7 @@ def test_set_reaches_one_part(tmp_path):
         ("studies.smal.seeds=1", "--set studies.smal.seeds: no study 'smal': did you mean 'small'?"),
         ("studies.small=1", "--set studies.small: say what of it"),
         ("studies=1", "--set studies: name a study"),
+        ("small.seeds=1", "--set small.seeds: is a part: write --set studies.small.seeds=…"),
         ("studies.small.runs.joint.los=1", "--set studies.small.runs.joint.los: unknown key"),
         (
             "runs.joint.seed=1",

@@ -96,6 +96,8 @@ def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
         return
     if head in ("program", "runs", "axes"):
         raise SpecError(path, f"is of a part: write --set {unions.KEY}.<name>.{'.'.join(path)}=…")
+    if head in study.studies:
+        raise SpecError(path, f"is a part: write --set {unions.KEY}.{'.'.join(path)}=…")
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
     if head in ("base", "seeds", "resources"):
