@@ -90,6 +90,26 @@ def test_references_are_found_at_their_point_and_through_caches(configs):
     assert found.run("joint weak") == "joint"
 
 
+def test_a_run_that_another_study_shares_is_read_by_this_studys_names(new_store, stored_run):
+    """The config that the store keeps of it is the other study's, and names runs as that does."""
+    theirs = JOINT | {"selection.reference": "cache"}
+    store = new_store().add(
+        stored_run("strong", [0.1], config=UNIFORM),
+        stored_run("strong-cache", [], config={"reference": "reference"}),
+        stored_run("jest-strong", [0.1], config=theirs),
+        spec={
+            "runs": {
+                "strong": {},
+                "strong-cache": {"program": "embed", "reference": "strong"},
+                "jest-strong": {"selection": {"rule": "joint", "reference": "strong-cache"}},
+            }
+        },
+    )
+    found = Configs(frames.read(store.url, "study"))
+    assert found.reference("jest-strong") == "strong"
+    assert found.reference("strong") is None
+
+
 def test_a_reference_that_is_not_to_be_told(configs):
     twice = [("reference", f"reference {name}", {"data.filter": name}, UNIFORM) for name in ("a", "b")]
     with pytest.raises(ValueError, match="'joint' of 'study' needs 'reference', which is several labels"):

@@ -54,6 +54,8 @@ class Configs:
         """
         config, point = self.by_label[label], self.point(label)
         name = self.get(label, "selection.reference")
+        if name is not None:
+            name = self._called_here(label, "selection.reference") or name
         while name is not None:
             found = [
                 other
@@ -69,7 +71,17 @@ class Configs:
             further = config.get("reference")  # of a run that embeds with it
             if not isinstance(further, str):
                 return found[0]
-            name = further
+            name = self._called_here(found[0], "reference") or further
+        return None
+
+    def _called_here(self, label: str, key: str) -> str | None:
+        """The name of another run as this study's spec says it: in the config of a run that several studies
+        share it is another's. None where the spec says nothing."""
+        runs, base = self._frames.spec.get("runs") or {}, self._frames.spec.get("base") or {}
+        own = runs.get(self.run(label)) or {}
+        for said in (self.point(label).get(key), lookup(own, key), lookup(base, key)):
+            if isinstance(said, str):
+                return said
         return None
 
     @cached_property

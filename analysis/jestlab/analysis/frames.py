@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ class Frames:
             reference_training_flops (making all that it needs), reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
             axes) and config, both JSON; see `configs`.
-        score: Names (dataset/metric) that the study says its score is the mean of; empty if it does not.
+        spec: The study as it was last launched; empty where nobody knows.
     """
 
     experiment: str
@@ -96,7 +96,7 @@ class Frames:
     scores: pd.DataFrame
     costs: pd.DataFrame
     configs: pd.DataFrame
-    score: tuple[str, ...] = ()
+    spec: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def labels(self) -> list[str]:
@@ -131,7 +131,7 @@ class Frames:
         at 1, such as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in
         `scores`. Every other name, whatever program gave it, is a headline, unless the study says which are.
         """
-        if said := sorted(set(self.score).intersection(self.evaluated)):
+        if said := sorted(set(self.spec.get("score") or ()).intersection(self.evaluated)):
             return said
         names = set(self.evaluated)
         return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
@@ -233,8 +233,7 @@ def load(connection: Connection, experiment: str) -> Frames:
     configs = runs[["run", "label", "seed", "point", "config"]]
     runs = runs.drop(columns=["point", "config"])
     spec = json.loads(frame(connection, _SPEC, experiment=experiment)["spec"].iloc[0])
-    said = tuple(spec.get("score") or ())
-    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, said)
+    frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
     silent = _silent(frames)

@@ -168,5 +168,5 @@ def test_a_run_that_fixes_its_seed_is_shared_by_all_replicates():
             "seeds": 3,
         }
     )
-    assert [m.seed for m in study.members] == [11, 11, 11, 0, 1, 2]
-    assert [getattr(m.config, "seed", None) for m in study.members] == [11, 11, 11, 0, 1, 2]
+    assert [m.seed for m in study.members] == [11, 0, 11, 1, 11, 2]
+    assert [getattr(m.config, "seed", None) for m in study.members] == [11, 0, 11, 1, 11, 2]

@@ -78,6 +78,9 @@ class Member:
 def expand(study: Study) -> tuple[Member, ...]:
     """All members of a study, needed runs first, else in the order of the spec.
 
+    One replicate of all runs comes after the other: runs that compute alike compile alike, and should not
+    start together.
+
     Raises:
         SpecError: Something in the study is wrong; the place is named.
     """
@@ -89,16 +92,16 @@ def expand(study: Study) -> tuple[Member, ...]:
     matched = {index: needs.pop(_MATCH) for index, needs in ordered if _MATCH in needs}
     _check_shared(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
-    replicates = len(study.seeds)
+    count = len(ordered)
     return tuple(
         _member(
             variants[index],
             seed,
-            {role: place[needed] * replicates + replicate for role, needed in needs.items()},
-            place[matched[index]] * replicates + replicate if index in matched else None,
+            {role: replicate * count + place[needed] for role, needed in needs.items()},
+            replicate * count + place[matched[index]] if index in matched else None,
         )
-        for index, needs in ordered
         for replicate, seed in enumerate(study.seeds)
+        for index, needs in ordered
     )
 
 
