@@ -1,11 +1,15 @@
 """Table 2: JEST++ and SigLIP on LAION-2B, unsafe pairs removed, with B/32 towers at 224 px.
 
-    jestlab launch laion_transfer
+    jestlab launch laion_transfer               # 12 runs, 2 min on two busy cores
+    jestlab launch laion_transfer --scale mini  # 12 runs, 4.88 PFLOP; not run
+    jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 
 On a folder that img2dataset wrote, guided by a published SigLIP checkpoint, with no file to edit:
 
     jestlab launch laion_transfer --set 'base.data.train={kind: folder, path: laion/}' \
         --set 'runs.reference={program: weights, path: siglip.npz, tokenizer: sentencepiece.model}'
+
+Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 83.0; SigLIP 17.6; JEST++ 41.1.
 """
 
 from __future__ import annotations

@@ -1,8 +1,15 @@
 """Figure 4: Flexi-JEST, which scores and partly trains at a lower resolution, against JEST and IID.
 
-    jestlab launch multi_resolution
+    jestlab launch multi_resolution               # 51 runs, 13 min on two busy cores
+    jestlab launch multi_resolution --scale mini  # 51 runs, 38.5 PFLOP; not run
+    jestlab plan multi_resolution --scale paper   # 17 runs, 52,100 chip-hours of v5e; not run
 
 Left: what a step costs. Middle: score against FLOPs. Right: how much to co-train at the lower resolution.
+
+Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; jest 38.0; jest-cached
+38.0; flexi-jest 27.3; flexi-jest-matched 41.0; uniform-matched 22.6; flexi-jest-0.0 28.1; flexi-jest-0.25
+28.8; flexi-uniform-0.25 11.5; flexi-jest-0.5 29.7; flexi-uniform-0.5 12.2; flexi-jest-0.75 35.0;
+flexi-uniform-0.75 16.0; flexi-jest-0.95 26.4; flexi-uniform-0.95 12.6.
 """
 
 from __future__ import annotations
