@@ -134,9 +134,18 @@ def studies(connection: Connection) -> dict[str, Study]:
 
 def is_union(url: str, experiment: str) -> bool:
     """Whether an experiment of the store is a union of studies, which stand in the store themselves."""
+    return bool(_parts(url, experiment))
+
+
+def is_claiming_union(url: str, experiment: str) -> bool:
+    """Whether it is one of which any study claims something."""
+    return any(part.get("claims") for part in _parts(url, experiment).values())
+
+
+def _parts(url: str, experiment: str) -> dict[str, dict[str, Any]]:
     with connect(url) as connection:
         found = studies(connection).get(experiment)
-    return found is not None and bool(found.parts)
+    return found.parts if found is not None else {}
 
 
 def _names(written: Any) -> tuple[str, ...]:

@@ -232,7 +232,8 @@ def load(connection: Connection, experiment: str) -> Frames:
     question = runs.pop("question").iloc[0] or ""
     configs = runs[["run", "label", "seed", "point", "config"]]
     runs = runs.drop(columns=["point", "config"])
-    spec = json.loads(frame(connection, _SPEC, experiment=experiment)["spec"].iloc[0])
+    specs = frame(connection, _SPEC, experiment=experiment)["spec"]
+    spec = json.loads(specs.iloc[0]) if len(specs) else {}
     frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")

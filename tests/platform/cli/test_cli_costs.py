@@ -93,7 +93,7 @@ def cells(out: str, name: str) -> list[str]:
 def test_a_plan_for_a_slice_shows_chip_hours_and_says_what_is_assumed(jestlab):
     code, out, err = jestlab("plan", "paper.yaml")
     assert (code, err) == (0, "")
-    assert out.splitlines()[2].endswith("TOTAL  CHIP-HOURS")
+    assert out.splitlines()[2].endswith("TOTAL     BY PAPER  CHIPS  CHIP-HOURS")
     assert cells(out, "reference")[-1] == "1,840"
     assert cells(out, "joint")[-1] == "7,960"
     assert cells(out, "all")[-1] == "9,800"

@@ -50,7 +50,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             Column(
                 "difference",
                 "difference",
-                difference,
+                lambda row: difference(row) + _allowed(row),
                 formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
                 "its 95% confidence interval by Student's t; a run adds its value times its weight",
                 inputs=("value", "weight"),
@@ -72,9 +72,14 @@ def difference(row: Record) -> str:
     if not math.isnan(row["low"]):
         low, high = (show.score(row[end], in_percent, "+") for end in ("low", "high"))
         text += f" [{low}, {high}]"
-    if not math.isnan(row["within"]):
-        text += f" where {show.score(row['within'], in_percent)} is as good"
     return text if row["measure"] == SCORE else f"{text} {row['measure']}"
+
+
+def _allowed(row: Record) -> str:
+    """How far from the other side, or on the wrong side of it, is as good."""
+    if math.isnan(row["within"]) or math.isnan(row["difference"]):
+        return ""
+    return f" ({show.score(row['within'], bool(row['in_percent']))} is as good)"
 
 
 def _frame(judged: Sequence[Judged]) -> pd.DataFrame:

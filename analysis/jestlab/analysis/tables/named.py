@@ -92,7 +92,7 @@ def default_name(url: str, experiment: str) -> str:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
     """
-    return "claims" if claims.is_union(url, experiment) else "summary"
+    return "claims" if claims.is_claiming_union(url, experiment) else "summary"
 
 
 def _claims(url: str, studies: Sequence[str], baseline: str | None) -> Table:

@@ -42,8 +42,8 @@ def command(
     from jestlab.platform import stamps
 
     folder = out.expanduser() if out is not None else lab.reports / experiment
-    (folder / stamps.NAME).unlink(missing_ok=True)  # what a launch had written here is no more
     try:
+        (folder / stamps.NAME).unlink(missing_ok=True)  # what a launch had written here is no more
         paths = build(lab.store_url, experiment, folder, baseline, scope)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(str(error)) from error
