@@ -38,34 +38,36 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["uniform-matched"] = {"match": {"flops": "jest-cached"}}
     base.share_sweep(study, scale, "flexi")
     trained = [f"flexi-jest-{share}" for share in base.SHARES[1:]]
+    costly_text = base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is")
+    scores_anyway = base.toy(scale, "a small tower scores well enough by patches that it has not seen")
     study.claims = [
         claim(
             "Flexi-JEST learns more than JEST for the same FLOPs",
             of="flexi-jest-matched",
             above="jest-cached",
             source="Fig. 4, middle",
-            unless=base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is"),
+            unless=costly_text,
         ),
         claim(
             "Flexi-JEST learns more than uniform training for the same FLOPs",
             of="flexi-jest-matched",
             above="uniform-matched",
             source="Fig. 4, middle",
-            unless=base.toy(scale, "a third of a toy's cost is its text tower, which stays as it is"),
+            unless=costly_text,
         ),
         claim(
             "Without co-training Flexi-JEST learns less than the mean of all with",
             of="flexi-jest-0.0",
             below=trained,
             source="Fig. 4, right",
-            unless=base.toy(scale, "a small tower scores well enough by patches that it has not seen"),
+            unless=scores_anyway,
         ),
         claim(
             "Without co-training Flexi-JEST learns less than uniform training",
             of="flexi-jest-0.0",
             below="uniform",
             source="Fig. 4, right",
-            unless=base.toy(scale, "a small tower scores well enough by patches that it has not seen"),
+            unless=scores_anyway,
         ),
         claim(
             "With λ from 0.25 on Flexi-JEST learns more than uniform training with the same λ",

@@ -59,8 +59,7 @@ def made_from(store: Store, study: Study) -> str:
     tags; and how many runs there are that could share a reference with them.
     """
     digest = hashlib.sha256()
-    parts = {name: store.spec(name) for name in study.studies}  # as they were launched last, maybe alone
-    for part in ([version("jestlab"), study.to_dict()], parts, _code(), *_of_store(store, study.name)):
+    for part in ([version("jestlab"), study.to_dict()], _code(), *_of_store(store, study)):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 
@@ -75,8 +74,8 @@ def _code() -> list[Any]:
     return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
-def _of_store(store: Store, experiment: str) -> Iterator[Sequence[Any]]:
-    """Rows of the store on which an experiment's reports depend."""
+def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
+    """Rows of the store on which a study's reports depend."""
     from sqlalchemy import func, select
 
     from jestlab.platform.store.tables import (
@@ -95,14 +94,14 @@ def _of_store(store: Store, experiment: str) -> Iterator[Sequence[Any]]:
     mine = (
         select(Member.run_id)
         .join(Experiment, Experiment.id == Member.experiment_id)
-        .where(Experiment.name == experiment)
+        .where(Experiment.name == study.name)
     )
     places = (
         select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
         .add_columns(Run.total_steps)
         .join(Run, Run.id == Member.run_id)
         .join(Experiment, Experiment.id == Member.experiment_id)
-        .where(Experiment.name == experiment)
+        .where(Experiment.name == study.name)
         .order_by(Member.position, Member.label)
     )
     attempts = (
@@ -113,11 +112,16 @@ def _of_store(store: Store, experiment: str) -> Iterator[Sequence[Any]]:
     )
     costs = select(Cost.__table__).where(Cost.run_id.in_(mine)).order_by(Cost.run_id, Cost.component)
     budgets = select(Budget.__table__).where(Budget.run_id.in_(mine)).order_by(Budget.run_id)
+    parts = (  # of a union: as they were launched last, maybe alone
+        select(Experiment.name, Experiment.spec)
+        .where(Experiment.name.in_(study.studies))
+        .order_by(Experiment.name)
+    )
     counts = (
         select(func.count(), func.max(Published.updated_at)).select_from(Published),
         *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
         select(func.count()).select_from(Need),
     )
     with store.reading() as connection:
-        for query in (places, attempts, costs, budgets, *counts):
+        for query in (places, attempts, costs, budgets, parts, *counts):
             yield [tuple(row) for row in connection.execute(query)]
