@@ -250,6 +250,39 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     )  # fmt: skip
 
 
+def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_run):
+    by = {rule: {"of": "a", "measure": f"learnability/{rule}"} for rule in ("joint", "gibbs", "gibs")}
+    claims = [
+        {"statement": "more", "of": by["joint"], "above": by["gibbs"]},
+        {"statement": "as much", "of": by["joint"], "near": by["gibbs"], "within": 1.0},
+        {"statement": "misspelt", "of": by["joint"], "above": by["gibs"]},
+        {"statement": "unlike", "of": {"of": "a", "measure": "loss"}, "above": "a"},
+    ]
+    store = new_store().add(
+        *(
+            stored_run(
+                "a", [0.1, 0.4], seed=seed,
+                logged={"learnability/joint": [9.0, 2.0 + seed], "loss": [3.0, 2.0],
+                        "learnability/gibbs": [0.0, 2.5 + 1.1 * seed]},
+            )
+            for seed in (0, 1)
+        ),
+        spec={"claims": claims},
+    )  # fmt: skip
+    more, much, misspelt, unlike = read(store.url, ["study"])
+    assert more.difference == much.difference == pytest.approx(-0.55)
+    assert more.claim.unit == "learnability"
+    assert str(more.claim) == "a (learnability/joint) above a (learnability/gibbs)"
+    assert not more.in_percent
+    assert sorted(more.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
+    assert more.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx({0: -0.5, 1: -0.6})
+    assert (more.verdict, much.verdict) == ("undecided", "undecided")  # of two seeds: t = 12.7 wide
+    assert (much.seeds, misspelt.seeds) == (2, 0)
+    assert misspelt.gap == "no run has 'learnability/gibs': did you mean 'learnability/gibbs'?"
+    assert (unlike.claim.unit, unlike.difference) == ("loss − score", pytest.approx(1.6))
+    assert not unlike.in_percent
+
+
 def test_a_run_is_all_its_points_and_a_list_the_mean(new_store, stored_run):
     store = new_store().add(
         *(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -30,21 +31,27 @@ class Side:
     Attributes:
         of: Labels or names of runs.
         minus: The same of what is subtracted; empty for nothing.
+        measure: What it is measured by, where that is not the claim's; else empty.
     """
 
     of: tuple[str, ...]
     minus: tuple[str, ...] = ()
+    measure: str = ""
 
     @classmethod
     def parse(cls, written: Any) -> Side:
-        """From the form that a spec has it in: a name, a list of names, or {of: …, minus: …}."""
+        """From the form that a spec has it in: a name, a list of names, or {of: …, minus: …, measure: …}."""
         if isinstance(written, Mapping):
-            return cls(_names(written["of"]), _names(written["minus"]))
+            minus = written.get("minus")
+            return cls(
+                _names(written["of"]), () if minus is None else _names(minus), written.get("measure") or ""
+            )
         return cls(_names(written))
 
     def __str__(self) -> str:
         of, minus = ("mean of " * (len(names) > 1) + ", ".join(names) for names in (self.of, self.minus))
-        return f"({of}) − ({minus})" if minus else of
+        side = f"({of}) − ({minus})" if minus else of
+        return f"{side} ({self.measure})" if self.measure else side
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Claim:
         comparison: How that lies to the other side.
         other: What it is compared with.
         within: How far from it at most where it is near, or on the wrong side of it else; NaN for not at all.
-        measure: What is compared: see `measures.Measures.values`.
+        measure: What is compared, where a side does not say otherwise: see `measures.Measures.values`.
         source: Where it is claimed; empty if the spec does not say.
         unless: The likely reason where it does not hold; empty if the spec does not say.
     """
@@ -86,9 +93,22 @@ class Claim:
             unless=written.get("unless") or "",
         )
 
+    @property
+    def measures(self) -> tuple[str, str]:
+        """What either side is measured by."""
+        return self.of.measure or self.measure, self.other.measure or self.measure
+
+    @property
+    def unit(self) -> str:
+        """What their difference is one of: the measure, or what the two have in common as in `learnability`
+        of `learnability/joint` and `learnability/gibbs`, or both."""
+        of, other = self.measures
+        return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
+
     def __str__(self) -> str:
         within = "" if math.isnan(self.within) else f" within {self.within:g}"
-        return f"{self.of} {self.comparison} {self.other}{within}, by {self.measure}"
+        by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
+        return f"{self.of} {self.comparison} {self.other}{within}{by}"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
@@ -60,7 +60,8 @@ class Judged:
         gap: What is missing for more, one clause; empty if nothing is.
         in_percent: Whether the difference is one of shares.
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
-            weight, difference (what it adds to that of its seed: weight × value).
+            weight, difference (what it adds to that of its seed: weight × value); a run that is measured in
+            two ways has two.
     """
 
     experiment: str
@@ -194,11 +195,23 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
 
     study = _Runs(runs)
     weights, unknown = study.weights(claim)
-    planned = set() if unknown else set.intersection(*(study.seeds[label] for label in weights))
-    completed = {seed for seed in planned if all(study.completed(label, seed) for label in weights)}
-    values = measures.values(claim.measure, {(label, seed) for label in weights for seed in completed})
-    known = sorted(seed for seed in completed if all((label, seed) in values for label in weights))
-    by_seed = [study.side(claim.of, seed, values) - study.side(claim.other, seed, values) for seed in known]
+    labels = list(dict.fromkeys(label for _, label in weights))
+    planned = set() if unknown else set.intersection(*(study.seeds[label] for label in labels))
+    completed = {seed for seed in planned if all(study.completed(label, seed) for label in labels)}
+    values = {
+        measure: measures.values(
+            measure, {(label, seed) for by, label in weights if by == measure for seed in completed}
+        )
+        for measure in dict.fromkeys(measure for measure, _ in weights)
+    }
+    known = sorted(
+        seed for seed in completed if all((label, seed) in values[measure] for measure, label in weights)
+    )
+    of, other = claim.measures
+    by_seed = [
+        study.side(claim.of, seed, values[of]) - study.side(claim.other, seed, values[other])
+        for seed in known
+    ]
     mean, low, high = _interval(by_seed)
     verdict = decide(claim.comparison, low, high, claim.within) if completed else "not run"
     parts = [
@@ -207,11 +220,11 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
             "label": label,
             "seed": seed,
             "fingerprint": study.runs[label, seed].fingerprint,
-            "value": values[label, seed],
+            "value": values[measure][label, seed],
             "weight": weight,
-            "difference": weight * values[label, seed],
+            "difference": weight * values[measure][label, seed],
         }
-        for label, weight in weights.items()
+        for (measure, label), weight in weights.items()
         for seed in known
     ]
     return Judged(
@@ -225,10 +238,10 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         seeds=len(known),
         planned=len(planned),
         enough=_enough(claim, by_seed) if verdict == "undecided" else None,
-        gap=_gap(study, weights, unknown, planned, completed)
-        or (measures.lacking(claim.measure) if len(known) < len(completed) else "")
+        gap=_gap(study, labels, unknown, planned, completed)
+        or _lacking(measures, values, weights, completed)
         or ("one seed has no interval" if len(known) == 1 else ""),
-        in_percent=measures.in_percent(claim.measure),
+        in_percent=all(map(measures.in_percent, values)),
         parts=pd.DataFrame(parts, columns=_PARTS),
     )
 
@@ -241,7 +254,7 @@ def _of_study(
         return []
     runs = frame(connection, _RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
-    asked = list(dict.fromkeys(claim.measure for claim in claims))
+    asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     measures = Measures.load(connection, experiment, asked, study.scope, frames)
     return [judge(claim, experiment, study.scale, runs, measures) for claim in claims]
 
@@ -267,16 +280,18 @@ class _Runs:
     def completed(self, label: str, seed: int) -> bool:
         return self.runs[label, seed].completed
 
-    def weights(self, claim: Claim) -> tuple[dict[str, float], list[str]]:
-        """With what weight each label stands in the difference, and names of runs that there are not."""
-        weights: dict[str, float] = {}
+    def weights(self, claim: Claim) -> tuple[dict[tuple[str, str], float], list[str]]:
+        """With what weight each label, by a measure, stands in the difference: measure and label → weight;
+        and names of runs that there are not."""
+        weights: dict[tuple[str, str], float] = {}
         unknown: list[str] = []
-        of, other = claim.of, claim.other
-        for sign, names in ((1.0, of.of), (-1.0, of.minus), (-1.0, other.of), (1.0, other.minus)):
-            unknown += [name for name in names if not self._meant(name)]
-            labels = self._labels(names)
-            for label in labels:
-                weights[label] = weights.get(label, 0.0) + sign / len(labels)
+        for sign, side, measure in zip((1.0, -1.0), (claim.of, claim.other), claim.measures, strict=True):
+            for sign_here, names in ((sign, side.of), (-sign, side.minus)):
+                unknown += [name for name in names if not self._meant(name)]
+                labels = self._labels(names)
+                for label in labels:
+                    place = measure, label
+                    weights[place] = weights.get(place, 0.0) + sign_here / len(labels)
         return weights, unknown
 
     def side(self, side: Side, seed: int, values: Mapping[Place, float]) -> float:
@@ -322,6 +337,19 @@ def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
     half = half_widths(pd.Series([statistics.stdev(by_seed)] * len(counts)), counts)
     enough = counts[half < margin]
     return int(enough.iloc[0]) if len(enough) else None
+
+
+def _lacking(
+    measures: Measures,
+    values: Mapping[str, Mapping[Place, float]],
+    weights: Iterable[tuple[str, str]],
+    completed: Collection[int],
+) -> str:
+    """Why a completed run has no value, one clause."""
+    for measure, label in weights:
+        if any((label, seed) not in values[measure] for seed in completed):
+            return measures.lacking(measure)
+    return ""
 
 
 def _gap(

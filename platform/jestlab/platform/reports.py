@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,7 +107,7 @@ def _written(
 
     note(f"writing the reports of {len(studies)} studies")
     fresh = multiprocessing.get_context("spawn")  # a fork would share the store's connection
-    with ProcessPoolExecutor(workers, fresh, initializer=_leave_interrupts) as pool:
+    with ProcessPoolExecutor(workers, fresh, initializer=_end_with_ctrl_c) as pool:
         outcomes = [pool.submit(_outcome, lab, study) for study in studies]
         try:
             for study, outcome in zip(studies, outcomes, strict=True):
@@ -117,9 +118,10 @@ def _written(
     yield from ((study, _outcome(lab, study)) for study in unions)
 
 
-def _leave_interrupts() -> None:
-    """Ctrl-C is for the process that the user sees; it ends the others."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _end_with_ctrl_c() -> None:
+    """Ctrl-C reaches every process of the terminal; these end by it without a word, and leave nothing half
+    written."""
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
 
 
 def _outcome(lab: Lab, study: Study) -> _Outcome:

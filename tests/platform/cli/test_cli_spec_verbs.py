@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -92,6 +93,23 @@ def test_show_says_what_a_study_is(jestlab, tmp_path):
     ):
         assert part in out
     assert "reports  table (baseline uniform), curves, pareto" in jestlab("show", "quickstart")[1]
+
+
+def test_show_says_what_is_claimed_and_what_decides_it(jestlab):
+    out = jestlab("show", "learnable_batches")[1]
+    claim = "  Joint example selection yields more learnable batches than independent selection (Figure 2)\n"
+    assert claim + "    diagnosis (learnability/joint) above diagnosis (learnability/independent)\n" in out
+    union = re.search(r"union of (\d+) studies, (\d+) claims", jestlab("show", "paper")[1])
+    assert union is not None
+    assert int(union[1]) == 16
+    assert int(union[2]) > 40
+
+
+def test_plan_says_when_one_seed_is_too_few_for_claims(jestlab):
+    text = "One seed decides none of its 3 claims: with --set seeds=3 they get intervals and verdicts."
+    assert text in jestlab("plan", "learnable_batches", "--scale", "paper")[1]
+    assert "One seed" not in jestlab("plan", "learnable_batches")[1]
+    assert "One seed decides none of its" in jestlab("plan", "paper", "--scale", "paper")[1]
 
 
 def test_show_yaml_launches_the_same_runs(jestlab, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import labs_support as labs
@@ -50,6 +51,10 @@ def spec(tmp_path):
 @pytest.fixture
 def completed(root, spec):
     """A lab in which all runs of the union have completed, and its store."""
+    return complete(root, spec)
+
+
+def complete(root, spec):
     store = Store.open(Lab.find(root).store_url)
     planned = plan(load(str(spec)))
     store.record(planned)
@@ -165,6 +170,25 @@ def test_a_part_whose_reports_cannot_be_written_leaves_the_others(root, spec, co
     (root / "reports" / "first").unlink()
     jestlab("launch", spec)
     assert page(root, "first").is_file()
+
+
+def test_ctrl_c_ends_the_writing_of_reports(root, tmp_path):
+    """All processes of the terminal get it, as they do here; none lives on, and no report is cut off."""
+    spec = write(tmp_path / "both.yaml", reports=[{"kind": "table"}])
+    complete(root, spec)
+    with labs.started("launch", spec, root=root) as launch:
+        assert launch.stdout is not None
+        said = ""
+        while "writing the reports of 2 studies" not in said:
+            said += (line := launch.stdout.readline())
+            assert line, said
+        labs.wait_until(lambda: len(labs.processes_of(root)) > 2)
+        os.killpg(launch.pid, signal.SIGINT)
+        said += launch.stdout.read()
+        assert launch.wait(15) == 130, said
+        labs.wait_until(lambda: not labs.processes_of(root))
+    assert "Traceback" not in said
+    assert [*(root / "reports").rglob(".*-*")] == []
 
 
 def test_the_other_verbs_take_a_union_for_an_experiment(root, spec, completed, jestlab, tmp_path):

@@ -19,6 +19,8 @@ claims:
   source: Figure 3
 - {statement: As good as its reference, of: joint, near: reference, within: 0.02, measure: shapes/zero_shot,
    unless: the reference is small}
+- {statement: Better by images, of: {of: joint, measure: shapes/i2t_r1}, 
+   above: {of: joint, measure: shapes/t2i_r1}}
 """
 
 
@@ -55,10 +57,15 @@ def test_python_and_yaml_say_the_same(spec):
             measure="shapes/zero_shot",
             unless="the reference is small",
         ),
+        claim(
+            "Better by images",
+            of={"of": "joint", "measure": "shapes/i2t_r1"},
+            above={"of": "joint", "measure": "shapes/t2i_r1"},
+        ),
     ]
     ours, theirs = Study.parse(written), load(spec(YAML))
     assert ours.claims == theirs.claims
-    assert [each.comparison for each in theirs.claims] == ["above", "near"]
+    assert [each.comparison for each in theirs.claims] == ["above", "near", "above"]
     assert theirs.claims[1].other == "reference"
 
 
@@ -81,8 +88,8 @@ def test_claims_are_no_part_of_what_a_run_is(spec):
 
 def test_one_can_be_set(spec):
     assert load(spec(YAML), overrides=["claims.1.within=0.05"]).claims[1].within == 0.05
-    with pytest.raises(UserError, match=r"--set claims.2.within: no claims.2: there are 2, counted from 0"):
-        load(spec(YAML), overrides=["claims.2.within=0.05"])
+    with pytest.raises(UserError, match=r"--set claims.3.within: no claims.3: there are 3, counted from 0"):
+        load(spec(YAML), overrides=["claims.3.within=0.05"])
 
 
 CASES = {
@@ -132,7 +139,19 @@ CASES = {
     ),
     "half a difference": (
         "{statement: A, of: {of: joint}, above: uniform}",
-        ":4: claims.0.of.minus: is missing: a difference is {of: …, minus: …}",
+        ":4: claims.0.of: says only of what it is: write the name alone, or add minus or measure",
+    ),
+    "a difference from nothing": (
+        "{statement: A, of: {minus: joint}, above: uniform}",
+        ":4: claims.0.of.of: is missing: a side is {of: …, minus: …} or {of: …, measure: …}",
+    ),
+    "a number for the measure of a side": (
+        "{statement: A, of: {of: joint, measure: 3}, above: uniform}",
+        ":4: claims.0.of.measure: must be a text, not 3",
+    ),
+    "a run against itself by the same measure": (
+        "{statement: A, of: {of: joint, measure: m}, above: {of: joint, measure: m}}",
+        ":4: claims.0.above: is what the claim is of: name another run, or another measure",
     ),
     "no statement": ("{of: joint, above: uniform}", ":4: claims.0.statement: is missing"),
     "an empty statement": (

@@ -21,6 +21,10 @@ CASES = {
         "runs:\n  a: {filtering_ratio: 0.9}",
         ":2: runs.a.filtering_ratio: unknown key: did you mean 'selection.filtering_ratio'?",
     ),
+    "a key of another kind of a section": (
+        "runs:\n  a: {data.train.kind: shapes, data.train.path: shards}",
+        ":2: runs.a.data.train.path: is no key of kind shapes, but of folder: set kind, too",
+    ),
     "unknown key on an axis": (
         "runs: {a: {}}\naxes:\n- runs: [a]\n  grid: {selection.chunk: [1]}",
         ":4: axes.0.grid.selection.chunk: unknown key: did you mean 'chunks'?",

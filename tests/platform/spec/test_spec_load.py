@@ -95,6 +95,9 @@ def test_scales(tmp_path):
     assert load(yaml, "smoke") == load(yaml)
     with pytest.raises(UserError, match=r"has no scale 'mini': its scale is smoke"):
         load(yaml, "mini")
+    without = write(tmp_path, "whom.yaml", "runs: {a: {}}")
+    with pytest.raises(UserError, match="'mini': it says none, and only specs in Python have several"):
+        load(without, "mini")
 
 
 def test_a_resolved_spec_printed_as_yaml_launches_the_same_runs(tmp_path):

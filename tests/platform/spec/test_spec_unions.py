@@ -8,6 +8,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.plan import plan
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.spec.resources import Resources
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 SMALL = {
@@ -56,10 +57,22 @@ def test_parts_are_whole_studies_at_the_unions_scale():
     assert (large.name, large.scale, large.seeds) == ("large", "mini", (0,))
 
 
-def test_resources_are_its_own_or_the_first_parts():
+def test_resources_are_its_own_or_what_its_parts_say():
     assert union({"small": SMALL, "large": LARGE}).resources.threads == 2
-    assert union({"large": LARGE, "small": SMALL}).resources.threads == 1
+    assert union({"large": LARGE, "small": SMALL}).resources.threads == 2
+    assert union({"large": LARGE}).resources == Resources()
     assert union({"small": SMALL}, resources={"parallel": 7}).resources.threads == 1
+
+
+def test_parts_that_say_different_resources_leave_it_to_the_union():
+    other = {**LARGE, "resources": {"parallel": 2}}
+    with pytest.raises(SpecError) as caught:
+        union({"small": SMALL, "large": other})
+    assert str(caught.value) == (
+        "resources: is missing: small's are {'parallel': 3, 'threads': 2} and large's are {'parallel': 2}, "
+        "and a union is one launch"
+    )
+    assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
 def test_what_is_printed_launches_the_same(tmp_path):
@@ -105,6 +118,18 @@ def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypat
     assert load("specs/inline.yaml").studies["mine"].runs == both.studies["mine"].runs
 
 
+def test_one_that_names_studies_and_no_scale_is_at_any_of_theirs(tmp_path):
+    (tmp_path / "both.yaml").write_text("studies: [quickstart, batch_size]\n")
+    (tmp_path / "small.yaml").write_text("scale: smoke\nstudies: [quickstart]\n")
+    mini = load(str(tmp_path / "both.yaml"), "mini")
+    assert [mini.scale, *(part.scale for part in mini.studies.values())] == ["mini"] * 3
+    assert mini.studies["quickstart"] == load("quickstart", "mini")
+    with pytest.raises(UserError, match="quickstart has no scale 'huge': valid: smoke, mini, paper"):
+        load(str(tmp_path / "both.yaml"), "huge")
+    with pytest.raises(UserError, match="has no scale 'mini': its scale is smoke"):
+        load(str(tmp_path / "small.yaml"), "mini")
+
+
 def test_words_of_a_union_in_python():
     written = spec.union(
         name="u", question="Both?", studies={"small": SMALL, "large": Study.parse({"name": "large", **LARGE})}
@@ -116,7 +141,10 @@ ERRORS = {
     "runs besides": (lambda: union({"a": SMALL}, runs={"x": {}}), "runs: a spec with studies has none"),
     "seeds": (lambda: union({"a": SMALL}, seeds=3), "seeds: a spec with studies has none of its own"),
     "no mapping": (lambda: union(5), "studies: must be specs by name, or a list of names and paths, not 5"),
-    "no spec": (lambda: union({"a": "b"}), "studies.a: must be a spec, not 'b'"),
+    "no spec": (
+        lambda: union({"a": "b"}),
+        "studies.a: must be a spec, not 'b': studies that are named stand in a list, [b]",
+    ),
     "a bad name": (lambda: union({"a/b": SMALL}), "studies: 'a/b' is no name"),
     "another name": (lambda: union({"a": {"name": "b", **SMALL}}), "studies.a.name: is 'b'"),
     "a union": (lambda: union({"a": {"studies": {"b": SMALL}}}), "studies.a.studies: is a union itself"),

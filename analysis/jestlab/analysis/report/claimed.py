@@ -60,7 +60,7 @@ def _told(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "statement": claim.statement,
         "source": claim.source,
         "difference": "" if shown == MISSING else shown,
-        "unit": " points" if each.in_percent and claim.measure == SCORE else "",
+        "unit": " points" if each.in_percent and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": str(claim),
         "missing": _stopped(each.gap),

@@ -35,8 +35,8 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (what is compared, in the
-        words of the spec), measure, within, difference, low, high (in the measure's own unit), seeds,
-        seeds_planned, reason, in_percent.
+        words of the spec), measure (what the difference is one of), within, difference, low, high (in the
+        measure's own unit), seeds, seeds_planned, reason, in_percent.
     """
     return Table(
         name=f"{name} claims",
@@ -96,7 +96,7 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "said": each.said,
             "scale": each.scale,
             "claim": str(each.claim),
-            "measure": each.claim.measure,
+            "measure": each.claim.unit,
             "within": each.claim.within,
             "difference": each.difference,
             "low": each.low,

@@ -87,6 +87,7 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
     yield _summary(plan)
     yield from _sharing(plan)
     yield from _solved(plan)
+    yield from _undecidable(plan.study)
     yield from missing(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
@@ -198,6 +199,15 @@ def _saved(plan: Plan) -> dict[str, Any]:
         "total_flops": totals(alone).total - totals(plan.runs).total,
         "chip_hours": budgets.total(alone).chip_hours - budgets.total(plan.runs).chip_hours,
     }
+
+
+def _undecidable(study: Study) -> Iterator[str]:
+    """That claims stay undecided where a single seed is planned: an interval takes two."""
+    single = [part for part in (study, *study.studies.values()) if part.claims and len(part.seeds) < 2]
+    count = sum(len(part.claims) for part in single)
+    if count:
+        claims = f"{count} claim{'s' if count != 1 else ''}"
+        yield f"One seed decides none of its {claims}: with --set seeds=3 they get intervals and verdicts."
 
 
 def _solved(plan: Plan) -> Iterator[str]:

@@ -59,7 +59,8 @@ def _lines(study: Study) -> Iterator[str]:
 def _parts(study: Study) -> Iterator[str]:
     """The studies of a union."""
     width = max(map(len, study.studies))
-    yield f"\nunion of {len(study.studies)} studies"
+    claims = sum(len(part.claims) for part in study.studies.values())
+    yield f"\nunion of {len(study.studies)} studies" + (f", {claims} claims" if claims else "")
     for name, part in study.studies.items():
         about = ", ".join(filter(None, [part.paper, part.question]))
         yield f"  {name.ljust(width)}  {about}".rstrip()
@@ -93,9 +94,18 @@ def _details(study: Study) -> Iterator[str]:
             yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
     yield f"\nseeds  {', '.join(map(str, study.seeds))}"
     yield f"reports  {_reports(study)}"
+    yield from _claims(study)
+
+
+def _claims(study: Study) -> Iterator[str]:
+    """What is claimed, and by what it is decided."""
+    from jestlab.analysis.claims import Claim
+
     if study.claims:
-        yield "claims"
-    yield from (f"  {claim.statement}" for claim in study.claims)
+        yield "\nclaims"
+    for claim in study.claims:
+        yield f"  {claim.statement}{f' ({claim.source})' if claim.source else ''}"
+        yield f"    {Claim.parse(claim.model_dump())}"
 
 
 def _where(resources: Resources) -> str:

@@ -16,24 +16,28 @@ COMPARISONS = ("above", "below", "near")
 """What a claim can say of its side: exactly one."""
 
 _PARTS = ("of", "minus")
+_SIDE = (*_PARTS, "measure")
 _TEXTS = ("measure", "source", "unless")
 
 Names = str | tuple[str, ...]
 """A label or the name of a run (then all its points), or several: the mean over them."""
 
 
-class Difference(BaseModel):
-    """A side of a claim that is a difference itself, such as what a smaller batch costs.
+class Side(BaseModel):
+    """A side of a claim that says more than whose mean it is: a difference itself, such as what a smaller
+    batch costs, or one that is measured by another measure than the other side.
 
     Attributes:
-        of: What is subtracted from.
+        of: What it is of, or what is subtracted from.
         minus: What is subtracted.
+        measure: What this side is measured by, where that is not the claim's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     of: Names
-    minus: Names
+    minus: Names | None = None
+    measure: str | None = None
 
 
 class Claim(BaseModel):
@@ -57,10 +61,10 @@ class Claim(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     statement: str
-    of: Names | Difference
-    above: Names | Difference | None = None
-    below: Names | Difference | None = None
-    near: Names | Difference | None = None
+    of: Names | Side
+    above: Names | Side | None = None
+    below: Names | Side | None = None
+    near: Names | Side | None = None
     within: float | None = None
     measure: str = "score"
     source: str | None = None
@@ -72,9 +76,9 @@ class Claim(BaseModel):
         return next(kind for kind in COMPARISONS if getattr(self, kind) is not None)
 
     @property
-    def other(self) -> Names | Difference:
+    def other(self) -> Names | Side:
         """What it is compared with."""
-        side: Names | Difference = getattr(self, self.comparison)
+        side: Names | Side = getattr(self, self.comparison)
         return side
 
 
@@ -115,11 +119,12 @@ def check_claims(claims: Sequence[Claim], known: Collection[str]) -> None:
                     raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
 
 
-def _named(side: Names | Difference, path: Path) -> Iterator[tuple[Path, str]]:
+def _named(side: Names | Side, path: Path) -> Iterator[tuple[Path, str]]:
     """The names on a side, each with its place."""
-    if isinstance(side, Difference):
+    if isinstance(side, Side):
         for part in _PARTS:
-            yield from _named(getattr(side, part), (*path, part))
+            if getattr(side, part) is not None:
+                yield from _named(getattr(side, part), (*path, part))
     elif isinstance(side, str):
         yield path, side
     else:
@@ -139,8 +144,7 @@ def _claim(given: Any, path: Path) -> dict[str, Any]:
         if key not in written:
             raise SpecError((*path, key), "is missing")
     for key in ("statement", *(text for text in _TEXTS if text in written)):
-        if not isinstance(written[key], str) or not written[key].strip():
-            raise SpecError((*path, key), f"must be a text, not {shown(written[key])}")
+        _text(written, key, path)
     kinds = [kind for kind in COMPARISONS if kind in written]
     if len(kinds) != 1:
         raise SpecError(
@@ -149,7 +153,7 @@ def _claim(given: Any, path: Path) -> dict[str, Any]:
     _check_within(written, kinds[0], path)
     sides = {key: _side(written[key], (*path, key)) for key in ("of", kinds[0])}
     if sides["of"] == sides[kinds[0]]:
-        raise SpecError((*path, kinds[0]), "is what the claim is of: name another run")
+        raise SpecError((*path, kinds[0]), "is what the claim is of: name another run, or another measure")
     return written | sides
 
 
@@ -167,14 +171,23 @@ def _check_within(written: Mapping[str, Any], kind: str, path: Path) -> None:
 def _side(given: Any, path: Path) -> Any:
     if not is_mapping(given):
         return _names(given, path)
-    parts = dict(given.items())
-    for key in parts:
-        if key not in _PARTS:
-            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), _PARTS)}")
-    for key in _PARTS:
-        if parts.get(key) is None:
-            raise SpecError((*path, key), "is missing: a difference is {of: …, minus: …}")
-    return {key: _names(parts[key], (*path, key)) for key in _PARTS}
+    written = {key: value for key, value in given.items() if value is not None}
+    for key in written:
+        if key not in _SIDE:
+            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), _SIDE)}")
+    if "of" not in written:
+        raise SpecError((*path, "of"), "is missing: a side is {of: …, minus: …} or {of: …, measure: …}")
+    if len(written) == 1:
+        raise SpecError(path, "says only of what it is: write the name alone, or add minus or measure")
+    names = {key: _names(written[key], (*path, key)) for key in _PARTS if key in written}
+    return names | ({"measure": _text(written, "measure", path)} if "measure" in written else {})
+
+
+def _text(written: Mapping[str, Any], key: str, path: Path) -> str:
+    text = written[key]
+    if not isinstance(text, str) or not text.strip():
+        raise SpecError((*path, key), f"must be a text, not {shown(text)}")
+    return text
 
 
 def _names(given: Any, path: Path) -> Names:

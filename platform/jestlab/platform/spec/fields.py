@@ -132,7 +132,7 @@ def _check(tree: Tree, section: Field, root: Field, prefix: Path, path: Path) ->
     for key, value in tree.items():
         here = (*path, key)
         if key not in parts:
-            raise SpecError((*prefix, *here), f"unknown key: {_nearest(key, parts, root)}")
+            raise SpecError((*prefix, *here), _unknown(key, tree, section, root))
         part = parts[key]
         if part.children:
             if not isinstance(value, dict):
@@ -154,6 +154,14 @@ def _fits(value: object, accepted: tuple[type, ...]) -> bool:
 def _words(accepted: tuple[type, ...]) -> str:
     words = {bool: "true or false", int: "a number", str: "a text", type(None): "null"}
     return " or ".join(words[t] for t in accepted if t in words)
+
+
+def _unknown(key: str, tree: Tree, section: Field, root: Field) -> str:
+    """What is wrong with a key that a section, as it is, does not have, and what to do."""
+    others = [kind for kind, parts in section.variants.items() if key in parts]
+    if others:
+        return f"is no key of {KIND} {tree[KIND]}, but of {' and '.join(others)}: set {KIND}, too"
+    return f"unknown key: {_nearest(key, section.parts(tree), root)}"
 
 
 def _nearest(key: str, parts: Mapping[str, Field], root: Field) -> str:

@@ -156,10 +156,19 @@ def _read_yaml(path: Path, scale: str | None) -> _Source:
         raise UserError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: is no UTF-8 text") from None
-    own = document.value.get("scale") if is_mapping(document.value) else None
+    written = document.value
+    own = written.get("scale") if is_mapping(written) else None
     if scale is not None and scale != own:
-        raise UserError(f"{path} has no scale {scale!r}: {f'its scale is {own}' if own else 'it says none'}")
-    return _Source(str(path), path.stem, document.value, document.line, path.absolute().parent)
+        if own is not None or not _names_parts(written):
+            told = f"its scale is {own}" if own else "it says none, and only specs in Python have several"
+            raise UserError(f"{path} has no scale {scale!r}: {told}")
+        written = {**written, "scale": scale}  # that of the studies it names
+    return _Source(str(path), path.stem, written, document.line, path.absolute().parent)
+
+
+def _names_parts(written: Any) -> bool:
+    """Whether a spec is a union of studies that it names."""
+    return is_mapping(written) and isinstance(written.get(unions.KEY), list)
 
 
 def _study(source: _Source, overrides: Sequence[str]) -> Study:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.spec.errors import SpecError, shown, within
 from jestlab.platform.spec.names import check_name
+from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.tree import is_mapping
 
 if TYPE_CHECKING:
@@ -29,10 +30,11 @@ def prepared(written: Mapping[str, Any], parse: Callable[[Any], Study]) -> dict[
 
     Returns:
         The same with the parts as studies, each at the union's scale unless it says its own, and with the
-        first part's resources unless the union has its own.
+        resources that its parts say unless it has its own.
 
     Raises:
-        SpecError: It has runs, too; a part is no spec, or itself a union. The place is named.
+        SpecError: It has runs, too; a part is no spec, or itself a union; parts say different resources and
+            the union none. The place is named.
     """
     given = written[KEY]
     if not is_mapping(given) or not given:
@@ -48,8 +50,25 @@ def prepared(written: Mapping[str, Any], parse: Callable[[Any], Study]) -> dict[
             raise SpecError((KEY, name), "has the name of the union itself, and is another experiment")
         with within(KEY, name):
             parts[name] = _part(name, part, written.get("scale"), parse)
-    union.setdefault("resources", next(iter(parts.values())).resources)
+    if union.get("resources") is None:
+        union["resources"] = _resources(parts)
     return union | {KEY: parts}
+
+
+def _resources(parts: Mapping[str, Study]) -> Resources:
+    """What the parts say, those that say anything."""
+    said = {name: part.resources for name, part in parts.items() if part.resources != Resources()}
+    if not said:
+        return Resources()
+    (first, common), *others = said.items()
+    for name, resources in others:
+        if resources != common:
+            told = (
+                f"{each}'s are {shown(which.model_dump(exclude_defaults=True))}"
+                for each, which in ((first, common), (name, resources))
+            )
+            raise SpecError(("resources",), f"is missing: {' and '.join(told)}, and a union is one launch")
+    return common
 
 
 def _part(name: str, written: Any, scale: Any, parse: Callable[[Any], Study]) -> Study:
@@ -57,7 +76,8 @@ def _part(name: str, written: Any, scale: Any, parse: Callable[[Any], Study]) ->
     if hasattr(written, "to_dict") and not is_mapping(written):
         written = written.to_dict()
     if not is_mapping(written):
-        raise SpecError((), f"must be a spec, not {shown(written)}")
+        remedy = f": studies that are named stand in a list, [{written}]" if isinstance(written, str) else ""
+        raise SpecError((), f"must be a spec, not {shown(written)}{remedy}")
     part = {"name": name, "scale": scale, **dict(written.items())}
     if part["name"] != name:
         raise SpecError(("name",), f"is {shown(part['name'])}: a part has the name that it stands under")
