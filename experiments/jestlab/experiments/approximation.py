@@ -1,6 +1,6 @@
 """Appendix: which approximation should score, and how much should be trained on with it?
 
-    jestlab launch approximation               # 63 runs, 15 min on two busy cores
+    jestlab launch approximation               # 63 runs, 7 min on two cores
     jestlab launch approximation --scale mini  # 63 runs, 34.6 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 

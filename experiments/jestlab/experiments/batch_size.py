@@ -1,6 +1,6 @@
 """Appendix, effective batch size: how small can the sub-batch of a fixed super-batch be?
 
-    jestlab launch batch_size               # 24 runs, 4 min on two busy cores
+    jestlab launch batch_size               # 24 runs, 3 min on two cores
     jestlab launch batch_size --scale mini  # 24 runs, 22.0 PFLOP; not run
     jestlab plan batch_size --scale paper   # 8 runs, 18,900 chip-hours of v5e; not run
 

@@ -1,6 +1,6 @@
 """Table 1 and Figure 1: JEST++ and Flexi-JEST++ at 4B examples against SigLIP at 40B.
 
-    jestlab launch comparison               # 27 runs, 9 min on two busy cores
+    jestlab launch comparison               # 27 runs, 6 min on two cores
     jestlab launch comparison --scale mini  # 27 runs, 140 PFLOP; not run
     jestlab plan comparison --scale paper   # 9 runs, 157,000 chip-hours of v5e; not run
 

@@ -1,6 +1,6 @@
 """Appendix, contrastive loss: does JEST work with the softmax loss, too?
 
-    jestlab launch contrastive_loss               # 36 runs, 10 min on two busy cores
+    jestlab launch contrastive_loss               # 36 runs, 4 min on two cores
     jestlab launch contrastive_loss --scale mini  # 36 runs, 32.1 PFLOP; not run
     jestlab plan contrastive_loss --scale paper   # 12 runs, 37,200 chip-hours of v5e; not run
 

@@ -1,6 +1,6 @@
 """Figure 3, right, and the appendix: by which criterion should batches be selected?
 
-    jestlab launch criteria               # 63 runs, 16 min on two busy cores
+    jestlab launch criteria               # 63 runs, 7 min on two cores
     jestlab launch criteria --scale mini  # 63 runs, 61.7 PFLOP; not run
     jestlab plan criteria --scale paper   # 21 runs, 77,400 chip-hours of v5e; not run
 

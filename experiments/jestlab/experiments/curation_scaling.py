@@ -1,6 +1,6 @@
 """Figure 5, right: does a longer-trained reference, or one of more curated data, guide better?
 
-    jestlab launch curation_scaling               # 66 runs, 12 min on two busy cores
+    jestlab launch curation_scaling               # 66 runs, 6 min on two cores
     jestlab launch curation_scaling --scale mini  # 66 runs, 48.9 PFLOP; not run
     jestlab plan curation_scaling --scale paper   # 22 runs, 43,600 chip-hours of v5e; not run
 

@@ -1,6 +1,6 @@
 """Figure 3, left and middle: does joint selection learn faster, the more it filters?
 
-    jestlab launch filtering_ratio               # 45 runs, 13 min on two busy cores
+    jestlab launch filtering_ratio               # 45 runs, 5 min on two cores
     jestlab launch filtering_ratio --scale mini  # 27 runs, 28.4 PFLOP; not run
     jestlab plan filtering_ratio --scale paper   # 9 runs, 34,500 chip-hours of v5e; not run
 

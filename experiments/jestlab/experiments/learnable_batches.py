@@ -1,10 +1,13 @@
 """Figure 2: does joint example selection find more learnable batches?
 
-    jestlab launch learnable_batches               # 12 runs, 7 min on two busy cores
+    jestlab launch learnable_batches               # 20 runs, 2 min on two cores
     jestlab launch learnable_batches --scale mini  # 12 runs, 3.88 PFLOP; not run
     jestlab plan learnable_batches --scale paper   # 4 runs, 2,900 chip-hours of v5e; not run
 
 A learner as it stands selects from super-batches of real data by every rule; nothing is trained on them.
+
+Learnability in nats at smoke, means of 5 seeds, 2026-11-22: uniform −1.53; independent 1.52, 2.26, 2.69 (f = .5, .8,
+.9); joint 1.71, 2.86, 3.37; at f = .8 in 16 chunks 2.84, by Gibbs sampling 2.87.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
-from jestlab.platform.spec import claim, learnability
+from jestlab.platform.spec import at_scale, claim, learnability
 
 SCALES = base.SCALES
 
@@ -24,6 +27,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does joint example selection yield more learnable batches, as good as Gibbs sampling's?",
         paper="Figure 2",
     )
+    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)  # the models are those of filtering_ratio
     base.guide(study, scale)
     study.runs.uniform = {}
     study.runs.diagnosis = {
@@ -38,20 +42,20 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             "Joint example selection yields more learnable batches than independent selection",
             of=_by("joint"),
             above=_by("independent"),
-            source="Figure 2",
+            source="Fig. 2",
         ),
         claim(
             "Joint example selection is on par with brute-force Gibbs sampling, to a tenth of a nat",
             of=_by("joint"),
             near=_by("gibbs"),
             within=0.1,
-            source="Figure 2, middle",
+            source="Fig. 2, middle",
         ),
         claim(
             "The learnability of batches improves with the filtering ratio",
             of=_by("filtering_ratio/0.9/joint"),
             above=_by("filtering_ratio/0.5/joint"),
-            source="Figure 2, right",
+            source="Fig. 2, right",
         ),
     ]
     return study

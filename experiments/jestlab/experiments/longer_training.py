@@ -1,6 +1,6 @@
 """Appendix, longer training: does JEST go on improving?
 
-    jestlab launch longer_training               # 33 runs, 11 min on two busy cores
+    jestlab launch longer_training               # 33 runs, 6 min on two cores
     jestlab launch longer_training --scale mini  # 33 runs, 70.7 PFLOP; not run
     jestlab plan longer_training --scale paper   # 11 runs, 81,900 chip-hours of v5e; not run
 

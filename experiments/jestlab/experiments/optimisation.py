@@ -1,6 +1,6 @@
 """Appendix, optimisation robustness: does strong filtering need a steadier Adam?
 
-    jestlab launch optimisation               # 30 runs, 10 min on two busy cores
+    jestlab launch optimisation               # 30 runs, 4 min on two cores
     jestlab launch optimisation --scale mini  # 30 runs, 29.9 PFLOP; not run
     jestlab plan optimisation --scale paper   # 10 runs, 36,400 chip-hours of v5e; not run
 

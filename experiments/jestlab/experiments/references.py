@@ -1,6 +1,6 @@
 """Section 4.4: reference models on curated data, from weak to strong curation.
 
-    jestlab launch references               # 39 runs, 12 min on two busy cores
+    jestlab launch references               # 39 runs, 6 min on two cores
     jestlab launch references --scale mini  # 39 runs, 64.2 PFLOP; not run
     jestlab plan references --scale paper   # 13 runs, 31,300 chip-hours of v5e; not run
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -108,8 +109,9 @@ def _written(
     note(f"writing the reports of {len(studies)} studies")
     fresh = multiprocessing.get_context("spawn")  # a fork would share the store's connection
     with ProcessPoolExecutor(workers, fresh, initializer=_end_with_ctrl_c) as pool:
-        outcomes = [pool.submit(_outcome, lab, study) for study in studies]
         try:
+            with _interrupts_held():  # until those that are started now know what to do about them
+                outcomes = [pool.submit(_outcome, lab, study) for study in studies]
             for study, outcome in zip(studies, outcomes, strict=True):
                 error = outcome.exception()  # a process that was killed takes the others along
                 yield study, (UserError(str(error)) if error is not None else outcome.result())
@@ -118,9 +120,21 @@ def _written(
     yield from ((study, _outcome(lab, study)) for study in unions)
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C takes effect only after this, here and in processes that are started meanwhile."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def _end_with_ctrl_c() -> None:
     """Ctrl-C reaches every process of the terminal; these end by it without a word, and leave nothing half
     written."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # one that was held: nothing has been begun
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
 
 

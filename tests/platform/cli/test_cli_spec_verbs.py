@@ -97,7 +97,7 @@ def test_show_says_what_a_study_is(jestlab, tmp_path):
 
 def test_show_says_what_is_claimed_and_what_decides_it(jestlab):
     out = jestlab("show", "learnable_batches")[1]
-    claim = "  Joint example selection yields more learnable batches than independent selection (Figure 2)\n"
+    claim = "  Joint example selection yields more learnable batches than independent selection (Fig. 2)\n"
     assert claim + "    diagnosis (learnability/joint) above diagnosis (learnability/independent)\n" in out
     union = re.search(r"union of (\d+) studies, (\d+) claims", jestlab("show", "paper")[1])
     assert union is not None
