@@ -279,7 +279,8 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
     assert (more.verdict, much.verdict) == ("undecided", "undecided")  # of two seeds: t = 12.7 wide
     assert (much.seeds, misspelt.seeds) == (2, 0)
     assert misspelt.gap == "no run has 'learnability/gibs': did you mean 'learnability/gibbs'?"
-    assert (unlike.claim.unit, unlike.difference) == ("loss − score", pytest.approx(1.6))
+    assert unlike.claim.unit == "loss − score"
+    assert unlike.difference == pytest.approx(1.6)
     assert not unlike.in_percent
 
 
