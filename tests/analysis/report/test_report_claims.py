@@ -91,6 +91,24 @@ def test_a_page_without_claims_has_no_place_for_them(study):
     assert gather(study.url, "study", None, "scoring").claims is None
 
 
+@pytest.mark.parametrize(
+    ("rivals", "said"),
+    [
+        ((), "At scale smoke, of 1 claim 1 holds."),
+        (("joint",), "joint scores 40.0 ± 0.0%, +0.0 points against uniform"),
+    ],
+)
+def test_where_no_runs_compete_claims_are_the_answer(tmp_path, a_run, rivals, said):
+    claim = {
+        "statement": "Images find captions as well as classes", "within": 0.01,
+        "of": {"of": "uniform", "measure": "shapes_retrieval/i2t_r1"},
+        "near": {"of": "uniform", "measure": "shapes/zero_shot"},
+    }  # fmt: skip
+    runs = [a_run(name, [0.1, 0.4], seed) for name in ("uniform", *rivals) for seed in (0, 1)]
+    lab = make_lab(tmp_path, runs, claims=[claim])
+    assert gather(lab.url, "study", None, "scoring").answer.sentence.startswith(said)
+
+
 def test_the_files_beside_it(lab, built):
     names = {path.name for path in built}
     assert {"claims.tex", "claims.csv", "claims.provenance.json"} <= names

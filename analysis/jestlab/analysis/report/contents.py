@@ -112,6 +112,9 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
     told = asked(url, history, frames, contents.baseline, scope)
     stills = told.stills + _diagnosis(url, experiment, told)
     contents = replace(contents, results=contents.results + told.tables, stills=stills, not_made=told.gaps)
+    if contents.claims is not None and (frames is None or len(frames.competitors) < 2):
+        # No two runs compete: what came out is what came of the claims.
+        return replace(contents, answer=Answer(contents.claims.table.caption))
     if stills and frames is None:
         looked = Answer("No run of this study is evaluated: it looks into what is selected.")
         return replace(contents, answer=looked)
