@@ -66,12 +66,14 @@ def test_here_a_run_takes_as_long_as_earlier_ones_of_its_program_at_its_cost():
         plans.run("other", "toy_programs:flood", price=seconds),
         plans.run("taken_in", "toy_programs:flood", seed=1, price=Price(Cost(), 0)),
     )
-    measured = budgets.on_this_machine(plan, {"toy_programs:loop": Speed(1e6, runs=3)})
-    a, other, taken_in = budgets_of(measured)
+    loop = Speed(1e6, runs=3, start_seconds=36)
+    a, other, taken_in = budgets_of(budgets.on_this_machine(plan, {"toy_programs:loop": loop}))
     assert (a.chip, a.chips, a.by_runs, a.dollars) == ("local", 1, 3, None)
-    assert a.hours == pytest.approx(72 / 3600)
+    assert a.hours == pytest.approx((36 + 72) / 3600)
     assert other is None
     assert taken_in.chip_hours == 0
+    flood = {"toy_programs:flood": loop}
+    assert budgets_of(budgets.on_this_machine(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
 
 
 def test_wall_clock_is_that_of_the_places_or_of_the_longest_chain():

@@ -1,7 +1,7 @@
 """What planned runs will occupy: chip-hours and money on TPUs, hours on this machine.
 
 On a TPU slice a run's FLOPs are divided by an assumed share of the slice's peak. On this machine nobody knows
-a peak: there it is the speed of earlier runs of the same program that counts.
+a peak: there it is what earlier runs of the same program took that counts.
 """
 
 from __future__ import annotations
@@ -103,10 +103,10 @@ def on_this_machine(plan: Plan, speeds: Mapping[str, Speed]) -> Plan:
         speed = speeds.get(run.program)
         if run.price is None or (speed is None and run.price.executed):
             return None
-        if speed is None:  # a run that computes nothing: a checkpoint that is taken in
-            return Budget(HERE, 1, 0.0)
-        hours = costs.chip_hours(run.price.executed, speed.flops_per_second, utilisation=1.0)
-        return Budget(HERE, 1, hours, by_runs=speed.runs)
+        by_runs = 0 if speed is None else speed.runs
+        if speed is None or not run.price.executed:  # it computes nothing: a checkpoint that is taken in
+            return Budget(HERE, 1, 0.0, by_runs=by_runs)
+        return Budget(HERE, 1, speed.hours(run.price.executed), by_runs=by_runs)
 
     return _with(plan, budget)
 

@@ -13,8 +13,11 @@ import pytest
 import stores_support as stores
 from sqlalchemy import text
 
+from jestlab.analysis.costs import Cost
 from jestlab.platform.plan import Budget, PlannedRun
+from jestlab.platform.programs import Price
 from jestlab.platform.store import provenance
+from jestlab.platform.store.records import Speed
 from jestlab.platform.store.spending import speeds, spending
 from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
@@ -218,7 +221,7 @@ def test_costs_of_older_code_count_until_they_are_recorded_anew(store):
     assert (row["learner_flops"], row["total_flops"], row["image_tower_flops"]) == (3e6, 4e6, 2e6)
 
 
-def test_speed_is_the_median_of_runs_that_completed_at_once_on_the_same_device(store):
+def test_speed_is_by_the_median_of_runs_that_completed_at_once_on_the_same_device(store):
     names = ("a", "b", "c", "slow", "resumed", "elsewhere", "failed", "pod", "other")
     runs = {
         name: plans.run(name, "toy_programs:flood" if name == "other" else "toy_programs:loop", seed=seed)
@@ -239,7 +242,45 @@ def test_speed_is_the_median_of_runs_that_completed_at_once_on_the_same_device(s
     assert found == {}
     assert speed.runs == 4
     computed = plans.PRICE.executed
-    assert speed.flops_per_second == pytest.approx((computed / 2 + computed / 4) / 2)
+    assert speed.flops_per_second == pytest.approx(computed / 3)
+    assert speed.start_seconds == 0  # runs of one length say nothing of others
+
+
+def taken(store: Store, seconds: dict[float, tuple[float, ...]]) -> Speed:
+    """Speed by runs that took so many seconds, by FLOPs."""
+    for flops, each in seconds.items():
+        for seed, took in enumerate(each):
+            price = Price(Cost(image_tower=flops), examples=1)
+            run = plans.run(f"of{flops:.0f}", config={"steps": int(flops)}, seed=seed, price=price)
+            store.record(plans.plan(run, name=f"of{flops:.0f}-{seed}"))
+            ended = stores.START + timedelta(seconds=took)
+            stores.attempt(store, run, ended_at=ended, device=provenance.device())
+    return speeds(store, ["toy_programs:loop"])["toy_programs:loop"]
+
+
+def test_what_short_runs_take_to_start_does_not_count_again_in_longer_ones(store):
+    """At 1 MFLOP/s after 10 s; one was held up, as the first one is that compiles."""
+    speed = taken(store, {1e6: (11, 11, 60), 2e6: (12, 12), 4e6: (14, 14)})
+    assert (speed.runs, speed.start_seconds) == (7, pytest.approx(10))
+    assert speed.flops_per_second == pytest.approx(1e6)
+    assert speed.hours(590e6) == pytest.approx(600 / 3600)
+
+
+def test_runs_whose_length_hardly_differs_say_nothing_of_others(store):
+    """A hundredth more FLOPs, and by chance half the time: not a sign that FLOPs take no time."""
+    speed = taken(store, {1e6: (10, 10, 10), 1.01e6: (5, 5)})
+    assert speed.hours(100e6) == pytest.approx(1000 / 3600)
+
+
+def test_where_longer_runs_happened_to_take_no_more_some_of_the_time_still_is_computing(store):
+    speed = taken(store, {1e6: (30, 20), 2e6: (20, 10)})
+    assert speed.flops_per_second == pytest.approx(1e6 / 1.5)  # a tenth of the median of 30, 20, 10 and 5
+    assert speed.start_seconds == pytest.approx(20 - 1.5 * 1.5)
+
+
+def test_where_longer_runs_were_slower_even_by_their_length_a_start_is_not_below_nothing(store):
+    speed = taken(store, {1e6: (1, 1, 1), 10e6: (100,)})
+    assert (speed.flops_per_second, speed.start_seconds) == (pytest.approx(1e6), 0)
 
 
 def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(store):

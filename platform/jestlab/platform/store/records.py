@@ -203,9 +203,15 @@ class Speed:
     """How fast a program has been on this machine.
 
     Attributes:
-        flops_per_second: Median over runs, of all that they computed, their start and end included.
-        runs: How many.
+        flops_per_second: Of what it computes, besides what every run takes.
+        runs: By how many runs that is known.
+        start_seconds: What every run takes, however little it computes: to start, to compile, to end.
     """
 
     flops_per_second: float
     runs: int
+    start_seconds: float = 0.0
+
+    def hours(self, flops: float) -> float:
+        """What a run of so many FLOPs takes."""
+        return (self.start_seconds + flops / self.flops_per_second) / 3600

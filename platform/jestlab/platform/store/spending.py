@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select, text
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 _RECENT = 100  # runs of a program: enough for a median
+_APART = 1.5  # times as many FLOPs: what runs that differ by less took says nothing of their FLOPs
+_LEAST_COMPUTED = 0.1  # of a run's time: less cannot be told from how much runs that are alike differ
 
 
 def spending(store: Store, experiment: str) -> dict[str, Spending]:
@@ -37,14 +40,36 @@ def speeds(store: Store, programs: Iterable[str]) -> dict[str, Speed]:
     """
     found = {}
     for program in sorted(set(programs)):
-        rates = _rates(store, program)
-        if rates:
-            found[program] = Speed(statistics.median(rates), len(rates))
+        if runs := _taken(store, program):
+            found[program] = _speed(runs)
     return found
 
 
-def _rates(store: Store, program: str) -> list[float]:
-    """FLOP/s of the last runs of a program on the kind of device that this machine computes on."""
+def _speed(runs: Sequence[tuple[float, float]]) -> Speed:
+    """The line through runs: seconds to start, and FLOP/s from then on.
+
+    A short run mostly starts and compiles. A longer one does so once, too: by the mean rate of short ones it
+    would seem to take many times what it does. So the slope of the line counts, after Theil and Sen: the
+    median over pairs of runs, which a few that were slow for another reason do not move. Where the line is
+    not to be had from the runs, it stays between two that are. Runs that are all alike say nothing of other
+    lengths, and then all their time counts as computing, which is right for more of the same and for runs
+    that are long already, and too much rather than too little for longer ones. And at least a tenth of their
+    time does, even if longer ones happened to take no more: else they would promise any length for nothing.
+
+    Args:
+        runs: FLOPs and seconds of each, both above 0.
+    """
+    whole = statistics.median(seconds / flops for flops, seconds in runs)
+    pairs = (pair for pair in combinations(sorted(runs), 2) if pair[1][0] >= _APART * pair[0][0])
+    slopes = [(b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs]
+    slope = statistics.median(slopes) if slopes else whole
+    slope = min(max(slope, _LEAST_COMPUTED * whole), whole)
+    start = statistics.median(seconds - slope * flops for flops, seconds in runs)
+    return Speed(1 / slope, len(runs), max(0.0, start))
+
+
+def _taken(store: Store, program: str) -> list[tuple[float, float]]:
+    """FLOPs and seconds of the last runs of a program on the kind of device that this machine computes on."""
     alone = (Attempt.executor == "local", Attempt.number == 1, Attempt.state == RunState.COMPLETED)
     newest_first = (
         select(Run.id, Attempt.host, Attempt.device, Attempt.started_at, Attempt.ended_at)
@@ -61,4 +86,4 @@ def _rates(store: Store, program: str) -> list[float]:
         of_these = whole.where(Cost.run_id.in_([run.id for run in runs]))
         flops = dict(connection.execute(of_these).tuples().all())
     seconds = {run.id: (run.ended_at - run.started_at).total_seconds() for run in runs}
-    return [flops[run] / taken for run, taken in seconds.items() if taken > 0 and flops.get(run)]
+    return [(flops[run], taken) for run, taken in seconds.items() if taken > 0 and flops.get(run)]
