@@ -134,6 +134,13 @@ class Study:
         return dict(self.spec.get("studies") or {})
 
     @property
+    def baseline(self) -> str | None:
+        """Label or run that others are compared with: what the first of its reports says that says
+        anything."""
+        reports = self.spec.get("reports") or []
+        return next((str(report["baseline"]) for report in reports if report.get("baseline")), None)
+
+    @property
     def scope(self) -> Scope:
         """What counts as FLOPs: what the first of its reports says that says anything."""
         reports = self.spec.get("reports") or []

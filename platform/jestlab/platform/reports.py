@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jestlab.platform import stamps
 from jestlab.platform.errors import UserError
@@ -161,6 +161,7 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         union always has one.
     """
     from jestlab.analysis import frames
+    from jestlab.analysis.report.build import build
 
     results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
@@ -176,7 +177,7 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         except ValueError as error:
             note(f"no {name} yet: {error}")
     try:
-        written += _write_page(lab, study, folder) if asked or study.studies else []
+        written += build(lab.store_url, study.name, folder) if asked or study.studies else []
     except ValueError as error:
         note(f"no page yet: {error}")
     return written
@@ -193,18 +194,6 @@ def _reports(study: Study) -> tuple[Report, ...]:
 def _name(report: Report) -> str:
     """What the files of a report are called: by its kind, a table other than the summary by its name."""
     return report.name if isinstance(report, TableReport) and report.name != "summary" else report.kind
-
-
-def _write_page(lab: Lab, study: Study, folder: Path) -> list[Path]:
-    """All of it as one page, and what lies beside it; compared as the study's first table or figure does."""
-    from jestlab.analysis.report.build import build
-
-    told: dict[str, Any] = {}
-    for report in () if study.studies else study.reports:  # those of a union say for themselves
-        for option in ("baseline", "scope"):
-            if getattr(report, option, None) is not None:
-                told.setdefault(option, getattr(report, option))
-    return build(lab.store_url, study.name, folder, **told)
 
 
 def _write_report(

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 NAME = ".made-from.json"
+"""Of all reports of a study: tables, figures and the page."""
+
+PAGE_NAME = ".page-made-from.json"
+"""Of its page alone, and of what lies beside that in `report/`."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +37,28 @@ class Stamp:
     files: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, name: str = NAME) -> None:
         """Put it beside the reports."""
         text = json.dumps({"made_from": self.made_from, "files": self.files, "notes": self.notes}, indent=1)
-        write_whole(folder / NAME, text + "\n")
+        write_whole(folder / name, text + "\n")
 
 
-def read(folder: Path, made_from: str) -> Stamp | None:
+def read(folder: Path, made_from: str, name: str = NAME) -> Stamp | None:
     """The stamp in a folder, if its reports are made from what is given, and all still there."""
     try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
         stamp = Stamp(found["made_from"], tuple(found["files"]), tuple(found["notes"]))
     except (OSError, ValueError, KeyError, TypeError):  # none, or none of ours
         return None
-    if stamp.made_from != made_from or not all((folder / name).is_file() for name in stamp.files):
+    if stamp.made_from != made_from or not all((folder / file).is_file() for file in stamp.files):
         return None
     return stamp
+
+
+def remove(folder: Path) -> None:
+    """Take stamps away: what is written next to them is not what they say."""
+    for name in (NAME, PAGE_NAME):
+        (folder / name).unlink(missing_ok=True)
 
 
 def made_from(store: Store, study: Study) -> str:

@@ -119,8 +119,12 @@ def test_what_has_not_changed_is_not_written_again(root, spec, completed, jestla
     changed = {path for path in first if first[path] != again[path]}
     assert str(page(root, "first")) in changed
     assert not any("reports/both" in path for path in changed)
-    jestlab("report", "first")
+    for name in ("first", "both"):
+        assert jestlab("report", name) == f"{page(root, name)}\n"
+    assert launch() == again
+    jestlab("report", "first", "--scope", "scoring")
     assert page(root, "first").stat().st_mtime_ns > again[str(page(root, "first"))]
+    assert str(page(root, "first")) in {path for path, when in launch().items() if when != again[path]}
 
 
 def test_a_stamp_tells_whatever_reports_depend_on(root, spec, completed, monkeypatch):

@@ -29,7 +29,11 @@ FOLDER = "report"
 
 
 def build(
-    url: str, experiment: str, folder: str | Path, baseline: str | None = None, scope: Scope = "scoring"
+    url: str,
+    experiment: str,
+    folder: str | Path,
+    baseline: str | None = None,
+    scope: Scope | None = None,
 ) -> list[Path]:
     """Write the report of an experiment; every file appears whole or not at all.
 
@@ -40,8 +44,10 @@ def build(
         experiment: Its name.
         folder: Where to; made if it is not there. The page is `report.html` there. Its tables (.tex, .csv)
             and figures lie in `report/`, with a file for each that says what it was made from.
-        baseline: Label or run to compare with; by default the study's first run that is no reference.
-        scope: What counts as FLOPs. In a union its studies say both.
+        baseline: Label or run to compare with; None as the study's reports say, else the first run that is no
+            reference.
+        scope: What counts as FLOPs; None as the study's reports say, else scoring. In a union its studies say
+            both.
 
     Returns:
         The files, the page first.
@@ -53,11 +59,11 @@ def build(
         OSError: If the folder cannot be written to.
     """
     if is_union(url, experiment):
-        if baseline is not None or scope != "scoring":
+        if baseline is not None or scope is not None:
             raise ValueError(f"the studies of {experiment} say what they compare with: give one of them")
         return _build_union(url, experiment, Path(folder))
     contents = gather(url, experiment, baseline, scope)
-    sources = Sources.of(url, contents.history, {"baseline": contents.baseline, "scope": scope})
+    sources = Sources.of(url, contents.history, {"baseline": contents.baseline, "scope": contents.scope})
     folder = Path(folder)
     beside = folder / FOLDER
     beside.mkdir(parents=True, exist_ok=True)

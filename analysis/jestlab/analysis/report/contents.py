@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ..claims import studies
+from ..claims import Study, studies
 from ..connection import connect
 from ..explain import Origins
 from ..frames import Frames
@@ -36,6 +36,7 @@ class Contents:
     Attributes:
         history: What the store knows besides results.
         baseline: Label compared with; None while there is nothing to compare.
+        scope: What counts as FLOPs.
         answer: What came out.
         unfinished: How far it is, in words; empty once all runs have completed.
         results: Tables of results.
@@ -52,6 +53,7 @@ class Contents:
 
     history: History
     baseline: str | None
+    scope: Scope
     answer: Answer
     unfinished: str
     results: tuple[TablePart, ...]
@@ -80,14 +82,15 @@ class Contents:
         ]
 
 
-def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Contents:
+def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope | None = None) -> Contents:
     """Everything a report says, from one moment of the store.
 
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
-        baseline: Label or run to compare with; None for the study's first that is no reference.
-        scope: What counts as FLOPs.
+        baseline: Label or run to compare with; None as the study's reports say, else the first that is no
+            reference.
+        scope: What counts as FLOPs; None as the study's reports say, else scoring.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -105,8 +108,13 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
                 raise
             nothing = str(error)
         origins = Origins.load(connection, [experiment])
-        judged = load_verdicts(connection, experiment, studies(connection), frames)
+        known = studies(connection)
+        judged = load_verdicts(connection, experiment, known, frames)
     assert history is not None
+    study = known[experiment]
+    scope = study.scope if scope is None else scope
+    if baseline is None and frames is not None:
+        baseline = compared_with(study, frames)
     contents = _written(history, frames, origins, nothing, baseline, scope)
     contents = replace(contents, claims=claims_part(judged, experiment))
     told = asked(url, history, frames, contents.baseline, scope)
@@ -119,6 +127,20 @@ def gather(url: str, experiment: str, baseline: str | None, scope: Scope) -> Con
         looked = Answer("No run of this study is evaluated: it looks into what is selected.")
         return replace(contents, answer=looked)
     return contents
+
+
+def compared_with(study: Study, frames: Frames) -> str | None:
+    """The label that a study's reports compare with; None where they say none, or one that is not there.
+
+    That may be one of a run of several points, or of one that has not been evaluated: a report that needs
+    it says so itself.
+    """
+    if study.baseline is None:
+        return None
+    try:
+        return frames.label_of(study.baseline)
+    except ValueError:
+        return None
 
 
 def _written(
@@ -153,6 +175,7 @@ def _written(
     return Contents(
         history=history,
         baseline=compared,
+        scope=scope,
         answer=said,
         unfinished=unfinished(history),
         results=tuple(results),

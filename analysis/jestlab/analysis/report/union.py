@@ -16,7 +16,7 @@ from ..units import duration, flops
 from ..verdicts import load as load_verdicts
 from .asked import asked
 from .claimed import claims_part
-from .contents import unfinished
+from .contents import compared_with, unfinished
 from .history import History
 from .history import load as load_history
 from .ledger import ledger
@@ -151,7 +151,8 @@ def _section(
 ) -> Section:
     """A study with all that its spec asks for."""
     name = history.experiment
-    told = asked(url, history, frames, _baseline(study, frames), study.scope, everything=True)
+    baseline = None if frames is None else frames.baseline(compared_with(study, frames))
+    told = asked(url, history, frames, baseline, study.scope, everything=True)
     return Section(
         name=name,
         question=history.question,
@@ -163,18 +164,6 @@ def _section(
         not_made=told.gaps,
         changed=_science(study.spec) != _science(as_launched),
     )
-
-
-def _baseline(study: Study, frames: Frames | None) -> str | None:
-    """The label that a study compares with: what the first of its reports says that says anything."""
-    if frames is None:
-        return None
-    reports = study.spec.get("reports") or []
-    named = next((report["baseline"] for report in reports if report.get("baseline")), None)
-    try:
-        return frames.baseline(named)
-    except ValueError:  # a run of several points: reports that need one label say so
-        return frames.baseline()
 
 
 def _science(spec: Mapping[str, Any]) -> dict[str, Any]:
