@@ -47,6 +47,21 @@ def test_what_every_page_has_is_not_there_twice(asking):
     assert (tables, stills, contents.not_made) == (["summary", "speedups"], [], {})
 
 
+def test_the_page_compares_as_the_first_report_says_that_says_anything(asking):
+    lab = asking({"kind": "batch_size"}, {"kind": "table", "baseline": "joint"},
+                 {"kind": "speedup", "baseline": "uniform", "scope": "learner"})  # fmt: skip
+    contents = gather(lab.url, "study")
+    assert (contents.baseline, contents.scope) == ("joint", "learner")
+    contents = gather(lab.url, "study", "uniform", "scoring")
+    assert (contents.baseline, contents.scope) == ("uniform", "scoring")
+
+
+def test_a_baseline_that_is_not_there_is_said_and_does_not_stop_the_page(asking):
+    contents = gather(asking({"kind": "table", "baseline": "gone"}).url, "study")
+    assert (contents.baseline, contents.scope) == ("uniform", "scoring")
+    assert "no run 'gone'" in contents.not_made["Summary"]
+
+
 def test_tables_and_figures_in_the_order_of_the_spec(asking):
     lab = asking(
         {"kind": "speedup"},
