@@ -38,7 +38,7 @@ def asking(new_lab):
 
 
 def shown(lab):
-    contents = gather(lab.url, "study", None, "scoring")
+    contents = gather(lab.url, "study", "uniform", "scoring")
     return contents, [part.name for part in contents.results], [still.plot.name for still in contents.stills]
 
 
