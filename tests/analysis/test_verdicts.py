@@ -220,6 +220,43 @@ def test_a_curve_that_begins_later_is_not_extrapolated(new_store, stored_run):
     )  # fmt: skip
 
 
+def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored_run):
+    """Of scores .1, .3, .5, .7 at 1/4, 2/4, 3/4, 4/4 of the examples that at 5/8 is .4."""
+    early = {"of": "joint", "measure": "score_after_0.625"}
+    store = new_store().add(
+        *(stored_run("joint", [0.1, 0.3, 0.5, 0.7], seed=seed) for seed in (0, 1)),
+        *(stored_run("uniform", [0.1, 0.2, 0.3, 0.35], seed=seed) for seed in (0, 1)),
+        spec={
+            "claims": [
+                {"statement": "sooner", "of": early, "above": "uniform"},
+                {
+                    "statement": "at the end",
+                    "of": {"of": "joint", "measure": "score_after_1"},
+                    "above": "uniform",
+                },
+                {
+                    "statement": "too soon",
+                    "of": {"of": "joint", "measure": "score_after_.1"},
+                    "above": "uniform",
+                },
+                {
+                    "statement": "no share",
+                    "of": {"of": "joint", "measure": "score_after_2"},
+                    "above": "uniform",
+                },
+            ]
+        },
+    )
+    sooner, end, too_soon, no_share = read(store.url, ["study"])
+    assert sooner.difference == pytest.approx(0.05)
+    assert (sooner.claim.unit, sooner.in_percent, sooner.verdict) == ("score", True, "holds")
+    assert end.difference == pytest.approx(0.35)
+    assert (too_soon.seeds, too_soon.gap) == (
+        0, "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
+    )  # fmt: skip
+    assert no_share.gap.startswith("no run has 'score_after_2'")
+
+
 def test_evaluations_metrics_and_spikes(new_store, stored_run):
     calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
     spiky = [5.0 if step in (20, 21, 40) else value for step, value in enumerate(calm)]

@@ -37,7 +37,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         base.share_sweep(study, scale, method)
     study.claims = [
         claim(
-            "Guided and co-trained by larger patches, JEST learns more than by fewer patches",
+            "Guided and co-trained by larger patches, JEST learns more than by fewer, on average of λ > 0",
             of=[f"flexi-jest-{share}" for share in base.SHARES[1:]],
             above=[f"patch_drop-jest-{share}" for share in base.SHARES[1:]],
             source="App., Fig. 9",

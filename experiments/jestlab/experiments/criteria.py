@@ -38,7 +38,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.axes = {selecting: grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
     study.claims = [
         claim(
-            "By easy-reference, joint selection learns more than independent selection at f = 0.8 and 0.9",
+            "By easy-reference, joint selection learns more than independent, on average of f = 0.8 and 0.9",
             of=["easy-joint filtering_ratio=0.8", "easy-joint filtering_ratio=0.9"],
             above=["easy-independent filtering_ratio=0.8", "easy-independent filtering_ratio=0.9"],
             source="Fig. 3, right",
@@ -59,14 +59,14 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "a short run has not learned yet what the reference finds easy"),
         ),
         claim(
-            "Selecting what is hard for the learner harms at f = 0.9",
+            "Selecting what is hard for the learner harms at f = 0.9, jointly or not, on average",
             of=["hard-joint filtering_ratio=0.9", "hard-independent filtering_ratio=0.9"],
             below="uniform",
             source="App., Fig. 10",
             unless=base.toy(scale, "uniform training has learned too little to be harmed"),
         ),
         claim(
-            "Selecting what is hard for the learner gains a little at f = 0.5",
+            "Selecting what is hard for the learner gains a little at f = 0.5, jointly or not, on average",
             of=["hard-joint filtering_ratio=0.5", "hard-independent filtering_ratio=0.5"],
             above="uniform",
             source="App., Fig. 10",
