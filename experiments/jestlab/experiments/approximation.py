@@ -1,7 +1,7 @@
 """Appendix: which approximation should score, and how much should be trained on with it?
 
     jestlab launch approximation               # 63 runs, 7 min on two cores
-    jestlab launch approximation --scale mini  # 63 runs, 34.6 PFLOP; not run
+    jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
 At f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.

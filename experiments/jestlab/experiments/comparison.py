@@ -1,7 +1,7 @@
 """Table 1 and Figure 1: JEST++ and Flexi-JEST++ at 4B examples against SigLIP at 40B.
 
     jestlab launch comparison               # 27 runs, 6 min on two cores
-    jestlab launch comparison --scale mini  # 27 runs, 140 PFLOP; not run
+    jestlab launch comparison --scale mini  # 27 runs, 138 PFLOP; not run
     jestlab plan comparison --scale paper   # 9 runs, 157,000 chip-hours of v5e; not run
 
 Each size is compared with SigLIP of that size; the paper's published rows stand beside those of this study.

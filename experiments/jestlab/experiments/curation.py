@@ -1,7 +1,7 @@
 """Figure 5, left: which curation makes the best guide?
 
     jestlab launch curation               # 39 runs, 3 min on two cores
-    jestlab launch curation --scale mini  # 39 runs, 25.6 PFLOP; not run
+    jestlab launch curation --scale mini  # 39 runs, 24.3 PFLOP; not run
     jestlab plan curation --scale paper   # 13 runs, 32,700 chip-hours of v5e; not run
 
 The best reference need not be the best guide: the paper's of weak curation knows most, and guides worst.

@@ -1,13 +1,13 @@
 """Figure 3, left and middle: does joint selection learn faster, the more it filters?
 
     jestlab launch filtering_ratio               # 45 runs, 5 min on two cores
-    jestlab launch filtering_ratio --scale mini  # 27 runs, 28.4 PFLOP; not run
+    jestlab launch filtering_ratio --scale mini  # 27 runs, 28.1 PFLOP; not run
     jestlab plan filtering_ratio --scale paper   # 9 runs, 34,500 chip-hours of v5e; not run
 
 Independent selection by the same scores is beside it: its batches fill with examples that are alike.
 
-Scores in % at smoke, means of 5 seeds, 2026-11-22: reference 62.3; uniform 12.5; joint 30.1, 36.1, 34.6;
-independent 28.5, 29.4, 24.6.
+Scores in % at smoke, means of 5 seeds, 2026-11-22: reference 62.3; uniform 12.5; joint 30.1 (f = .5), 36.1
+(f = .8), 34.6 (f = .9); independent 28.5 (f = .5), 29.4 (f = .8), 24.6 (f = .9).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figure 2: does joint example selection find more learnable batches?
 
     jestlab launch learnable_batches               # 20 runs, 2 min on two cores
-    jestlab launch learnable_batches --scale mini  # 12 runs, 3.88 PFLOP; not run
+    jestlab launch learnable_batches --scale mini  # 12 runs, 3.56 PFLOP; not run
     jestlab plan learnable_batches --scale paper   # 4 runs, 2,900 chip-hours of v5e; not run
 
 A learner as it stands selects from super-batches of real data by every rule; nothing is trained on them.

@@ -1,7 +1,7 @@
 """Figure 4: Flexi-JEST, which scores and partly trains at a lower resolution, against JEST and IID.
 
     jestlab launch multi_resolution               # 51 runs, 6 min on two cores
-    jestlab launch multi_resolution --scale mini  # 51 runs, 38.5 PFLOP; not run
+    jestlab launch multi_resolution --scale mini  # 51 runs, 35.8 PFLOP; not run
     jestlab plan multi_resolution --scale paper   # 17 runs, 52,100 chip-hours of v5e; not run
 
 Left: what a step costs. Middle: score against FLOPs. Right: how much to co-train at the lower resolution.
