@@ -198,8 +198,9 @@ def test_an_experiment_that_is_called_as_a_table_is_shown_in_it(jestlab, study, 
     connection.close()
     assert "| CLIP " in jestlab("table", "comparison")[1]
     assert "| a " not in jestlab("table", "comparison")[1]
-    assert jestlab("table", "comparison", "--no-published")[1] == (
-        jestlab("table", "comparison", "comparison", "--no-published")[1]
+    assert (
+        jestlab("table", "comparison", "--no-published")[1]
+        == (jestlab("table", "comparison", "comparison", "--no-published")[1])
     )
 
 

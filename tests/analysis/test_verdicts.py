@@ -270,7 +270,9 @@ def test_a_gap_names_the_run_without_evaluations_and_the_measure_that_was_meant(
 
 
 def test_without_a_loss_its_spikes_are_no_advice(new_store, stored_run):
-    claims = [{"statement": "A", "of": "a", "above": "b", "measure": name} for name in ("loss_spikes", "loss")]
+    claims = [
+        {"statement": "A", "of": "a", "above": "b", "measure": name} for name in ("loss_spikes", "loss")
+    ]
     store = new_store().add(
         *(stored_run(run, [0.1], seed=seed, logged={"loss": []}) for run in "ab" for seed in (0, 1)),
         spec={"claims": claims},

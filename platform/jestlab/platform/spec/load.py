@@ -132,8 +132,8 @@ class _Source:
             parts[part.name] = part.to_dict()
         if not at_scale:
             raise UserError(
-                f"{self.file} has no scale {scale!r}: neither it nor a study that it names says any, and only "
-                "specs in Python have several"
+                f"{self.file} has no scale {scale!r}: neither it nor a study that it names says any, and "
+                "only specs in Python have several"
             )
         return parts
 
