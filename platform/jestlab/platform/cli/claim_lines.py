@@ -70,8 +70,8 @@ def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | 
     total = natural if width is None else min(natural, width)
     lines = []
     for head, statement, end in parts:
-        room = max(total - len(head) - len(end), _SHORTEST)
-        lines.append(f"{head}{_shortened(statement, room):{room}}{end}")
+        room = total - len(head) - len(end)
+        lines.append(head + _shortened(statement, max(room, _SHORTEST)).ljust(room) + end)
     return lines
 
 
