@@ -287,6 +287,36 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     )  # fmt: skip
 
 
+def test_a_gap_names_the_run_without_evaluations_and_the_measure_that_was_meant(new_store, stored_run):
+    measures = {
+        "score_at_equal_flops": "did you mean 'score_at_flops'?",
+        "scores": "did you mean 'score'?",
+        "los_spikes": "did you mean 'loss_spikes'?",
+        "score": "diagnosis has no evaluation",
+        "score_at_flops": "diagnosis has no evaluation",
+        "shapes/zero_short": "did you mean 'shapes/zero_shot'?",
+    }
+    claims = [{"statement": "A", "of": "a", "above": "diagnosis", "measure": name} for name in measures]
+    store = new_store().add(
+        *(stored_run("a", [0.1, 0.4], seed=seed) for seed in (0, 1)),
+        *(stored_run("diagnosis", [0.0], seed=seed, metrics=()) for seed in (0, 1)),
+        spec={"claims": claims},
+    )
+    for judged, told in zip(read(store.url, ["study"]), measures.values(), strict=True):
+        assert judged.gap.endswith(told)
+
+
+def test_without_a_loss_its_spikes_are_no_advice(new_store, stored_run):
+    claims = [
+        {"statement": "A", "of": "a", "above": "b", "measure": name} for name in ("loss_spikes", "loss")
+    ]
+    store = new_store().add(
+        *(stored_run(run, [0.1], seed=seed, logged={"loss": []}) for run in "ab" for seed in (0, 1)),
+        spec={"claims": claims},
+    )
+    assert [judged.gap for judged in read(store.url, ["study"])] == ["no run has 'loss'"] * 2
+
+
 def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_run):
     by = {rule: {"of": "a", "measure": f"learnability/{rule}"} for rule in ("joint", "gibbs", "gibs")}
     claims = [

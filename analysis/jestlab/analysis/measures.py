@@ -119,11 +119,13 @@ class Measures:
             found = self._of_training(measure)
         return {place: found[place] for place in places if math.isfinite(found.get(place, math.nan))}
 
-    def lacking(self, measure: str) -> str:
-        """Why runs have no value, in words."""
+    def lacking(self, measure: str, label: str) -> str:
+        """Why completed runs of a label have no value, in words."""
         scored = is_score(measure)
         if self.frames is None and scored:
             return "nothing has been evaluated"
+        if scored and self.frames is not None and label not in set(self.frames.scores["label"]):
+            return f"{label} has no evaluation"
         if measure == AT_FLOPS:
             return "the learning curves have no FLOPs in common"
         if _AFTER.fullmatch(measure):
@@ -136,6 +138,8 @@ class Measures:
         if wanted in set(self.logged["name"]) or (self.frames and measure in self.frames.evaluated):
             return f"{measure} is not known of both sides"
         known = [*self.names, *(self.frames.evaluated if self.frames else [])]
+        if measure != SPIKES:  # which lacks the loss itself
+            known += [SCORE, AT_FLOPS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
         near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
         return f"no run has {wanted!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
