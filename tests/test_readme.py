@@ -47,7 +47,7 @@ def test_its_claims_are_some():
     selected = {
         rule: {"selection": {"rule": rule, "reference": "reference"}} for rule in ("joint", "independent")
     }
-    runs = {"reference": {}, "uniform": {}, **selected}
+    runs = {"reference": {"initialization": 1}, "uniform": {}, **selected}
     study = Study.parse({"name": "s", "runs": runs, **yaml.safe_load(claims)})
     assert len(study.claims) == 5
     assert len(plan(study).runs) == 4
