@@ -152,6 +152,8 @@ def _in_words(told: Mapping[str, Any]) -> str:
     """What a report was told: "baseline joint, mean shared, surfaces"."""
     words = []
     for key, value in sorted(told.items()):
+        if key == "runs" and "baseline" in told:  # which tells enough
+            continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
     return ", ".join(words) or "once more"
