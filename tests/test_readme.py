@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import Study
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,13 +41,26 @@ def commands():
     return [line for line in lines if line]
 
 
+def test_its_claims_are_some():
+    """They are of a study that compares joint and independent selection with uniform sampling."""
+    (claims,) = (block for block in blocks("yaml") if not block.startswith("name:"))
+    selected = {
+        rule: {"selection": {"rule": rule, "reference": "reference"}} for rule in ("joint", "independent")
+    }
+    runs = {"reference": {"initialization": 1}, "uniform": {}, **selected}
+    study = Study.parse({"name": "s", "runs": runs, **yaml.safe_load(claims)})
+    assert len(study.claims) == 5
+    assert len(plan(study).runs) == 4
+
+
 @pytest.fixture(scope="module")
 def jestlab(tmp_path_factory):
     """Run a command line of the README in a folder that holds its specs and scripts."""
     folder = tmp_path_factory.mktemp("reader")
     for spec in blocks("yaml"):
         name = re.match(r"name: (\S+)", spec)
-        assert name is not None
+        if name is None:  # a part of one
+            continue
         (folder / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
     for script in blocks("python"):
         name = re.match(r"# (\w+\.py)\b", script)

@@ -66,6 +66,26 @@ def test_names_a_user_may_give(new_store, stored_run):
         read.baseline("unifrom")
 
 
+def test_some_labels_alone(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1]),
+        stored_run("joint", [0.2], label="joint f=0.5"),
+        stored_run("joint", [0.3], label="joint f=0.8"),
+        stored_run("waiting", [], label="waiting", state="PENDING"),
+    )
+    read = frames.read(store.url, "study")
+    some = read.only(["joint f=0.8", "uniform", "waiting"])
+    assert some.labels == ["uniform", "joint f=0.8", "waiting"]
+    assert list(some.scores["label"]) == ["uniform", "joint f=0.8"]
+    assert sorted(some.costs["label"]) == sorted(some.labels)
+    assert list(some.scores.index) == [0, 1]
+    assert read.only(["joint"]).labels == ["joint f=0.5", "joint f=0.8"]
+    with pytest.raises(ValueError, match="has no run 'unifrom': did you mean 'uniform'"):
+        read.only(["unifrom"])
+    with pytest.raises(ValueError, match="nothing of waiting has been evaluated yet"):
+        read.only(["waiting"])
+
+
 def test_metrics_over_steps(study):
     loss = frames.metrics(study.url, "study", ["loss", "bias"])
     assert len(loss) == 2 * 2 + 6 * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,27 @@ def test_tables_by_name(jestlab, tmp_path):
     )
     assert (
         jestlab("table", "summary")[2] == "jestlab: table 'summary' is of one experiment: name one of study\n"
+    )
+
+
+def test_an_experiment_that_is_called_as_a_table_is_shown_in_it(jestlab, study, stored_run):
+    runs = [stored_run(run, [score], seed=seed) for run, score in (("a", 0.1), ("b", 0.4)) for seed in (0, 1)]
+    for name in ("comparison", "speedups"):
+        study.add(*runs, experiment=name)
+        assert jestlab("table", name) == jestlab("table", name, name)
+        assert jestlab("table", name, "--baseline", "b") == jestlab("table", name, name, "--baseline", "b")
+        assert "| a " in jestlab("table", name)[1]
+    with sqlite3.connect(study.path) as connection:
+        connection.execute(
+            "INSERT INTO v_published (source, table_name, position, method, quantity, value, printed) "
+            "VALUES ('Doe', 'comparison', 1, 'CLIP', 'imagenet/zero_shot', 0.6, '60.0')"
+        )
+    connection.close()
+    assert "| CLIP " in jestlab("table", "comparison")[1]
+    assert "| a " not in jestlab("table", "comparison")[1]
+    assert (
+        jestlab("table", "comparison", "--no-published")[1]
+        == (jestlab("table", "comparison", "comparison", "--no-published")[1])
     )
 
 

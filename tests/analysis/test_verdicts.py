@@ -220,6 +220,43 @@ def test_a_curve_that_begins_later_is_not_extrapolated(new_store, stored_run):
     )  # fmt: skip
 
 
+def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored_run):
+    """Of scores .1, .3, .5, .7 at 1/4, 2/4, 3/4, 4/4 of the examples that at 5/8 is .4."""
+    early = {"of": "joint", "measure": "score_after_0.625"}
+    store = new_store().add(
+        *(stored_run("joint", [0.1, 0.3, 0.5, 0.7], seed=seed) for seed in (0, 1)),
+        *(stored_run("uniform", [0.1, 0.2, 0.3, 0.35], seed=seed) for seed in (0, 1)),
+        spec={
+            "claims": [
+                {"statement": "sooner", "of": early, "above": "uniform"},
+                {
+                    "statement": "at the end",
+                    "of": {"of": "joint", "measure": "score_after_1"},
+                    "above": "uniform",
+                },
+                {
+                    "statement": "too soon",
+                    "of": {"of": "joint", "measure": "score_after_.1"},
+                    "above": "uniform",
+                },
+                {
+                    "statement": "no share",
+                    "of": {"of": "joint", "measure": "score_after_2"},
+                    "above": "uniform",
+                },
+            ]
+        },
+    )
+    sooner, end, too_soon, no_share = read(store.url, ["study"])
+    assert sooner.difference == pytest.approx(0.05)
+    assert (sooner.claim.unit, sooner.in_percent, sooner.verdict) == ("score", True, "holds")
+    assert end.difference == pytest.approx(0.35)
+    assert (too_soon.seeds, too_soon.gap) == (
+        0, "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
+    )  # fmt: skip
+    assert no_share.gap.startswith("no run has 'score_after_2'")
+
+
 def test_evaluations_metrics_and_spikes(new_store, stored_run):
     calm = [1.0 + 0.01 * (step % 3) for step in range(60)]
     spiky = [5.0 if step in (20, 21, 40) else value for step, value in enumerate(calm)]
@@ -248,6 +285,36 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     assert (unknown.verdict, unknown.gap) == (
         "undecided", "no run has 'score_sub_bacth': did you mean 'score_sub_batch'?"
     )  # fmt: skip
+
+
+def test_a_gap_names_the_run_without_evaluations_and_the_measure_that_was_meant(new_store, stored_run):
+    measures = {
+        "score_at_equal_flops": "did you mean 'score_at_flops'?",
+        "scores": "did you mean 'score'?",
+        "los_spikes": "did you mean 'loss_spikes'?",
+        "score": "diagnosis has no evaluation",
+        "score_at_flops": "diagnosis has no evaluation",
+        "shapes/zero_short": "did you mean 'shapes/zero_shot'?",
+    }
+    claims = [{"statement": "A", "of": "a", "above": "diagnosis", "measure": name} for name in measures]
+    store = new_store().add(
+        *(stored_run("a", [0.1, 0.4], seed=seed) for seed in (0, 1)),
+        *(stored_run("diagnosis", [0.0], seed=seed, metrics=()) for seed in (0, 1)),
+        spec={"claims": claims},
+    )
+    for judged, told in zip(read(store.url, ["study"]), measures.values(), strict=True):
+        assert judged.gap.endswith(told)
+
+
+def test_without_a_loss_its_spikes_are_no_advice(new_store, stored_run):
+    claims = [
+        {"statement": "A", "of": "a", "above": "b", "measure": name} for name in ("loss_spikes", "loss")
+    ]
+    store = new_store().add(
+        *(stored_run(run, [0.1], seed=seed, logged={"loss": []}) for run in "ab" for seed in (0, 1)),
+        spec={"claims": claims},
+    )
+    assert [judged.gap for judged in read(store.url, ["study"])] == ["no run has 'loss'"] * 2
 
 
 def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_run):

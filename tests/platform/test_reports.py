@@ -26,6 +26,7 @@ STUDY = Study.parse(
             {"kind": "table", "baseline": "joint"},
             {"table": {"name": "comparison", "baseline": "uniform"}},
             {"table": {"name": "speedups"}},
+            {"table": {"runs": ["joint"], "baseline": "joint"}},
         ],
     }
 )
@@ -60,7 +61,7 @@ def test_every_report_in_every_format(lab):
         *(f"table{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")),
         *(
             f"{name}{suffix}"
-            for name in ("table-2", "comparison", "speedups")
+            for name in ("table-2", "table-3", "comparison", "speedups")
             for suffix in (".md", ".tex", ".csv", ".html", ".json")
         ),
         *(
@@ -72,9 +73,24 @@ def test_every_report_in_every_format(lab):
     # Nothing half-written beside them.
     assert sorted(written) == sorted(path for path in folder.rglob("*") if path.is_file())
     assert "| joint" in (folder / "table.md").read_text()
+    assert "| uniform" in (folder / "table.md").read_text()
+    assert "| uniform" not in (folder / "table-3.md").read_text()
     assert (
         "joint scores 60.0%, 20.0 points above uniform, by one seed" in (folder / "report.html").read_text()
     )
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_the_papers_results_are_there_where_a_table_shows_them(lab, published):
+    complete(lab)
+    shown = {"name": "comparison", "published": published}
+    study = Study.parse(STUDY.to_dict() | {"reports": [{"table": shown}]})
+    store = Store.open(lab.store_url)
+    for _ in range(2):  # nor is it done twice
+        reports.bring_up_to_date(lab, store, study, pytest.fail)
+        text = (lab.reports / "toy" / "comparison.md").read_text()
+        assert ("SigLIP" in text) == published
+        assert "| joint" in text
 
 
 def test_claims_are_a_table_of_it_asked_for_or_not(lab):
@@ -107,7 +123,8 @@ def test_what_cannot_be_made_yet_is_said_and_does_not_stop_the_rest(lab):
         "no table-2 yet",
         "no comparison yet",
         "no speedups yet",
+        "no table-3 yet",
     ]
     complete(lab)
     reports.write(lab, STUDY, notes.append)
-    assert len(notes) == 8
+    assert len(notes) == 9

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .connection import connect, frame
-from .measures import SCORE
+from .measures import SCORE, is_score
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -101,8 +101,10 @@ class Claim:
     @property
     def unit(self) -> str:
         """What their difference is one of: the measure, or what the two have in common as in `learnability`
-        of `learnability/joint` and `learnability/gibbs`, or both."""
+        of `learnability/joint` and `learnability/gibbs`, or both; of scores at two moments the score."""
         of, other = self.measures
+        if of != other and is_score(of) and is_score(other):
+            return SCORE
         return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
 
     def __str__(self) -> str:

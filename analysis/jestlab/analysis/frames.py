@@ -177,6 +177,36 @@ class Frames:
         """The label to compare with: that of `name`, or else the first competitor of the study."""
         return self.label_of(name) if name is not None else (self.competitors or self.labels)[0]
 
+    def only(self, names: Sequence[str]) -> Frames:
+        """The same of some labels alone.
+
+        Args:
+            names: Labels, or runs, which stand for all their labels. What has not been evaluated yet is not
+                missed.
+
+        Raises:
+            ValueError: One is neither, or nothing is left.
+        """
+        of_run = self.configs.groupby("run", sort=False)["label"].unique()
+        kept: set[str] = set()
+        for name in names:
+            if name in of_run.index:
+                kept.update(of_run[name])
+            elif name in set(self.configs["label"]):
+                kept.add(name)
+            else:
+                known = [*self.configs["label"], *of_run.index]
+                raise ValueError(
+                    f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}"
+                )
+        runs, scores, costs = (
+            rows[rows["label"].isin(kept)].reset_index(drop=True)
+            for rows in (self.runs, self.scores, self.costs)
+        )
+        if scores.empty:
+            raise ValueError(f"nothing of {', '.join(names)} has been evaluated yet")
+        return replace(self, runs=runs, scores=scores, costs=costs)
+
     def progress(self) -> str:
         """How many runs are in which state: "3 RUNNING, 9 PENDING"."""
         states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may stand under several labels

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -25,10 +26,18 @@ AT_FLOPS = "score_at_flops"
 SPIKES = "loss_spikes"
 _LOSS = "loss"
 
+_AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
+"""As in "score_after_0.5": when half of the examples have been seen."""
+
 Place = tuple[str, int]
 """A label and a seed."""
 
 _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
+
+
+def is_score(measure: str) -> bool:
+    """Whether it is the score, at the end or elsewhere."""
+    return measure in (SCORE, AT_FLOPS) or _AFTER.fullmatch(measure) is not None
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class Measures:
             except ValueError:  # nothing of it has been evaluated: training metrics are there all the same
                 frames = None
         evaluated = set() if frames is None else set(frames.evaluated)
-        asked = {_LOSS if name == SPIKES else name for name in measures} - evaluated - {SCORE, AT_FLOPS}
+        asked = {_LOSS if name == SPIKES else name for name in measures if not is_score(name)} - evaluated
         logged = reading.load_metrics(connection, experiment, sorted(asked)).astype({"value": float})
         names: tuple[str, ...] = ()
         if asked - set(logged["name"]):
@@ -83,14 +92,15 @@ class Measures:
         frames = self.frames
         if frames is None or not frames.scores_are_shares:
             return False
-        return measure in (SCORE, AT_FLOPS) or measure in frames.evaluated
+        return is_score(measure) or measure in frames.evaluated
 
     def values(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
         """What completed runs come to.
 
         Args:
             measure: "score": the mean of the headline metrics at the end, what tables call score;
-                "score_at_flops": the same, interpolated where the cheapest of these runs ends; the name of an
+                "score_at_flops": the same, interpolated where the cheapest of these runs ends;
+                "score_after_0.5": the same where a run has seen that share of its examples; the name of an
                 evaluation: its final value; "loss_spikes": how many the loss has; else the name of a training
                 metric: its last value.
             places: Completed runs, by label and seed.
@@ -101,19 +111,25 @@ class Measures:
         """
         if measure == AT_FLOPS:
             found = self._at_flops(places)
+        elif (after := _AFTER.fullmatch(measure)) is not None:
+            found = self._after(float(after[1]))
         elif measure == SCORE or (self.frames is not None and measure in self.frames.evaluated):
             found = self._final(measure)
         else:
             found = self._of_training(measure)
         return {place: found[place] for place in places if math.isfinite(found.get(place, math.nan))}
 
-    def lacking(self, measure: str) -> str:
-        """Why runs have no value, in words."""
-        scored = measure in (SCORE, AT_FLOPS)
+    def lacking(self, measure: str, label: str) -> str:
+        """Why completed runs of a label have no value, in words."""
+        scored = is_score(measure)
         if self.frames is None and scored:
             return "nothing has been evaluated"
+        if scored and self.frames is not None and label not in set(self.frames.scores["label"]):
+            return f"{label} has no evaluation"
         if measure == AT_FLOPS:
             return "the learning curves have no FLOPs in common"
+        if _AFTER.fullmatch(measure):
+            return f"a learning curve begins later than {measure} asks for, or lacks an evaluation"
         if scored:
             return "an evaluation is missing"
         wanted = _LOSS if measure == SPIKES else measure
@@ -122,6 +138,8 @@ class Measures:
         if wanted in set(self.logged["name"]) or (self.frames and measure in self.frames.evaluated):
             return f"{measure} is not known of both sides"
         known = [*self.names, *(self.frames.evaluated if self.frames else [])]
+        if measure != SPIKES:  # which lacks the loss itself
+            known += [SCORE, AT_FLOPS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
         near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
         return f"no run has {wanted!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
@@ -151,6 +169,19 @@ class Measures:
             for place, points in runs.items()
             if points["flops"].iloc[0] <= least
         }
+
+    def _after(self, share: float) -> dict[Place, float]:
+        """Scores when that share of a run's examples have been seen, between evaluations by interpolation."""
+        import numpy as np
+
+        found: dict[Place, float] = {}
+        known = [] if self.curves is None else _runs(self.curves.dropna(subset=["score"]))
+        for place, points in known:
+            points = points.sort_values("examples_seen")
+            examples = share * float(points["examples_seen"].iloc[-1])
+            if points["final"].any() and points["examples_seen"].iloc[0] <= examples:
+                found[place] = float(np.interp(examples, points["examples_seen"], points["score"]))
+        return found
 
     def _of_training(self, measure: str) -> dict[Place, float]:
         """What a training metric comes to."""

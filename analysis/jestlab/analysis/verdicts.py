@@ -348,7 +348,7 @@ def _lacking(
     """Why a completed run has no value, one clause."""
     for measure, label in weights:
         if any((label, seed) not in values[measure] for seed in completed):
-            return measures.lacking(measure)
+            return measures.lacking(measure, label)
     return ""
 
 

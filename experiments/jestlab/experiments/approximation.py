@@ -1,7 +1,7 @@
 """Appendix: which approximation should score, and how much should be trained on with it?
 
     jestlab launch approximation               # 63 runs, 7 min on two cores
-    jestlab launch approximation --scale mini  # 63 runs, 34.6 PFLOP; not run
+    jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
 At f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
@@ -37,7 +37,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         base.share_sweep(study, scale, method)
     study.claims = [
         claim(
-            "Guided and co-trained by larger patches, JEST learns more than by fewer patches",
+            "Guided and co-trained by larger patches, JEST learns more than by fewer, on average of λ > 0",
             of=[f"flexi-jest-{share}" for share in base.SHARES[1:]],
             above=[f"patch_drop-jest-{share}" for share in base.SHARES[1:]],
             source="App., Fig. 9",

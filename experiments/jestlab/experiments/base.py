@@ -326,7 +326,7 @@ def flexi_jest(reference: str = "reference", share: float = 0.5, **selection: An
     return jest(reference, **selection) | {"approximation": {"score": True, "share": share}}
 
 
-def share_sweep(study: ConfigDict, scale: str, method: str) -> None:
+def share_sweep(study: ConfigDict, scale: str, method: str) -> list[str]:
     """Add runs that train a share λ of each batch approximately, with and without joint selection at f = 0.5.
 
     All learners spend the FLOPs of `uniform`; at the paper's scale by its budgets, which leave out the text
@@ -336,7 +336,11 @@ def share_sweep(study: ConfigDict, scale: str, method: str) -> None:
         study: Has a `uniform` and a guide.
         scale: One of `SCALES`.
         method: "flexi" or "patch_drop". Runs are called "flexi-jest-0.25" and "flexi-uniform-0.25".
+
+    Returns:
+        What they are called.
     """
+    names = []
     for share, billions in zip(SHARES, _BILLIONS, strict=True):
         approximately: dict[str, Any] = {"approximation.method": method, "approximation.share": share}
         if scale == "paper":
@@ -344,6 +348,9 @@ def share_sweep(study: ConfigDict, scale: str, method: str) -> None:
         else:
             approximately["match"] = {"learner_flops": "uniform"}
         selected = jest(filtering_ratio=0.5) | {"approximation.score": True}
-        study.runs[f"{method}-jest-{share}"] = selected | approximately
+        names.append(f"{method}-jest-{share}")
+        study.runs[names[-1]] = selected | approximately
         if share:
-            study.runs[f"{method}-uniform-{share}"] = approximately
+            names.append(f"{method}-uniform-{share}")
+            study.runs[names[-1]] = approximately
+    return names

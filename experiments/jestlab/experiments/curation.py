@@ -1,10 +1,10 @@
 """Figure 5, left: which curation makes the best guide?
 
     jestlab launch curation               # 39 runs, 3 min on two cores
-    jestlab launch curation --scale mini  # 39 runs, 25.6 PFLOP; not run
+    jestlab launch curation --scale mini  # 39 runs, 24.3 PFLOP; not run
     jestlab plan curation --scale paper   # 13 runs, 32,700 chip-hours of v5e; not run
 
-The best reference need not be the best guide: a model of weakly curated data knows more, and guides less.
+The best reference need not be the best guide: the paper's of weak curation knows most, and guides worst.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: uniform 13.1; weak 29.6; jest-weak 23.5; moderate_ita
 47.9; jest-moderate_ita 33.7; moderate_tq 20.7; jest-moderate_tq 18.8; strong 61.8; jest-strong 38.0.
@@ -34,14 +34,14 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"jest-{curation}"] = base.jest(curation)
     study.claims = [
         claim(
-            "Strong curation guides better than moderate curation",
+            "Strong curation guides better than moderate curation, on average of both kinds",
             of="jest-strong",
             above=["jest-moderate_ita", "jest-moderate_tq"],
             source="Fig. 5, left",
             unless=base.toy(scale, "in a short run what a guide has seen matters little"),
         ),
         claim(
-            "Moderate curation guides better than weak curation",
+            "Moderate curation guides better than weak curation, on average of both kinds",
             of=["jest-moderate_ita", "jest-moderate_tq"],
             above="jest-weak",
             source="Fig. 5, left",

@@ -1,7 +1,7 @@
 """Figure 5, right: does a longer-trained reference, or one of more curated data, guide better?
 
     jestlab launch curation_scaling               # 66 runs, 6 min on two cores
-    jestlab launch curation_scaling --scale mini  # 66 runs, 48.9 PFLOP; not run
+    jestlab launch curation_scaling --scale mini  # 66 runs, 46.7 PFLOP; not run
     jestlab plan curation_scaling --scale paper   # 22 runs, 43,600 chip-hours of v5e; not run
 
 The reference sees 250M to 3B examples of the small curated set, or 1B and 2B of the larger one.

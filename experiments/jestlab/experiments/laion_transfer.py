@@ -1,7 +1,7 @@
 """Table 2: JEST++ and SigLIP on LAION-2B, unsafe pairs removed, with B/32 towers at 224 px.
 
     jestlab launch laion_transfer               # 12 runs, 1 min on two cores
-    jestlab launch laion_transfer --scale mini  # 12 runs, 4.88 PFLOP; not run
+    jestlab launch laion_transfer --scale mini  # 12 runs, 4.77 PFLOP; not run
     jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 
 On a folder that img2dataset wrote, guided by a published SigLIP checkpoint, with no file to edit:

@@ -1,7 +1,7 @@
 """Appendix, longer training: does JEST go on improving?
 
     jestlab launch longer_training               # 33 runs, 6 min on two cores
-    jestlab launch longer_training --scale mini  # 33 runs, 70.7 PFLOP; not run
+    jestlab launch longer_training --scale mini  # 33 runs, 70.1 PFLOP; not run
     jestlab plan longer_training --scale paper   # 11 runs, 81,900 chip-hours of v5e; not run
 
 JEST at 5B, Flexi-JEST at 13B, JEST++ and Flexi-JEST++ at 4B and at 10B, against SigLIP at 40B.

@@ -1,13 +1,14 @@
 """Appendix, optimisation robustness: does strong filtering need a steadier Adam?
 
     jestlab launch optimisation               # 30 runs, 4 min on two cores
-    jestlab launch optimisation --scale mini  # 30 runs, 29.9 PFLOP; not run
+    jestlab launch optimisation --scale mini  # 30 runs, 29.5 PFLOP; not run
     jestlab plan optimisation --scale paper   # 10 runs, 36,400 chip-hours of v5e; not run
 
 Adam's default β2 = .999 against .95, at every filtering ratio; spikes of the loss are counted.
 
-Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1, 14.4; joint 30.0, 38.0,
-34.4, 32.3, 38.4, 35.1.
+Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1 (β2 = .95), 14.4 (β2 =
+.999); joint 30.0 (β2 = .95 f = .5), 38.0 (β2 = .95 f = .8), 34.4 (β2 = .95 f = .9), 32.3 (β2 = .999 f =
+.5), 38.4 (β2 = .999 f = .8), 35.1 (β2 = .999 f = .9).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """JEST in miniature: a reference learns from curated data, then guides what its learners train on.
 
     jestlab launch quickstart               # 15 runs, 2 min on two cores
-    jestlab launch quickstart --scale mini  # 15 runs, 11.3 PFLOP; not run
+    jestlab launch quickstart --scale mini  # 15 runs, 11.0 PFLOP; not run
     jestlab plan quickstart --scale paper   # 5 runs, 12,500 chip-hours of v5e; not run
 
 The web is noisy and holds many near-duplicates; a learner sees 9,600 pairs, chosen from five times as many.

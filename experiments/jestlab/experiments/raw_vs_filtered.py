@@ -1,7 +1,7 @@
 """Table 3: do raw data do as well as filtered ones?
 
     jestlab launch raw_vs_filtered               # 18 runs, 2 min on two cores
-    jestlab launch raw_vs_filtered --scale mini  # 18 runs, 23.8 PFLOP; not run
+    jestlab launch raw_vs_filtered --scale mini  # 18 runs, 23.5 PFLOP; not run
     jestlab plan raw_vs_filtered --scale paper   # 7 runs, 23,300 chip-hours of v5e; not run
 
 Filtered is by image–text alignment, as WebLI is. Both learn for 4B examples.

@@ -1,7 +1,7 @@
 """Appendix, all benchmarks: does a specialist reference train a generalist learner?
 
     jestlab launch specialists               # 12 runs, 2 min on two cores
-    jestlab launch specialists --scale mini  # 12 runs, 34.0 PFLOP; not run
+    jestlab launch specialists --scale mini  # 12 runs, 33.6 PFLOP; not run
     jestlab plan specialists --scale paper   # 4 runs, 34,300 chip-hours of v5e; not run
 
 The reference of curated data, what it has guided, and SigLIP, on every benchmark: eight at the paper's scale.

@@ -18,6 +18,7 @@ from jestlab.platform import stamps
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import Lab
 from jestlab.platform.spec.reports import Report, TableReport
+from jestlab.platform.store.published import with_the_papers
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
@@ -56,6 +57,8 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
         UserError, OSError: A study by itself has reports that cannot be written.
     """
     studies = [*study.studies.values(), study]
+    if any(_shows_published(report) for each in studies for report in each.reports):
+        with_the_papers(store)
     sources = {each.name: stamps.made_from(store, each) for each in studies}
     made, stale = Made(), []
     for each in studies:
@@ -183,6 +186,13 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
     return written
 
 
+def _shows_published(report: Report) -> bool:
+    """Whether it has published rows beside the study's own."""
+    if isinstance(report, TableReport):
+        return report.published and report.is_the_papers
+    return report.kind == "published"
+
+
 def _reports(study: Study) -> tuple[Report, ...]:
     """What it asks for, and first the verdicts on what it, or a study of it, claims."""
     claims = TableReport(kind="table", name="claims")
@@ -203,6 +213,11 @@ def _write_report(
     from jestlab.analysis import figures, tables
     from jestlab.analysis.files import write_whole
 
+    shown: tuple[str, ...] | None = getattr(report, "runs", None)
+    everything = results
+    if shown is not None:
+        results = cache(lambda: everything().only(shown))
+
     if isinstance(report, TableReport):
         table = tables.table(
             url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
@@ -212,6 +227,6 @@ def _write_report(
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
         ]
-    options = report.model_dump(exclude={"kind"})
+    options = report.model_dump(exclude={"kind", "runs"})
     plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)

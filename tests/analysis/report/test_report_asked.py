@@ -105,6 +105,25 @@ def test_the_same_report_told_otherwise_is_one_more(asking):
     assert not contents.not_made
 
 
+def test_a_report_may_show_some_runs_alone(asking):
+    some = {"runs": ["uniform", "joint"]}
+    lab = asking(
+        {"kind": "table"} | some,
+        {"kind": "table", "name": "comparison", "baseline": "independent", "runs": ["independent", "joint"]},
+        {"kind": "curves"} | some,
+        {"kind": "step_costs", "runs": ["unifrom"]},
+    )
+    contents, tables, stills = shown(lab)
+    assert (tables, stills) == (["summary", "speedups", "summary-2", "comparison"], ["curves-2"])
+    assert contents.results[2].title == "Summary: runs uniform, joint"
+    assert list(contents.results[2].table.frame["label"]) == ["uniform", "joint"]
+    own = contents.results[3].table.frame.query("section == 'study'")
+    assert list(own["row"]) == ["independent", "joint"]
+    assert contents.not_made == {
+        "Step costs": "experiment 'study' has no run 'unifrom': did you mean 'uniform'?"
+    }
+
+
 def test_what_cannot_be_made_says_why_and_the_rest_is_made(asking, opened):
     lab = asking({"kind": "filtering_ratio"}, {"kind": "speedup"})
     contents, _, stills = shown(lab)

@@ -95,10 +95,12 @@ def test_a_page_without_claims_has_no_place_for_them(study):
     ("rivals", "said"),
     [
         ((), "At scale smoke, of 1 claim 1 holds."),
-        (("joint",), "joint scores 40.0 ± 0.0%, +0.0 points against uniform"),
+        (("joint",), "At scale smoke, of 1 claim 1 holds. joint scores 40.0 ± 0.0%, +0.0 points against"),
     ],
 )
-def test_where_no_runs_compete_claims_are_the_answer(tmp_path, a_run, rivals, said):
+def test_the_answer_begins_with_the_claims_and_ends_there_where_no_runs_compete(
+    tmp_path, a_run, rivals, said
+):
     claim = {
         "statement": "Images find captions as well as classes", "within": 0.01,
         "of": {"of": "uniform", "measure": "shapes_retrieval/i2t_r1"},

@@ -149,7 +149,7 @@ def test_what_it_took(union):
     contents = gather_union(union.url, "paper")
     assert contents.facts[:2] == (
         "12 runs in 3 studies",
-        "the studies have 18 places for runs; 12 of them share a run with another, which spared 6 runs",
+        "the studies by themselves would be 18: sharing saved 6 runs",
     )
     assert contents.facts[2] == "108 GFLOP spent of 48.0 MFLOP planned"
     assert contents.unfinished == ""

@@ -200,6 +200,18 @@ CASES = {
         "runs: {uniform: {}}\nreports:\n- {kind: table, baseline: unifrom}",
         ":3: reports.0.baseline: no run 'unifrom': did you mean 'uniform'?",
     ),
+    "a report of an unknown run": (
+        "runs: {uniform: {}}\nreports:\n- table: {runs: [uniform, unifrom]}",
+        ":3: reports.0.runs.1: no run 'unifrom': did you mean 'uniform'?",
+    ),
+    "a report of no run": (
+        "runs: {uniform: {}}\nreports:\n- table: {runs: []}",
+        ":3: reports.0.runs:",
+    ),
+    "claims of some runs": (
+        "runs: {uniform: {}}\nreports:\n- table: {name: claims, runs: [uniform]}",
+        ":3: reports.0: a table of claims shows no runs: leave out `runs`",
+    ),
     "an unknown value of a report": (
         "runs: {a: {}}\nreports:\n- {kind: curves, effort: flop}",
         ":3: reports.0.effort: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops)",

@@ -69,9 +69,11 @@ def test_parts_that_say_different_resources_leave_it_to_the_union():
     with pytest.raises(SpecError) as caught:
         union({"small": SMALL, "large": other})
     assert str(caught.value) == (
-        "resources: is missing: small's are {'parallel': 3, 'threads': 2} and large's are {'parallel': 2}, "
-        "and a union is one launch"
+        "resources: is missing: small's are {parallel: 3, threads: 2} and large's are {parallel: 2}, and a "
+        "union is one launch: give it its own, such as resources: {parallel: 3, threads: 2}"
     )
+    told = yaml.safe_load(str(caught.value).partition("such as ")[2])
+    assert union({"small": SMALL, "large": other}, **told).resources == Resources(parallel=3, threads=2)
     assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
@@ -130,6 +132,23 @@ def test_one_that_names_studies_and_no_scale_is_at_any_of_theirs(tmp_path):
         load(str(tmp_path / "small.yaml"), "mini")
 
 
+def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
+    (tmp_path / "plain.yaml").write_text("runs: {x: {}}")
+    (tmp_path / "mini.yaml").write_text("scale: mini\nruns: {x: {}}")
+
+    def at_mini(studies, before=""):
+        (tmp_path / "both.yaml").write_text(f"{before}studies: {studies}\n")
+        return [part.scale for part in load(str(tmp_path / "both.yaml"), "mini").studies.values()]
+
+    with pytest.raises(
+        UserError, match=r"both\.yaml has no scale 'mini': neither it nor a study that it names"
+    ):
+        at_mini("[plain.yaml]")
+    assert at_mini("[plain.yaml]", "scale: mini\n") == ["mini"]
+    assert at_mini("[plain.yaml, mini.yaml]") == ["mini", "mini"]
+    assert at_mini("[plain.yaml, quickstart]") == ["mini", "mini"]
+
+
 def test_words_of_a_union_in_python():
     written = spec.union(
         name="u", question="Both?", studies={"small": SMALL, "large": Study.parse({"name": "large", **LARGE})}
@@ -179,8 +198,20 @@ def test_errors_name_the_part(case):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"u.yaml": "studies: [nowhere]"}, "no study 'nowhere'"),
+        ({"u.yaml": "studies: []"}, "u.yaml:1: studies: is empty: name studies or their files"),
+        (
+            {"u.yaml": "seeds: 2\nstudies: [a.yaml,\n  batch_sise]"},
+            "u.yaml:3: studies.1: no study 'batch_sise': did you mean 'batch_size'?",
+        ),
         ({"u.yaml": "studies: [./nowhere.yaml]"}, "nowhere.yaml: no such file"),
+        (
+            {"u.yaml": "studies: [a.yaml, other.yml]", "other.yaml": "runs: {x: {}}"},
+            "other.yml: no such file: did you mean other.yaml?",
+        ),
+        (
+            {"u.yaml": "scale: huge\nstudies: [quickstart]"},
+            "u.yaml:2: studies.0: quickstart has no scale 'huge'",
+        ),
         ({"u.yaml": "studies: [./u.yaml]"}, "u.yaml:1: studies.0: ./u.yaml is a union itself"),
         ({"u.yaml": "studies: [./a.yaml, ./a.yaml]"}, "u.yaml:1: studies.1: 'a' stands there already"),
         ({"u.yaml": "studies: [3]"}, "u.yaml:1: studies.0: must be a registered name or a path, not 3"),
@@ -199,6 +230,7 @@ def test_what_a_list_names_must_be_there(tmp_path, monkeypatch, files, message):
         (tmp_path / name).write_text(text)
     with pytest.raises(UserError) as error:
         load("u.yaml")
+    assert str(error.value).startswith("u.yaml:")
     assert message in str(error.value)
 
 
@@ -258,4 +290,6 @@ def test_wrong_overrides_name_the_part(tmp_path, override, message):
 
 def test_a_spec_without_runs_is_told_what_is_missing():
     with pytest.raises(SpecError, match="runs: is missing"):
+        Study.parse({"name": "a"})
+    with pytest.raises(SpecError, match="studies: is empty"):
         Study.parse({"name": "a", "studies": {}})

@@ -62,6 +62,15 @@ class _Page:
         same = self.frames is None or named is None or self.frames.baseline(named) == self.baseline
         return same and report.get("scope", self.scope) == self.scope
 
+    def of(self, told: Mapping[str, Any]) -> _Page:
+        """The same of the runs that a report shows."""
+        if self.frames is None or "runs" not in told:
+            return self
+        frames = self.frames.only(told["runs"])
+        return replace(
+            self, frames=frames, baseline=self.baseline if self.baseline in frames.labels else None
+        )
+
     def results(self) -> Frames:
         """As they are read once for all."""
         assert self.frames is not None
@@ -126,9 +135,9 @@ def asked(
             if seen[name] > 1:
                 part, heading = f"{name}-{seen[name]}", f"{heading}: {_in_words(told)}"
             if is_table:
-                tables.append(TablePart(part, heading, page.table(name, told)))
+                tables.append(TablePart(part, heading, page.of(told).table(name, told)))
             else:
-                stills.append(StillPart(heading, replace(page.plot(name, told), name=part)))
+                stills.append(StillPart(heading, replace(page.of(told).plot(name, told), name=part)))
         except ValueError as error:
             gaps[heading] = str(error)
     return Asked(tuple(tables), tuple(stills), gaps)
@@ -141,10 +150,16 @@ def title(name: str) -> str:
 
 def _in_words(told: Mapping[str, Any]) -> str:
     """What a report was told: "baseline joint, mean shared, surfaces"."""
-    words = (key if told[key] is True else f"{key} {told[key]}" for key in sorted(told))
-    return ", ".join(words).replace("_", " ") or "once more"
+    words = []
+    for key, value in sorted(told.items()):
+        if key == "runs" and "baseline" in told:  # which tells enough
+            continue
+        text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
+        words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
+    return ", ".join(words) or "once more"
 
 
 def _is_on_every_page(name: str, told: Mapping[str, Any]) -> bool:
     """Whether a report that compares as the page does is a part of every page."""
-    return name in _ALWAYS and all(told.get(key, value) == value for key, value in _ALWAYS[name].items())
+    fits = name in _ALWAYS and "runs" not in told
+    return fits and all(told.get(key, value) == value for key, value in _ALWAYS[name].items())

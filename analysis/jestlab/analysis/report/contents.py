@@ -120,9 +120,11 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
     told = asked(url, history, frames, contents.baseline, scope)
     stills = told.stills + _diagnosis(url, experiment, told)
     contents = replace(contents, results=contents.results + told.tables, stills=stills, not_made=told.gaps)
-    if contents.claims is not None and (frames is None or len(frames.competitors) < 2):
-        # No two runs compete: what came out is what came of the claims.
-        return replace(contents, answer=Answer(contents.claims.table.caption))
+    if contents.claims is not None:
+        verdicts, said = contents.claims.table.caption, contents.answer
+        if frames is None or len(frames.competitors) < 2:  # no runs compete: there is no more to say
+            return replace(contents, answer=Answer(verdicts))
+        return replace(contents, answer=replace(said, sentence=f"{verdicts} {said.sentence}"))
     if stills and frames is None:
         looked = Answer("No run of this study is evaluated: it looks into what is selected.")
         return replace(contents, answer=looked)

@@ -173,15 +173,17 @@ def _science(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(history: History, studies: int) -> list[str]:
     """How many runs, how many were spared by sharing, and what they took."""
-    runs, places = history.runs["fingerprint"].nunique(), len(history.runs)
+    runs = history.runs["fingerprint"].nunique()
+    alone = int(
+        history.runs.groupby(history.runs["label"].str.partition("/")[0])["fingerprint"].nunique().sum()
+    )
     counted = f"{runs:,} {'run' if runs == 1 else 'runs'}"
     of = f"{studies} {'study' if studies == 1 else 'studies'}"
-    shared = history.runs["fingerprint"].duplicated(keep=False).sum()
     facts = [f"{counted} in {of}"]
-    if places > runs:
+    if alone > runs:
         facts.append(
-            f"the studies have {places:,} places for runs; {shared:,} of them share a run with another, "
-            f"which spared {places - runs:,} {'run' if places - runs == 1 else 'runs'}"
+            f"the studies by themselves would be {alone:,}: sharing saved {alone - runs:,} "
+            f"{'run' if alone - runs == 1 else 'runs'}"
         )
     table = ledger(history)
     if table is not None:

@@ -44,7 +44,8 @@ def table(
         url: SQLAlchemy URL of the store.
         name: One of `NAMES`, or of another published table in the store.
         studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
-            number for the others.
+            number for the others. None means the experiment that is called as the table, where there is one
+            and nothing is published in that table that would be shown.
         baseline: Label or run that own runs are compared with; of several experiments those have it that
             have such a run.
         scope: What counts as FLOPs; claims are judged by what their study counts.
@@ -57,8 +58,9 @@ def table(
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
-
     studies = list(dict.fromkeys(studies))
+    if not studies and name in experiments(url) and not (with_published and _is_published(url, name)):
+        studies = [name]
     if baseline is not None and not studies:
         raise ValueError(f"baseline {baseline!r} is a run of an experiment: name one: jestlab table {name} …")
 
@@ -74,8 +76,6 @@ def table(
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
-    if not studies and (cells.empty or not with_published) and name in experiments(url):
-        raise ValueError(f"table {name!r} shows nothing; of the experiment: jestlab table summary {name}")
     own = [results_of(study) for study in studies]
     return paper_table(
         name,
@@ -126,6 +126,10 @@ def _all_finals(
     if refused and len(refused) == len(own):
         raise refused[0]
     return found
+
+
+def _is_published(url: str, name: str) -> bool:
+    return name in set(published.read(url)["table"])
 
 
 def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> None:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from jestlab.platform.cli.claim_lines import FILE as CLAIMS
+from jestlab.platform.cli.claim_lines import show_claims
 from jestlab.platform.cli.common import same_lab_options
 from jestlab.platform.cli.text import table
 from jestlab.platform.lab import Lab
@@ -220,7 +222,7 @@ def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made:
     if plan.parts:
         _show_parts(plan, outcome, made)
     else:
-        _show_reports(made.files.get(study.name, []))
+        _show_reports(study.name, made.files.get(study.name, []))
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(runs):
         click.echo(", ".join(f"{count} {state}" for state, count in sorted(counts.items())))
@@ -233,10 +235,11 @@ def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made:
         click.echo(f"then: jestlab retry {study.name}{same}")
 
 
-def _show_reports(written: Sequence[Path]) -> None:
+def _show_reports(study: str, written: Sequence[Path]) -> None:
     """The tables of one study, and where its other reports lie."""
+    show_claims(written, study)
     for path in written:
-        if path.suffix == ".md":
+        if path.suffix == ".md" and path.with_suffix(".json").name != CLAIMS:
             click.echo("\n" + path.read_text(encoding="utf-8"))
     if written:
         click.echo(f"reports: {written[0].parent}")
@@ -255,11 +258,10 @@ def _show_parts(plan: Plan, outcome: Outcome, made: Made) -> None:
         states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
         rows.append((part.study.name, states, str(_page(made.files.get(part.study.name, [])) or "–")))
     click.echo(table(("STUDY", "RUNS", "PAGE"), rows))
-    for path in made.files.get(plan.study.name, []):
-        if path.name == "claims.md":
-            click.echo("\n" + path.read_text(encoding="utf-8").rstrip())
-    if (page := _page(made.files.get(plan.study.name, []))) is not None:
-        click.echo(f"\npage:    {page}")
+    own = made.files.get(plan.study.name, [])
+    told = show_claims(own, plan.study.name, by_study=True)
+    if (page := _page(own)) is not None:
+        click.echo(("" if told else "\n") + f"page:    {page}")
 
 
 def _page(written: Sequence[Path]) -> Path | None:

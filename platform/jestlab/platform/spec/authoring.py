@@ -122,8 +122,8 @@ def claim(statement: str, **told: Any) -> dict[str, Any]:
     `claim("Joint selection learns more", of="joint", above="independent", source="Figure 3")`, or `below`,
     or `near` with `within`; `above` and `below` take a `within`, too, for no worse than. A side names a label
     or a run, a list of them (their mean), or, as `{"of": …, "minus": …}`, a difference. With `measure` other
-    than the score: "score_at_flops", an evaluation, a training metric, "loss_spikes"; of one side alone as
-    `{"of": …, "measure": …}`. With `unless` the likely reason where it does not hold.
+    than the score: "score_at_flops", "score_after_0.5", an evaluation, a training metric, "loss_spikes"; of
+    one side alone as `{"of": …, "measure": …}`. With `unless` the likely reason where it does not hold.
     """
     return {"statement": statement, **told}
 

@@ -52,8 +52,9 @@ class Claim(BaseModel):
         within: How far from `near` at most, or how far on the wrong side of `above` and `below` is still as
             good, in the measure's own unit (.02 are two points of a score).
         measure: What is compared: "score" (mean of the final evaluations), "score_at_flops" (where the
-            learning curves are at the least FLOPs that any of the runs ends at), the name of one evaluation,
-            the name of a training metric (its last value), or "loss_spikes" (how many).
+            learning curves are at the least FLOPs that any of the runs ends at), "score_after_0.5" (where a
+            run has seen half of its examples, or another share), the name of one evaluation, the name of a
+            training metric (its last value), or "loss_spikes" (how many).
         source: Where it is claimed.
         unless: The likely reason where it does not hold, one sentence.
     """

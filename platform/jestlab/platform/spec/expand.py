@@ -192,9 +192,11 @@ def check_reports(study: Study, variants: Sequence[Variant]) -> None:
     known = {name for variant in variants for name in (variant.name, variant.label)}
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
-        named = getattr(report, option)
-        if named is not None and named not in known:
-            raise SpecError(("reports", str(index), option), f"no run {named!r}: {nearest(named, known)}")
+        named: dict[tuple[str, ...], str | None] = {(option,): getattr(report, option)}
+        named |= {("runs", str(i)): name for i, name in enumerate(getattr(report, "runs", None) or ())}
+        for place, name in named.items():
+            if name is not None and name not in known:
+                raise SpecError(("reports", str(index), *place), f"no run {name!r}: {nearest(name, known)}")
     check_claims(study.claims, known)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec import registry, unions
 from jestlab.platform.spec.errors import Path as Place
-from jestlab.platform.spec.errors import SpecError, choices, shown
+from jestlab.platform.spec.errors import SpecError, choices, shown, within
 from jestlab.platform.spec.folders import anchor
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.tree import is_mapping
@@ -46,14 +47,16 @@ def _source(name_or_path: str, scale: str | None) -> _Source:
     """What is written under a registered name or at a path.
 
     Raises:
-        UserError: There is no such thing, or it has no such scale.
+        SpecError: There is no such thing, or it has no such scale. The message says so by itself: in a union
+            the place is where it is named.
+        UserError: It cannot be read or run; the place is in that file.
     """
     path = Path(name_or_path)
     if path.suffix in _YAML or path.suffix == ".py" or os.sep in name_or_path:
         if not path.is_file():
-            raise UserError(f"{name_or_path}: no such file")
+            raise SpecError((), f"{name_or_path}: no such file{_near(path)}")
         if path.suffix not in (*_YAML, ".py"):
-            raise UserError(f"{name_or_path}: a spec is a .py, .yaml or .yml file")
+            raise SpecError((), f"{name_or_path}: a spec is a .py, .yaml or .yml file")
         if path.suffix == ".py":
             with registry.guarded(path.absolute()):
                 written = _written(registry.module_at(path.absolute()), name_or_path, scale)
@@ -61,6 +64,15 @@ def _source(name_or_path: str, scale: str | None) -> _Source:
         return _read_yaml(path, scale)
     written = _written(registry.module(name_or_path), name_or_path, scale)
     return _Source(name_or_path, name_or_path, written)
+
+
+def _near(path: Path) -> str:
+    """The spec beside a missing file that is called most like it, as a hint."""
+    beside = {
+        file.stem: file.name for file in sorted(path.parent.glob("*")) if file.suffix in (*_YAML, ".py")
+    }
+    near = difflib.get_close_matches(path.stem, beside, n=1)
+    return f": did you mean {beside[near[0]]}?" if near else ""
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,7 @@ class _Source:
         written: What the spec says.
         line: Line of a place, where there are lines.
         folder: What relative paths in it count from.
+        asked: The scale, where the user asked for it and the spec does not say it.
     """
 
     file: str
@@ -80,6 +93,7 @@ class _Source:
     written: Any
     line: Callable[[Sequence[str]], int | None] = lambda _: None
     folder: Path | None = None
+    asked: str | None = None
 
     def parse(self) -> Study:
         """The study, its configs not looked into yet."""
@@ -94,18 +108,21 @@ class _Source:
     def _loaded(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
         """The parts of a union that names them, each a registered name or a path, by their names."""
         parts: dict[str, Any] = {}
+        at_scale = self.asked is None or not named
         for index, name in enumerate(named):
             place = (unions.KEY, str(index))
             if not isinstance(name, str):
                 raise SpecError(place, f"must be a registered name or a path, not {shown(name)}")
             path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in (*_YAML, ".py")
             at = str(self.folder / path) if is_file and self.folder is not None else name
-            source = _source(at, None if path.suffix in _YAML else scale)
+            with within(*place):
+                source = _source(at, None if path.suffix in _YAML else scale)
             written = source.written if is_mapping(source.written) else {}
             if written.get(unions.KEY):
                 raise SpecError(place, f"{name} is a union itself: name its parts here")
             if None not in (scale, own := written.get("scale")) and own != scale:
                 raise SpecError(place, f"{name} is at scale {own}, and this union at {scale}")
+            at_scale = at_scale or path.suffix not in _YAML or own == scale
             try:
                 part = source.parse()
             except SpecError as error:
@@ -113,6 +130,11 @@ class _Source:
             if part.name in parts:
                 raise SpecError(place, f"{part.name!r} stands there already")
             parts[part.name] = part.to_dict()
+        if not at_scale:
+            raise UserError(
+                f"{self.file} has no scale {scale!r}: neither it nor a study that it names says any, and "
+                "only specs in Python have several"
+            )
         return parts
 
     def located(self, error: SpecError) -> str:
@@ -142,7 +164,7 @@ def _written(module: ModuleType, name: str, scale: str | None) -> Any:
     scales = scales_of(module, name)
     scale = scales[0] if scale is None else scale
     if scale not in scales:
-        raise UserError(f"{name} has no scale {scale!r}: {choices(scale, scales)}")
+        raise SpecError((), f"{name} has no scale {scale!r}: {choices(scale, scales)}")
     config = module.get_config(scale)
     if isinstance(config, Study):
         return config.to_dict()
@@ -158,12 +180,13 @@ def _read_yaml(path: Path, scale: str | None) -> _Source:
         raise UserError(f"{path}: is no UTF-8 text") from None
     written = document.value
     own = written.get("scale") if is_mapping(written) else None
+    asked = None
     if scale is not None and scale != own:
         if own is not None or not _names_parts(written):
             told = f"its scale is {own}" if own else "it says none, and only specs in Python have several"
             raise UserError(f"{path} has no scale {scale!r}: {told}")
-        written = {**written, "scale": scale}  # that of the studies it names
-    return _Source(str(path), path.stem, written, document.line, path.absolute().parent)
+        written, asked = {**written, "scale": scale}, scale  # that of the studies it names
+    return _Source(str(path), path.stem, written, document.line, path.absolute().parent, asked)
 
 
 def _names_parts(written: Any) -> bool:

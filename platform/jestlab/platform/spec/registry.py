@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.spec.errors import SpecError
 
 PACKAGE = "jestlab.experiments"  # by name only: the platform imports no experiments
 _SHARED = frozenset({"base"})  # modules there that hold no study
@@ -28,11 +29,11 @@ def module(name: str) -> ModuleType:
     """The module of an installed study.
 
     Raises:
-        UserError: There is none of that name; names the nearest.
+        SpecError: There is none of that name; names the nearest.
     """
     known = names()
     if name not in known:
-        raise UserError(f"no study {name!r}: {nearest(name, known)} (a spec of your own: give its path)")
+        raise SpecError((), f"no study {name!r}: {nearest(name, known)} (a spec of your own: give its path)")
     return importlib.import_module(f"{PACKAGE}.{name}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
 
@@ -32,14 +32,24 @@ class _Comparison(_Report):
     Attributes:
         baseline: Name or label of the run that others are compared with; None for the first that is no
             reference.
-        scope: What counts as FLOPs.
+        runs: Names or labels of the runs that are shown; None for all.
     """
 
     baseline: str | None = None
+    runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+
+
+class _CostComparison(_Comparison):
+    """What reports that compare runs by their costs, too, can be told.
+
+    Attributes:
+        scope: What counts as FLOPs.
+    """
+
     scope: Scope = "scoring"
 
 
-class TableReport(_Comparison):
+class TableReport(_CostComparison):
     """A table of the study's runs.
 
     Attributes:
@@ -57,8 +67,19 @@ class TableReport(_Comparison):
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
 
+    @property
+    def is_the_papers(self) -> bool:
+        """Whether it is laid out as a table of the paper."""
+        return self.name not in ("summary", "speedups", "claims")
 
-class CurvesReport(_Comparison):
+    @model_validator(mode="after")
+    def _can_be_told(self) -> TableReport:
+        if self.name == "claims" and self.runs is not None:
+            raise ValueError("a table of claims shows no runs: leave out `runs`")
+        return self
+
+
+class CurvesReport(_CostComparison):
     """Learning curves of every run.
 
     Attributes:
@@ -69,7 +90,7 @@ class CurvesReport(_Comparison):
     effort: Literal["examples_seen", "flops"] = "examples_seen"
 
 
-class ParetoReport(_Comparison):
+class ParetoReport(_CostComparison):
     """Score against total training FLOPs, with the front.
 
     Attributes:
@@ -82,35 +103,29 @@ class ParetoReport(_Comparison):
     surfaces: bool = False
 
 
-class SpeedupReport(_Comparison):
+class SpeedupReport(_CostComparison):
     """How much sooner, and for how much less, runs reach what the baseline ends at."""
 
     kind: Literal["speedup"]
 
 
-class AgainstReport(_Report):
+class AgainstReport(_Comparison):
     """Final scores against any key of the config.
 
     Attributes:
         x: The key.
         by: Keys whose values make a line.
         split: Key whose values make a panel.
-        baseline: As of reports that compare.
     """
 
     kind: Literal["against"]
     x: str
     by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
-    baseline: str | None = None
 
 
-class FigureReport(_Report):
-    """A figure of the paper that compares final scores, or costs, and needs to know nothing but the baseline.
-
-    Attributes:
-        baseline: As of reports that compare.
-    """
+class FigureReport(_Comparison):
+    """A figure of the paper that compares final scores, or costs, and needs to know nothing else."""
 
     kind: Literal[
         "step_costs",
@@ -120,7 +135,6 @@ class FigureReport(_Report):
         "loss_comparison",
         "against_reference",
     ]
-    baseline: str | None = None
 
 
 class SpikesReport(_Report):
@@ -138,17 +152,15 @@ class SpikesReport(_Report):
     baseline: str | None = None
 
 
-class PublishedReport(_Report):
+class PublishedReport(_Comparison):
     """Published methods, and the study's runs beside them where they have the same scores.
 
     Attributes:
         group: Rows of the published table that are compared with one baseline; None for the first.
-        baseline: As of reports that compare.
     """
 
     kind: Literal["published"]
     group: str | None = None
-    baseline: str | None = None
 
 
 class LearnabilityReport(_Report):

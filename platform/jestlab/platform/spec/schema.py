@@ -146,6 +146,8 @@ class Study(_Part):
             return data
         if data.get(unions.KEY):
             return unions.prepared(data, cls.parse)
+        if "runs" not in data and unions.KEY in data:
+            raise SpecError((unions.KEY,), "is empty: name studies or their files, or give the spec `runs`")
         if "runs" not in data:
             raise SpecError(("runs",), "is missing")
         return data

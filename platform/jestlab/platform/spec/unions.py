@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from jestlab.platform.spec import yaml_io
 from jestlab.platform.spec.errors import SpecError, shown, within
 from jestlab.platform.spec.names import check_name
 from jestlab.platform.spec.resources import Resources
@@ -63,12 +64,18 @@ def _resources(parts: Mapping[str, Study]) -> Resources:
     (first, common), *others = said.items()
     for name, resources in others:
         if resources != common:
-            told = (
-                f"{each}'s are {shown(which.model_dump(exclude_defaults=True))}"
-                for each, which in ((first, common), (name, resources))
+            told = (f"{each}'s are {_as_yaml(which)}" for each, which in ((first, common), (name, resources)))
+            raise SpecError(
+                ("resources",),
+                f"is missing: {' and '.join(told)}, and a union is one launch: give it its own, such as "
+                f"resources: {_as_yaml(common)}",
             )
-            raise SpecError(("resources",), f"is missing: {' and '.join(told)}, and a union is one launch")
     return common
+
+
+def _as_yaml(resources: Resources) -> str:
+    """What they say, on one line as a spec has it."""
+    return " ".join(yaml_io.dump(resources.model_dump(mode="json", exclude_defaults=True)).split())
 
 
 def _part(name: str, written: Any, scale: Any, parse: Callable[[Any], Study]) -> Study:

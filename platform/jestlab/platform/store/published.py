@@ -96,6 +96,16 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
     return done
 
 
+def with_the_papers(store: Store) -> None:
+    """Put the tables of the JEST paper into a store that has nothing of them: they come with jestlab."""
+    from jestlab.analysis.published import PAPER, paper
+
+    with store.reading() as connection:
+        there = connection.scalar(select(Published.id).where(Published.source == PAPER).limit(1))
+    if there is None:
+        import_cells(store, paper())
+
+
 def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
     """Put rows of another store's table into this one, where they are new or were imported later.
 

@@ -1,0 +1,101 @@
+"""Claims as a launch tells them."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import plans_support as plans
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.platform.cli import main
+from jestlab.platform.cli.claim_lines import claim_lines
+from jestlab.platform.lab import Lab
+from jestlab.platform.plan import plan
+from jestlab.platform.spec import load
+from jestlab.platform.store.store import Store
+
+STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
+SCORED = {"measure": "score", "in_percent": True, "within": None}
+
+
+def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
+    known = {"difference": 0.0836, "low": 0.0294, "high": 0.1377}
+    return {"study": study, "statement": statement, "verdict": verdict, **SCORED, **known, **changes}
+
+
+ROWS = [
+    claim(),
+    claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, in_percent=False),
+    claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, in_percent=False),
+    claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
+]
+
+
+def test_each_claim_is_a_line():
+    assert claim_lines(ROWS, by_study=True, width=None) == [
+        f"✓ filtering_ratio  {STATEMENT}  +8.4 [+2.9, +13.8]",
+        f"✗ criteria         It helps{' ' * 72}−0.5 [−1, +0]",
+        f"? criteria         It spikes{' ' * 65}+0.0836 loss_spikes",
+        f"○ criteria         It is so{' ' * 84}—",
+    ]
+    assert claim_lines(ROWS[3:], by_study=False, width=None) == ["○ It is so  —"]
+
+
+def test_statements_are_shortened_to_the_terminal():
+    assert claim_lines(ROWS, by_study=True, width=72)[:2] == [
+        "✓ filtering_ratio  Joint selection learns more than…  +8.4 [+2.9, +13.8]",
+        f"✗ criteria         It helps{' ' * 32}−0.5 [−1, +0]",
+    ]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.text(st.characters(codec="ascii", exclude_categories=["C"])), min_size=1),
+    st.integers(60, 200),
+)
+def test_a_line_is_as_wide_as_the_terminal_at_most_and_keeps_the_rest(statements, width):
+    rows = [claim(statement=statement) for statement in statements]
+    for line, statement in zip(claim_lines(rows, by_study=True, width=width), statements, strict=True):
+        assert len(line) <= width
+        assert line.startswith("✓ filtering_ratio  ")
+        assert line.endswith("  +8.4 [+2.9, +13.8]")
+        assert " ".join(statement.split()) in line or "…" in line
+
+
+def test_a_launch_ends_in_them_and_leads_to_the_whole_table(root, tmp_path, capsys, monkeypatch):
+    study = {
+        "program": "toy_programs:loop",
+        "runs": {"joint": {"steps": 4}, "uniform": {"steps": 6}},
+        "claims": [{"statement": STATEMENT, "of": "joint", "above": "uniform"}],
+        "reports": ["table"],
+    }
+    spec = tmp_path / "toy.yaml"
+    spec.write_text(yaml.safe_dump(study))
+    store, planned = Store.open(Lab.find(root).store_url), plan(load(str(spec)))
+    store.record(planned)
+    for run in planned.runs:
+        attempt = plans.begun(store, run, root / run.directory)
+        attempt.evaluation(1, 64, 1e6, {"toy/score": 0.5})
+        attempt.complete()
+    store.close()
+
+    def launched():
+        with pytest.raises(SystemExit):
+            main(["launch", str(spec), "--root", str(root)])
+        return capsys.readouterr().out
+
+    first = launched()
+    assert f"\n? {STATEMENT}  +0.0\nOf 1 claim 1 is undecided.\n" in first
+    assert f"\nclaims:  jestlab table claims toy --root {root}\n" in first
+    assert "| source" not in first
+    assert "| joint" in first
+    assert json.loads((root / "reports" / "toy" / "claims.json").read_text())["rows"][0]["source"] == ""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    (line,) = (line for line in launched().splitlines() if line.startswith("? "))
+    assert len(line) == 60
+    assert "…  " in line
