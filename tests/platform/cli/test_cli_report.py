@@ -11,7 +11,6 @@ import pytest
 from sqlalchemy import text
 
 from jestlab.platform import reports, stamps
-from jestlab.platform.cli import main
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import Plan
 from jestlab.platform.spec.schema import Study
@@ -43,18 +42,6 @@ def complete(store):
         for step in (1, 2):
             attempt.evaluation(step, 64 * step, 1e6 * step, {"toy/score": (0.2 + 0.1 * i) * step})
         attempt.complete()
-
-
-@pytest.fixture
-def jestlab(root, capsys):
-    def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments), "--root", str(root)])
-        captured = capsys.readouterr()
-        assert stopped.value.code == code, captured.err
-        return captured.out
-
-    return call
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 import yaml
 
 from jestlab.platform import stamps
-from jestlab.platform.cli import main
 from jestlab.platform.lab import Lab
 from jestlab.platform.plan import plan
 from jestlab.platform.spec import load
@@ -66,18 +65,10 @@ def complete(root, spec):
 
 
 @pytest.fixture
-def jestlab(root, capsys, monkeypatch):
-    """A command in this process, on one core, so that no others are started to write reports."""
+def jestlab(jestlab, monkeypatch):
+    """On one core, so that no others are started to write reports."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
-
-    def call(*arguments, code=0):
-        with pytest.raises(SystemExit) as stopped:
-            main([*map(str, arguments), "--root", str(root)])
-        captured = capsys.readouterr()
-        assert stopped.value.code == code, captured.err
-        return captured.out
-
-    return call
+    return jestlab
 
 
 def page(root, name):
