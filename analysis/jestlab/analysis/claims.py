@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -137,17 +137,20 @@ class Study:
 
     @property
     def baseline(self) -> str | None:
-        """Label or run that others are compared with: what the first of its reports says that says
-        anything."""
-        reports = self.spec.get("reports") or []
-        return next((str(report["baseline"]) for report in reports if report.get("baseline")), None)
+        """Label or run that others are compared with, as its reports say; None where they do not."""
+        named: str | None = self._said("baseline")
+        return named
 
     @property
     def scope(self) -> Scope:
-        """What counts as FLOPs: what the first of its reports says that says anything."""
+        """What counts as FLOPs, as its reports say."""
+        scope: Scope = self._said("scope") or "scoring"
+        return scope
+
+    def _said(self, option: str) -> Any:
+        """What the first of its reports says that says anything."""
         reports = self.spec.get("reports") or []
-        said: Iterable[Scope] = (report["scope"] for report in reports if report.get("scope"))
-        return next(iter(said), "scoring")
+        return next((report[option] for report in reports if report.get(option)), None)
 
 
 def studies(connection: Connection) -> dict[str, Study]:

@@ -170,8 +170,7 @@ class Frames:
             raise ValueError(
                 f"run {name!r} of {self.experiment!r} has several points: name one of {_some(of_run)}"
             )
-        known = [*self.labels, *self.runs["run"]]
-        raise ValueError(f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}")
+        raise self._no_run(name, [*self.labels, *self.runs["run"]])
 
     def baseline(self, name: str | None = None) -> str:
         """The label to compare with: that of `name`, or else the first competitor of the study."""
@@ -188,17 +187,15 @@ class Frames:
             ValueError: One is neither, or nothing is left.
         """
         of_run = self.configs.groupby("run", sort=False)["label"].unique()
+        labels = set(self.configs["label"])
         kept: set[str] = set()
         for name in names:
             if name in of_run.index:
                 kept.update(of_run[name])
-            elif name in set(self.configs["label"]):
+            elif name in labels:
                 kept.add(name)
             else:
-                known = [*self.configs["label"], *of_run.index]
-                raise ValueError(
-                    f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}"
-                )
+                raise self._no_run(name, [*self.configs["label"], *of_run.index])
         runs, scores, costs = (
             rows[rows["label"].isin(kept)].reset_index(drop=True)
             for rows in (self.runs, self.scores, self.costs)
@@ -206,6 +203,9 @@ class Frames:
         if scores.empty:
             raise ValueError(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
+
+    def _no_run(self, name: str, known: Iterable[str]) -> ValueError:
+        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}")
 
     def progress(self) -> str:
         """How many runs are in which state: "3 RUNNING, 9 PENDING"."""

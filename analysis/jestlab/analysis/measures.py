@@ -150,38 +150,25 @@ class Measures:
         return _by_place(self.curves[self.curves["final"]], name)
 
     def _at_flops(self, places: Collection[Place]) -> dict[Place, float]:
-        """Scores at the least of the FLOPs that these runs end at, between evaluations by interpolation."""
-        import numpy as np
-
-        if self.curves is None:
-            return {}
-        known = self.curves.dropna(subset=["score", "flops"])
-        runs = {
-            place: points.sort_values("flops")
-            for place, points in _runs(known)
-            if place in places and points["final"].any()
-        }
-        if not runs:
-            return {}
-        least = min(float(points["flops"].iloc[-1]) for points in runs.values())
-        return {
-            place: float(np.interp(least, points["flops"], points["score"]))
-            for place, points in runs.items()
-            if points["flops"].iloc[0] <= least
-        }
+        """Scores at the least of the FLOPs that these runs end at."""
+        runs = {place: points for place, points in self._completed("flops") if place in places}
+        least = min((float(points["flops"].iloc[-1]) for points in runs.values()), default=math.nan)
+        return {place: _score_at(points, "flops", least) for place, points in runs.items()}
 
     def _after(self, share: float) -> dict[Place, float]:
-        """Scores when that share of a run's examples have been seen, between evaluations by interpolation."""
-        import numpy as np
+        """Scores when that share of a run's examples have been seen."""
+        return {
+            place: _score_at(points, "examples_seen", share * float(points["examples_seen"].iloc[-1]))
+            for place, points in self._completed("examples_seen")
+        }
 
-        found: dict[Place, float] = {}
-        known = [] if self.curves is None else _runs(self.curves.dropna(subset=["score"]))
-        for place, points in known:
-            points = points.sort_values("examples_seen")
-            examples = share * float(points["examples_seen"].iloc[-1])
-            if points["final"].any() and points["examples_seen"].iloc[0] <= examples:
-                found[place] = float(np.interp(examples, points["examples_seen"], points["score"]))
-        return found
+    def _completed(self, effort: str) -> Iterator[tuple[Place, pd.DataFrame]]:
+        """The learning curve of each completed run over FLOPs or examples seen, in that order."""
+        if self.curves is None:
+            return
+        for place, points in _runs(self.curves.dropna(subset=["score", effort])):
+            if points["final"].any():
+                yield place, points.sort_values(effort)
 
     def _of_training(self, measure: str) -> dict[Place, float]:
         """What a training metric comes to."""
@@ -190,6 +177,16 @@ class Measures:
             return _by_place(last, "value")
         loss = self.logged[self.logged["name"] == _LOSS].dropna(subset=["value"])
         return {place: spike_count(points["value"]) for place, points in _runs(loss)}
+
+
+def _score_at(points: pd.DataFrame, effort: str, value: float) -> float:
+    """The score where a learning curve is at so much, between evaluations by interpolation; NaN before it
+    begins."""
+    import numpy as np
+
+    if points[effort].iloc[0] > value:
+        return math.nan
+    return float(np.interp(value, points[effort], points["score"]))
 
 
 def _runs(rows: pd.DataFrame) -> Iterator[tuple[Place, pd.DataFrame]]:

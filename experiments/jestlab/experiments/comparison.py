@@ -46,10 +46,8 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         )
         for method, size in (("JEST++", "B"), ("Flexi-JEST++", "B"), ("JEST++", "L"))
     ]
-    of_b, of_l = (
-        {"baseline": f"SigLIP-{size}", "runs": [name for name in study.runs if _size(name) == size]}
-        for size in "BL"
-    )
+    of_b = {"baseline": "SigLIP-B", "runs": ["reference++B", "SigLIP-B", "JEST++B", "Flexi-JEST++B"]}
+    of_l = {"baseline": "SigLIP-L", "runs": ["reference++L", "SigLIP-L", "JEST++L"]}
     study.reports = [
         table(name="comparison", **of_b),
         table(name="comparison", published=False, **of_l),
@@ -61,8 +59,3 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         pareto(baseline="SigLIP-B"),
     ]
     return study
-
-
-def _size(run: str) -> str:
-    """B or L: of a learner, a reference or its cache."""
-    return run.removesuffix("-cache")[-1]

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,8 +75,9 @@ def made_from(store: Store, study: Study) -> str:
     return digest.hexdigest()
 
 
+@cache
 def _code() -> list[Any]:
-    """The files that make tables, figures and pages, by size and time of change."""
+    """The files that make tables, figures and pages, by size and time of change when first asked."""
     import jestlab.analysis
 
     folder = Path(jestlab.analysis.__file__).parent

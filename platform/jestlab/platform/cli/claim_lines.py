@@ -15,7 +15,7 @@ import click
 
 from jestlab.platform.cli.common import same_lab_options
 
-FILE = "claims.json"
+REPORT = "claims"
 """Which of a study's reports holds its claims with their verdicts."""
 
 _SHORTEST = 16  # to which a statement is cut: a narrower terminal wraps the line
@@ -32,7 +32,7 @@ def show_claims(written: Sequence[Path], experiment: str, by_study: bool = False
     Returns:
         Whether claims are among its reports; else nothing is printed.
     """
-    path = next((path for path in written if path.name == FILE), None)
+    path = next((path for path in written if path.name == f"{REPORT}.json"), None)
     if path is None:
         return False
     content = json.loads(path.read_text(encoding="utf-8"))

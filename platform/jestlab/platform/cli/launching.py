@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jestlab.platform.cli.claim_lines import FILE as CLAIMS
+from jestlab.platform.cli.claim_lines import REPORT as CLAIMS
 from jestlab.platform.cli.claim_lines import show_claims
 from jestlab.platform.cli.common import same_lab_options
 from jestlab.platform.cli.text import table
@@ -239,7 +239,7 @@ def _show_reports(study: str, written: Sequence[Path]) -> None:
     """The tables of one study, and where its other reports lie."""
     show_claims(written, study)
     for path in written:
-        if path.suffix == ".md" and path.with_suffix(".json").name != CLAIMS:
+        if path.suffix == ".md" and path.stem != CLAIMS:
             click.echo("\n" + path.read_text(encoding="utf-8"))
     if written:
         click.echo(f"reports: {written[0].parent}")
