@@ -1,14 +1,14 @@
-# Everything happens in a virtual environment of its own, .venv. Needs Python 3.11 or newer and a package index.
+# Everything runs in a virtual environment of its own, .venv. Needs Python 3.11 or newer and a package index.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
-# Packages of Debian: PyPI has no browser and no TeX.
+# Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo test check bench faults oracles tools format lock install clean
+.PHONY: demo test quick coverage isas check bench faults oracles tools format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -17,13 +17,30 @@ demo: install  ## train a reference, JEST and its rivals; print the table, write
 test: install  ## the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
+quick: install  ## the tests that are fast: no processes, no database server, no browser, no PyTorch
+	$(BIN)/python -m pytest -n 2 --dist worksteal --no-processes \
+	  -m "not (process or server or browser or oracle or slow)"
+
+coverage: install  ## the whole test suite with line and branch coverage, also of the processes that tests start
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+
+# Sums round differently on other processors: a test that passes under all three rests on no rounding.
+isas: install  ## the numeric tests, compiled for AVX2, for AVX, and for SSE 4.2
+	set -e; for isa in AVX2:Haswell AVX:Sandybridge SSE4_2:Nehalem; do \
+	  XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$${isa%:*}" OPENBLAS_CORETYPE=$${isa#*:} \
+	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not browser" tests/models tests/experiments tests/analysis; \
+	done
+
 check: install  ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy .
 	$(BIN)/lint-imports
 
-bench: install  ## speeds, as tables
+bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench.py
 	$(BIN)/python tests/benchmarks/bench_analysis.py
 	$(BIN)/python tests/benchmarks/bench_data.py
@@ -35,12 +52,12 @@ bench: install  ## speeds, as tables
 	$(BIN)/python tests/benchmarks/bench_store.py
 	$(BIN)/python tests/benchmarks/bench_training.py
 
-faults: install  ## faults injected into real launches, and what was lost by them
+faults: install  ## inject faults into real launches, and report what was lost
 	$(BIN)/python tests/faults/campaign.py --faults 200
 
-oracles: $(ORACLES)  ## PyTorch and transformers, which tests and speeds are compared with
+oracles: $(ORACLES)  ## install PyTorch and transformers, which tests and benchmarks compare with
 
-tools:  ## a browser and LaTeX, which reports are tested with; tests that need one skip where it is missing
+tools:  ## install a browser and LaTeX; tests that need one are skipped where it is missing
 	@if command -v chromium >/dev/null && command -v pdflatex >/dev/null && kpsewhich booktabs.sty colortbl.sty xcolor.sty >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; \
@@ -63,8 +80,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m compileall -q experiments platform models analysis
 	touch $@
 
-# pip and not uv: it takes a build of PyTorch that lies on the machine, where the index has others. All else stays
-# as it is locked.
+# pip, not uv: pip accepts a build of PyTorch that is already on the machine. Everything else stays as locked.
 $(ORACLES): $(STAMP)
 	$(UV) pip freeze --quiet --exclude-editable --python $(BIN)/python > $(VENV)/constraints.txt
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["oracles"], sep="\n")' > $(VENV)/oracles.txt

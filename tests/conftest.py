@@ -1,18 +1,120 @@
 """Settings for every test, made before JAX is imported anywhere."""
 
+import importlib.util
 import os
+import re
+import subprocess
 import tempfile
+from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
-# A machine that does other things besides is no bug.
+# A busy machine is not a bug.
 settings.register_profile("without deadline", deadline=None)
 settings.load_profile("without deadline")
 
+# Tests compile much and compute little: compiling without optimization takes less than half the time.
+# Flags that the caller gave stay as they are, e.g. XLA_FLAGS=--xla_cpu_max_isa=AVX2.
+FAST_COMPILATION = {"--xla_backend_optimization_level": "0", "--xla_llvm_disable_expensive_passes": "true"}
+
+_flags = os.environ.get("XLA_FLAGS", "").split()
+_named = {flag.split("=")[0] for flag in _flags}
+_flags += [f"{name}={value}" for name, value in FAST_COMPILATION.items() if name not in _named]
+os.environ["XLA_FLAGS"] = " ".join(_flags)
+
 # Compiled functions are shared by all test processes, by the workers that tests start, and by later runs.
+# JAX's keys hold XLA_FLAGS, so that other flags or another instruction set find other entries.
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"jestlab-tests-{os.getuid()}" / "jax")
 )
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+MARKS_BY_FIXTURE = {
+    "postgres": "server",
+    "postgres_server": "server",
+    "browser": "browser",
+    "opened": "browser",
+}
+"""Fixture → mark of the tests that use it. Tests that start processes need no mark: see `--no-processes`."""
+
+MARKS_BY_PATH = {
+    "process": ("platform/launch/", "platform/lab/test_remote_lab.py", "platform/test_hosts.py"),
+    "slow": (
+        "experiments/test_laion_transfer.py",
+        "models/test_execution.py",
+        "models/test_flops_against_xla.py",
+        "models/test_step_flops.py",
+        "models/selection/test_quality.py",
+        "models/selection/test_selection_flops.py",
+        "models/training/",
+    ),
+}
+"""Mark → where it is of all tests."""
+
+ORACLES = ("torch", "transformers")
+PROGRAMS = ("git", "uname")
+"""What may be started in spite of `--no-processes`."""
+
+REASONS = {
+    "torch|transformers": "need PyTorch (make oracles)",
+    "chromium|playwright|axe_": "need a browser (make tools)",
+    "LaTeX": "need LaTeX (make tools)",
+    "starts a process": "start processes (make test)",
+}
+"""What the reason of a skip matches → how the summary counts it."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-processes", action="store_true", help="skip tests as soon as they start a process")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures that they use and by where they are."""
+    root = Path(__file__).parent
+    for item in items:
+        fixtures = set(getattr(item, "fixturenames", ()))
+        parameters = item.callspec.params if hasattr(item, "callspec") else {}
+        if parameters.get("store_url") == "postgresql":
+            fixtures.add("postgres")
+        for name in fixtures & MARKS_BY_FIXTURE.keys():
+            item.add_marker(MARKS_BY_FIXTURE[name])
+        path = item.path.relative_to(root).as_posix()
+        for mark, places in MARKS_BY_PATH.items():
+            if path.startswith(places):
+                item.add_marker(mark)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("oracle") and not all(map(importlib.util.find_spec, ORACLES)):
+        pytest.skip("torch or transformers is not installed")
+    if item.config.getoption("--no-processes"):
+        setattr(subprocess.Popen, "__init__", _skip_process)  # noqa: B010
+        setattr(os, "fork", _skip_process)  # noqa: B010
+
+
+_start_process = subprocess.Popen.__init__
+
+
+def _skip_process(*arguments, **options):
+    """Start a process if it is one of `PROGRAMS`; skip the running test if not."""
+    command = arguments[1] if len(arguments) > 1 else options.get("args", ())
+    program = command if isinstance(command, str) else next(iter(command), "")
+    if Path(str(program).split(" ")[0]).name not in PROGRAMS:
+        pytest.skip("starts a process")
+    _start_process(*arguments, **options)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was skipped, and which command brings it."""
+    counts = Counter[str]()
+    for report in terminalreporter.stats.get("skipped", []):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        known = (said for pattern, said in REASONS.items() if re.search(pattern, reason))
+        counts[next(known, f"({reason.removeprefix('Skipped: ')})")] += 1
+    if counts:
+        groups = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        terminalreporter.write_line(f"{counts.total()} skipped: {groups}")

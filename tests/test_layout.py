@@ -51,7 +51,7 @@ BORDERS = {
     "models": "import jestlab.platform.errors",
     "analysis": "import jestlab.models.config",
     "platform": "import jestlab.experiments.base",
-    "experiments": "import jestlab.platform.plan",
+    "experiments": "import jestlab.platform.planning.plan",
 }
 
 

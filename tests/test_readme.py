@@ -1,20 +1,35 @@
-"""The README is true: every command in it runs, its specs are the specs, its tree is the tree."""
+"""The README is true: every command in it runs, its specs are the specs, its tree is the tree.
 
+python tests/test_readme.py    # write the tree again, from the first lines of the modules' docstrings
+"""
+
+from __future__ import annotations
+
+import ast
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from jestlab.platform.plan import plan
+from jestlab.experiments import paper
+from jestlab.platform.cli import VERBS, main
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PORTIONS = {
+    "experiments": "WHAT TO RUN: one file a study",
+    "platform": "HOW IT RUNS",
+    "models": "WHAT IS TRAINED",
+    "analysis": "WHAT IT MEANS, read from the store's views",
+}
 
 # The quickstart in seconds instead of minutes: the same runs, on less data and for fewer steps.
 SHRINK = [
@@ -29,16 +44,33 @@ SHRINK = [
     " text: {width: 16, heads: 2, pooling: mean}, embedding_dim: 16}",
 ]
 
-FEW = ("filtering_ratio", "optimisation")  # studies of the paper's, in place of all
+FEW = ("learnable_batches", "laion_transfer")
+"""Studies that stand for all of the paper's."""
+
+LABS = {
+    "paper": r"\bpaper\b",
+    "own program": r"\bspirals\b",
+    "specs": r"\.yaml\b",
+    "data": r"^jestlab data\b",
+    "quickstart": "",
+}
+"""Which commands run in which lab, by the first pattern found in them; labs are independent of each other."""
 
 
-def blocks(language):
+def blocks(language: str) -> list[str]:
+    """Find the code blocks of a language."""
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def commands():
+def commands() -> list[str]:
+    """List the command lines in the order of the README."""
     lines = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
     return [line for line in lines if line]
+
+
+def lab_of(line: str) -> str:
+    """Choose the lab in which a command runs."""
+    return next(lab for lab, pattern in LABS.items() if re.search(pattern, line))
 
 
 def test_its_claims_are_some():
@@ -53,58 +85,56 @@ def test_its_claims_are_some():
     assert len(plan(study).runs) == 4
 
 
-@pytest.fixture(scope="module")
-def jestlab(tmp_path_factory):
-    """Run a command line of the README in a folder that holds its specs and scripts."""
-    folder = tmp_path_factory.mktemp("reader")
+@pytest.fixture
+def jestlab(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
+    """Run a command line of the README in a folder that holds its specs and scripts; return its output."""
     for spec in blocks("yaml"):
         name = re.match(r"name: (\S+)", spec)
-        if name is None:  # a part of one
-            continue
-        (folder / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
+        if name is not None:  # else a part of a spec
+            (tmp_path / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
     for script in blocks("python"):
         name = re.match(r"# (\w+\.py)\b", script)
         if name is not None:
-            (folder / name[1]).write_text(script, encoding="utf-8")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("JESTLAB_")}
+            (tmp_path / name[1]).write_text(script, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.startswith("JESTLAB_")]:
+        monkeypatch.delenv(variable)
     # As for a reader who has activated the virtual environment: `python` is the one that jestlab runs in.
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    monkeypatch.setattr(paper, "STUDIES", FEW)
 
-    def run(line):
+    def run(line: str) -> str:
         words = shlex.split(line)
         assert words[0] == "jestlab", f"no way to run: {line}"
-        code = "from jestlab.platform.cli import main; main()"
+        changes = []
         if words[1:3] == ["launch", "quickstart"]:
             changes = [*SHRINK, "runs.reference.schedule.examples_seen=256"]
-            words += [word for change in changes for word in ("--set", change)]
         if words[1:3] == ["launch", "paper"]:
-            few = (
-                f"from jestlab.experiments import paper as p; p.STUDIES = {{n: p.STUDIES[n] for n in {FEW}}}"
-            )
-            code = f"{few}; {code}"
-            changes = [
-                *SHRINK,
-                *(f"studies.{name}.runs.reference.schedule.examples_seen=256" for name in FEW),
-            ]
-            words += [word for change in [*changes, "seeds=1"] for word in ("--set", change)]
-        arguments = [sys.executable, "-c", code, *words[1:]]
-        return subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
+            short = (f"studies.{name}.runs.reference.schedule.examples_seen=256" for name in FEW)
+            changes = [*SHRINK, *short, "seeds=1"]
+        words += [word for change in changes for word in ("--set", change)]
+        with pytest.raises(SystemExit) as stopped:
+            main(words[1:])
+        said = capsys.readouterr()
+        assert stopped.value.code == 0, f"{line}\n{said.err}"
+        return said.out
 
     return run
 
 
-def test_every_command_runs(jestlab):
-    """In the order of the README: later ones look at what earlier ones made."""
-    lines = [line for line in commands() if not line.startswith("make ")]
-    verbs = set()
+@pytest.mark.parametrize("lab", LABS)
+def test_every_command_runs(jestlab, lab):
+    """In the order of the README: later commands look at what earlier ones made."""
+    lines = [line for line in commands() if not line.startswith("make ") and lab_of(line) == lab]
+    assert lines
     for line in lines:
-        done = jestlab(line)
-        assert done.returncode == 0, f"{line}\n{done.stderr}"
-        assert done.stdout.strip(), line
-        verbs.add(line.split()[1])
-    from jestlab.platform.cli import VERBS
+        assert jestlab(line).strip(), line
 
-    assert verbs == set(VERBS), "a verb that the README does not show"
+
+def test_every_verb_is_shown():
+    assert {line.split()[1] for line in commands() if line.startswith("jestlab ")} == set(VERBS)
 
 
 @pytest.mark.parametrize("line", [line for line in commands() if line.startswith("make ")])
@@ -118,17 +148,71 @@ def test_the_spec_shown_is_the_spec():
     assert blocks("python")[0].strip() == source.strip()
 
 
-def test_the_tree_names_every_module():
-    tree = README.split("## Where things are")[1]
-    for root in ("experiments", "platform", "models", "analysis"):
-        for path in (ROOT / root / "jestlab").rglob("*.py"):
-            if path.name == "__init__.py" or {"migrations", "cli"} & set(path.parts):
-                continue
-            assert re.search(rf"^\s+{re.escape(path.name)}\s", tree, flags=re.MULTILINE), path
-    for name in re.findall(r"^\s+(\w+\.py)\s", tree, flags=re.MULTILINE):
-        assert list(ROOT.glob(f"*/jestlab/**/{name}")), f"{name} is no more"
-
-
 def test_the_links_lead_somewhere():
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def modules(folder: Path) -> Iterator[Path]:
+    """List the modules that the tree names; a database's migrations are one line."""
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "__init__.py" and "migrations" not in path.parts:
+            yield path
+
+
+def named(tree: str) -> Iterator[str]:
+    """Parse the tree: the path of each module in it, from the folders that it stands in."""
+    folders: list[tuple[int, str]] = []
+    for indent, name in re.findall(r"^( *)(\S+)", tree, flags=re.MULTILINE):
+        while folders and len(indent) <= folders[-1][0]:
+            folders.pop()
+        if name.endswith("/"):
+            folders.append((len(indent), name))
+        elif name.endswith(".py"):
+            yield "".join(folder for _, folder in folders) + name
+
+
+def test_the_tree_names_every_module_by_its_path():
+    """Both ways: every module is in the tree, and everything in the tree is there."""
+    (tree,) = re.findall(r"```\n(.*?)```", README.split("## Where things are")[1], flags=re.DOTALL)
+    there = [path.relative_to(ROOT).as_posix() for portion in PORTIONS for path in modules(ROOT / portion)]
+    shown = list(named(tree))
+    assert sorted(shown) == sorted(there), "run: python tests/test_readme.py"
+
+
+def about(path: Path) -> str:
+    """Take what a module is for from the first sentence of its docstring, cut to a line of the tree."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    line = text.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".")
+    while len(line) > 85:
+        clause = max(line.rfind(sign) for sign in (": ", "; ", ", ", " ("))
+        line = line[: clause if clause > 20 else line.rfind(" ")]
+    return line.rstrip(":")
+
+
+def tree() -> str:
+    """Write the tree: every folder and module with what it is for."""
+    lines = []
+
+    def walk(folder: Path, depth: int) -> None:
+        entries = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
+        for path in entries:
+            title = "  " * depth + path.name
+            if path.is_dir() and (path / "__init__.py").exists():
+                lines.append(f"{title + '/':34} {about(path / '__init__.py')}".rstrip())
+                if path.name != "migrations":
+                    walk(path, depth + 1)
+            elif path.suffix == ".py" and path.name != "__init__.py":
+                lines.append(f"{title:34} {about(path)}".rstrip())
+
+    for portion, meaning in PORTIONS.items():
+        lines.append(f"{portion}/jestlab/{portion}/".ljust(35) + meaning)
+        walk(ROOT / portion / "jestlab" / portion, 1)
+    lines.append(f"{'tests/':34} mirrors the four")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    head, title, rest = README.partition("## Where things are")
+    rest = re.sub(r"```\n.*?```", lambda _: f"```\n{tree()}```", rest, count=1, flags=re.DOTALL)
+    (ROOT / "README.md").write_text(head + title + rest, encoding="utf-8")

@@ -23,10 +23,14 @@ VIEWS = {
     "examples_seen flops_total final",
     "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
-    "git_commit git_patch log",
-    "v_costs": "experiment run label seed fingerprint learner_flops scoring_flops selection_flops "
-    "reference_scoring_flops total_flops reference_training_flops reference_training_share_flops",
+    "git_commit git_patch log label seed heartbeat_at exit_code versions",
+    "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "
+    "learner_flops scoring_flops selection_flops reference_scoring_flops total_flops "
+    "reference_training_flops reference_training_share_flops",
 }
+TYPES = {"label": "TEXT", "seed": "INTEGER", "step": "INTEGER", "value": "REAL", "host": "TEXT"}
+"""Some columns have a declared type, as those of the real views have that are columns of tables."""
+
 BATCH = 64
 METRICS = ("shapes/zero_shot", "shapes_retrieval/i2t_r1")
 
@@ -100,7 +104,8 @@ def _insert(
     learner, scoring, reference = (total * flops for flops in run.flops_per_step)
     selection, spent, share = 0.1 * scoring, learner + scoring, run.reference_training_share
     insert(
-        "v_costs", *whose, learner, scoring - selection, selection, reference, spent, 3 * share, share
+        "v_costs", *whose, 0.75 * learner, 0.25 * learner, learner, scoring - selection, selection, reference,
+        spent, 3 * share, share,
     )  # fmt: skip
     for step, score in enumerate(run.scores, start=1):
         final = int(run.state == "COMPLETED" and step == len(run.scores))
@@ -135,7 +140,8 @@ def new_store(tmp_path: Path) -> Callable[[], Store]:
         path = tmp_path / f"results-{len(list(tmp_path.iterdir()))}.db"
         with sqlite3.connect(path) as connection:
             for view, columns in VIEWS.items():
-                connection.execute(f"CREATE TABLE {view} ({columns.replace(' ', ', ')})")
+                typed = ", ".join(f"{name} {TYPES.get(name, '')}" for name in columns.split())
+                connection.execute(f"CREATE TABLE {view} ({typed})")
         connection.close()
         return Store(path)
 

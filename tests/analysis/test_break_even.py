@@ -6,8 +6,8 @@ import math
 import sqlite3
 
 from jestlab.analysis import figures, frames, tables
-from jestlab.analysis.break_even import break_even
-from jestlab.analysis.explain import Origins
+from jestlab.analysis.curves import break_even
+from jestlab.analysis.provenance import Origins
 
 NEEDS = {"reference_training_share": 8e9}  # a third of what making the reference took
 
@@ -28,7 +28,7 @@ def test_break_even(new_store, stored_run):
     assert break_even(results) == {"joint": 5, "lost": math.inf}  # 24 / 7.5 < 4; of 24 / 6 four are as much
     assert break_even(results, "lone") == {"joint": math.inf, "lost": math.inf}
     assert (
-        "Runs that a reference has to serve until it has paid, its scoring counted: joint 5; no number: lost."
+        "Runs after which a reference has paid for itself, its scoring included: joint 5; never: lost."
     ) in figures.speedup(results).texts.caption
 
     table = tables.speedup_table(results)
@@ -71,7 +71,7 @@ def test_what_was_spent_by_then_may_not_be_known(new_store, stored_run):
 def test_where_no_number_pays(study):
     results = frames.read(study.url, "study")
     assert break_even(results) == {"independent": math.inf, "joint": math.inf}
-    assert "counted: no number: independent, joint." in figures.speedup(results).texts.caption
+    assert "included: never: independent, joint." in figures.speedup(results).texts.caption
 
 
 def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):

@@ -45,7 +45,7 @@ def test_flops_of_a_run_without_a_price_are_unknown(new_store, stored_run):
 
 
 def test_unknown_scope(study):
-    with pytest.raises(ValueError, match="cost scope 'all' is unknown"):
+    with pytest.raises(ValueError, match="unknown cost scope 'all'"):
         curves.score_curves(frames.read(study.url, "study"), "all")  # type: ignore[arg-type]
 
 

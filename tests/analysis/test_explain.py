@@ -1,4 +1,4 @@
-"""From a cell to what is behind it: every number of an explanation against the store's own rows."""
+"""Explanations of cells: every number against the store's own rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sqlite3
 import pytest
 
 from jestlab.analysis import frames, published, tables
-from jestlab.analysis.explain import Origins
+from jestlab.analysis.provenance import Origins
 
 
 @pytest.fixture
@@ -23,7 +23,9 @@ def traced(study):
         connection.execute("UPDATE v_runs SET config = ? WHERE run = 'joint'", [config])
         for number, state, patch, host in ((1, "PREEMPTED", "diff", "pod-a"), (2, "COMPLETED", "", "pod-b")):
             connection.execute(
-                "INSERT INTO v_attempts VALUES ('study', 'joint-0', ?, ?, 'lost its node', 'kubernetes', ?, "
+                "INSERT INTO v_attempts (experiment, label, seed, fingerprint, number, state, reason, "
+                "executor, host, device, started_at, ended_at, git_commit, git_patch, log) "
+                "VALUES ('study', 'joint', 0, 'joint-0', ?, ?, 'lost its node', 'kubernetes', ?, "
                 "'TPU v5e', '2026-11-22 10:00:00.5', '2026-11-22 10:05:00', 'abcdef0123456789', ?, 'log')",
                 [number, state, host, patch],
             )
@@ -39,7 +41,7 @@ def summary(store):
     return tables.summary(frames.read(store.url, "study"), "uniform")
 
 
-def test_a_mean_is_made_from_its_runs(traced):
+def test_a_mean_and_its_runs(traced):
     table = summary(traced)
     told = origins(traced).explain(table, "joint", "score")
     assert told.text == "65.0 ± 7.1"
@@ -100,7 +102,7 @@ def test_every_cell_of_every_table_can_be_explained(traced, name):
                 assert str(told)
 
 
-def test_a_published_cell_is_followed_to_its_print():
+def test_a_published_cell_and_its_source():
     cells = published.frame(published.paper())
     found = Origins.read("sqlite:///nowhere.db", [])
     told = found.explain(tables.paper_table("comparison", cells), "JEST++ L", "Mean Δ")
@@ -121,7 +123,7 @@ def test_unknown_rows_and_columns(traced):
         origins(traced).explain(summary(traced), "joint", "scoer")
 
 
-def test_where_a_curve_gets_to_a_score_is_told_by_the_points_about_it(traced):
+def test_a_crossing_is_explained_by_the_points_around_it(traced):
     table = tables.speedup_table(frames.read(traced.url, "study"), "uniform")
     run = origins(traced).explain(table, "joint", "examples_to_match").runs[0]
     at = run.inputs

@@ -139,7 +139,7 @@ def test_what_is_no_store(tmp_path):
         connection.execute("CREATE TABLE cats (name)")
     with pytest.raises(ValueError, match=r"no such table: v_runs \(if an older .* jestlab db upgrade"):
         frames.read(f"sqlite:///{tmp_path / 'other.db'}", "study")
-    with pytest.raises(ValueError, match=r"'results\.db' is no database URL"):
+    with pytest.raises(ValueError, match=r"'results\.db' is not a database URL"):
         frames.read("results.db", "study")
 
 

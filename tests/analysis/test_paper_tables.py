@@ -36,12 +36,13 @@ def paper_like(new_store, stored_run):
     """An experiment on the paper's own benchmarks: CLIP_benchmark's names for them, two seeds."""
     metrics = ["imagenet1k/zero_shot", "mscoco_captions/i2t_r1", "mscoco_captions/t2i_r1"]
     scoring = (3e9, 4e9, 0.0)
+    filtering = {"selection.rule": "joint", "selection.filtering_ratio": 1 - 1 / 3.6}
     return new_store().add(
         stored_run("reference", [0.2, 0.3], needed=1, metrics=metrics),
         stored_run("uniform", [0.2, 0.5], seed=0, metrics=metrics),
         stored_run("uniform", [0.2, 0.6], seed=1, metrics=metrics),
-        stored_run("joint", [0.4, 0.6], seed=0, metrics=metrics, flops_per_step=scoring),
-        stored_run("joint", [0.4, 0.7], seed=1, metrics=metrics, flops_per_step=scoring),
+        stored_run("joint", [0.4, 0.6], seed=0, metrics=metrics, flops_per_step=scoring, config=filtering),
+        stored_run("joint", [0.4, 0.7], seed=1, metrics=metrics, flops_per_step=scoring, config=filtering),
     )
 
 
@@ -133,15 +134,20 @@ def test_own_runs_stand_beside_published_ones_in_the_same_columns(paper_like):
         "method": "joint",
         "variant": "—",
         "examples_seen": "128",
-        "flops_per_iteration": "233",
-        "flops_total": "233",
+        "flops_per_iteration": "187",  # 3F + 3.6F − F, by the paper's formula
+        "flops_total": "187",
+        "flops_per_iteration_counted": "233",  # 3F + 3.6F + .4F for choosing
+        "flops_total_counted": "233",
         "mean_delta": "+10.0 [+10.0, +10.0]",
         "imagenet/10_shot": "—",
         "imagenet/zero_shot": "65.0 ± 7.1",
         "coco/i2t_r1": "65.0 ± 7.1",
         "coco/t2i_r1": "65.0 ± 7.1",
     }
-    assert rows["uniform"]["flops_total"] == "100"
+    assert rows["uniform"]["flops_total"] == rows["uniform"]["flops_total_counted"] == "100"
+    assert rows["JEST++ L"]["flops_per_iteration"] == "233"
+    assert rows["JEST++ L"]["flops_per_iteration_counted"] == "—"
+    assert any("A = 0.28" in note for note in table.notes)
     assert rows["uniform"]["mean_delta"] == "—"
     assert rows["reference"]["imagenet/zero_shot"] == "30.0†"
     assert rows["SigLIP B"]["coco/i2t_r1"] == "65.2"
@@ -225,9 +231,9 @@ def test_a_published_table_of_another_name(paper_like):
 
 
 def test_nothing_to_show():
-    with pytest.raises(ValueError, match="no published results: jestlab published import, or name an"):
+    with pytest.raises(ValueError, match="no published results: run jestlab published import, or name an"):
         tables.paper_table("comparison", NOTHING)
-    with pytest.raises(ValueError, match="no table 'theirs' has been published: there are comparison, "):
+    with pytest.raises(ValueError, match="no published table 'theirs': expected one of comparison, "):
         tables.paper_table("theirs", PAPER)
 
 
@@ -257,8 +263,8 @@ def test_scores_that_are_no_shares_are_shown_as_they_are_and_said_to_be(new_stor
     rows = rows_of(table)
     assert (rows["uniform"]["shapes/zero_shot"], rows["joint"]["shapes/zero_shot"]) == ("0.5†", "54.4†")
     assert rows["SigLIP B"]["coco/i2t_r1"] == "65.2"
-    assert "study: scores as they are, not in %" in table.notes
-    assert "Scores in % but where a note says otherwise." in table.caption
+    assert "study: raw scores, not in %" in table.notes
+    assert "Scores in % unless a note says otherwise." in table.caption
 
 
 def test_what_flops_count_is_told_by_the_scope(paper_like):
@@ -272,7 +278,7 @@ def test_what_flops_count_is_told_by_the_scope(paper_like):
 def test_an_experiment_named_twice_stands_there_once(paper_like):
     table = tables.table(paper_like.url, "comparison", ["study", "study"])
     assert list(rows_of(table)) == ["reference", "uniform", "joint"]
-    with pytest.raises(ValueError, match="baseline 'uniform' is a run of an experiment: name one"):
+    with pytest.raises(ValueError, match="baseline 'uniform' is a run of an experiment: name the experiment"):
         tables.table(paper_like.url, "comparison", baseline="uniform")
 
 

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from jestlab.analysis import query
+from jestlab.analysis import query, rows
 
 CONFIGS = {
     "reference": {"seed": 0, "selection": {"rule": "uniform"}, "steps": 10, "flag": False},
@@ -131,6 +131,17 @@ def test_the_store_where_nobody_says(store, monkeypatch, tmp_path):
         ({"where": "seed = '3'"}, "character 1: 'seed' holds number, not text: leave the quotes out"),
         ({"where": "selection.rule = 3"}, "holds text, not number: put it in quotes"),
         ({"where": "label"}, "'label' holds text, not number: compare it with a text"),
+        (
+            {"view": "attempts", "where": "host = 3"},
+            "character 1: 'host' holds text, not number: put it in quotes",
+        ),
+        ({"where": "layers = 2"}, "'layers' holds list, not number: ask only whether it is null"),
+        ({"where": "seed = label"}, "'seed' holds number and 'label' text: expected keys of one type"),
+        (
+            {"where": "label = joint"},
+            "no column or config key 'joint'.*text is written in quotes",
+        ),
+        ({"where": "point.ratio = '9'"}, "'point.ratio' holds number, not text: leave the quotes out"),
         ({"limit": -1}, "limit -1"),
     ],
 )
@@ -150,6 +161,15 @@ def test_sql_that_cannot_be_answered(store, sql):
     assert len(query.frame(store.url)) == 8
 
 
+@pytest.mark.parametrize(
+    "sql", ["DELETE FROM runs", "delete from v_runs", "DROP VIEW v_runs", "INSERT INTO x SELECT 1"]
+)
+def test_queries_only_read(store, sql):
+    verb = sql.split()[0].upper()
+    with pytest.raises(ValueError, match=f"query: queries are read-only: expected one SELECT, not {verb}"):
+        query.frame(store.url, sql=sql)
+
+
 def test_sql_goes_alone(store):
     with pytest.raises(ValueError, match="either SQL, or a view"):
         query.frame(store.url, sql="SELECT 1", where="seed = 0")
@@ -158,5 +178,5 @@ def test_sql_goes_alone(store):
 def test_what_sql_narrows_changes_nothing(store, monkeypatch):
     asked = "name = 'shapes/zero_shot' and step >= 2 and seed in (0, 3) and value <= 0.5 and final = 1"
     fast = query.select(store.url, "evaluations", asked).rows
-    monkeypatch.setattr(query, "_in_sql", lambda *_: None)
+    monkeypatch.setattr(rows, "_in_sql", lambda *_: None)
     assert fast == query.select(store.url, "evaluations", asked).rows != []

@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 
-from jestlab.analysis.rendering import FORMATS, Column, Table
+from jestlab.analysis.tables.core import FORMATS, Column, Table
 
 NASTY = 'a_b & 50% $x$ #1 {y} <b>|"~^\\'
 

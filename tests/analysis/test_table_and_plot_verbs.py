@@ -67,10 +67,10 @@ def test_every_kind_of_figure_is_offered():
     ("options", "says"),
     [
         (["--kind", "filtering_ratio"], "no run of experiment 'study' varies selection.filtering_ratio"),
-        (["--kind", "against"], "a figure against a key of the config needs the key: give x"),
+        (["--kind", "against"], "figure 'against' needs a config key to draw against: give x"),
         (["--kind", "against", "--x", "no.such"], "no run of experiment 'study' varies no.such"),
         *(
-            (options, "no published table 'comparison' in the store: jestlab published import")
+            (options, "no published table 'comparison' in the store: run jestlab published import")
             for options in (["--kind", "published"], ["--kind", "speedup", "--source", "Doe"])
         ),
     ],
@@ -175,11 +175,11 @@ def test_tables_by_name(jestlab, tmp_path):
     code, out, err = jestlab("table", "comparison")
     assert (code, out) == (1, "")
     assert err == (
-        "jestlab: the store holds no published results: jestlab published import, or name an experiment: "
+        "jestlab: the store holds no published results: run jestlab published import, or name an experiment: "
         "jestlab table comparison EXPERIMENT\n"
     )
-    assert (
-        jestlab("table", "summary")[2] == "jestlab: table 'summary' is of one experiment: name one of study\n"
+    assert jestlab("table", "summary")[2] == (
+        "jestlab: table 'summary' shows one experiment: name one of study\n"
     )
 
 
@@ -228,10 +228,10 @@ def test_claims(jestlab, study, stored_run):
     for form in ("latex", "csv", "html", "json"):
         assert "Joint learns more" in jestlab("table", "claims", "own", "--format", form)[1]
     for arguments, says in (
-        (["claims"], "table 'claims' is of an experiment: name one of own, study"),
+        (["claims"], "table 'claims' shows an experiment: name one of own, study"),
         (["claims", "study"], "experiment 'study' makes no claims: write some under `claims` in its spec"),
         (["claims", "owm"], "no experiment 'owm' in the results store: did you mean 'own'?"),
-        (["claims", "own", "--baseline", "uniform"], "claims say themselves what they compare with"),
+        (["claims", "own", "--baseline", "uniform"], "claims name what they compare with"),
     ):
         code, out, err = jestlab("table", *arguments)
         assert (code, out, err.count("\n")) == (1, "", 1)

@@ -50,7 +50,7 @@ def test_a_reference_is_apart_and_never_the_best(study):
     reference = shown(table)["reference"]
     assert reference["score"].startswith("75.0")  # higher than all, and not bold
     assert {reference[key] for key in ("Δ uniform", "fewer examples", "fewer FLOPs")} == {"—"}
-    assert "reference: a reference, needed by other runs; no competitor" in table.notes
+    assert "reference: a reference that other runs depend on; not ranked" in table.notes
 
 
 def test_frame_holds_raw_numbers(study):
@@ -179,12 +179,13 @@ def test_snapshot(study):
     ]
     assert re.sub(" +", " ", " ".join(lines[7:])) == (
         "study: Is it faster? Scores in %, mean ± standard deviation over seeds; score is the mean of the "
-        "metrics. - FLOPs: training, and the learner's scoring of super-batches and choosing from them, "
-        "without the reference's scoring - Δ: score minus that of uniform with the same seed, mean [95% "
-        "confidence interval] - fewer examples, FLOPs: factor by which a run reaches the final score of "
-        "uniform sooner than uniform itself; same seed, where the interpolated curve first crosses it, "
-        "median over seeds (seeds that reach it) - reference: a reference, needed by other runs; no "
-        "competitor"
+        "metrics. - FLOPs: training, plus the learner's scoring and selection; without the reference's "
+        "scoring - Δ: score minus that of uniform with the same seed, mean [95% confidence interval] - fewer "
+        "examples, FLOPs: factor by which a run reaches the final score of uniform sooner than uniform "
+        "itself; same seed, where the interpolated curve first crosses it, median over seeds (seeds that "
+        "reach it); fewer FLOPs leaves out making the reference: with its scoring and each run's share in "
+        "its training, the factors are joint 0.4× - reference: a reference "
+        "that other runs depend on; not ranked"
     )
 
 
@@ -247,7 +248,7 @@ def test_cells_by_name(study):
     assert table.cell("joint", table.column_named("score")).text.startswith("65.0")
     with pytest.raises(ValueError, match="no row 'jiont': did you mean 'joint'"):
         table.row_named("jiont")
-    with pytest.raises(ValueError, match="several columns called 'fewer': name one of"):
+    with pytest.raises(ValueError, match="several columns named 'fewer': choose one of"):
         table.column_named("fewer")
 
 
@@ -305,5 +306,5 @@ def test_marks_and_fewer_seeds_are_explained(new_store, stored_run):
     assert row["Δ uniform"] == "+10.0†"  # two seeds have nothing to be compared with
     assert row["I2T R@1"] == "**50.0 ± 0.0 (n = 2)**"
     assert row["zero-shot"] == "**50.0 ± 0.0**"
-    assert "† by one seed: no spread is known" in table.notes
+    assert "† one seed only: its spread is unknown" in table.notes
     assert not any("†" in note for note in tables.summary(frames.read(store.url, "study"), "joint").notes[:3])

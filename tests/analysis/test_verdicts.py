@@ -109,13 +109,13 @@ def test_an_undecided_claim_says_how_many_seeds_would_tell():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
     assert (one.verdict, one.enough) == ("undecided", 7)
-    assert one.reason == "leans so: some 7 seeds would tell"
+    assert one.reason == "leans towards the claim: about 7 seeds would decide it"
     other = judged(found, of="a", below="b", unless="of the weather")
-    assert other.reason == "leans against it: some 7 seeds would tell; of the weather"
+    assert other.reason == "leans against the claim: about 7 seeds would decide it; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
     assert (near.verdict, near.enough) == ("undecided", 7)
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
-    assert (alike.enough, alike.reason) == (None, "leans against it")
+    assert (alike.enough, alike.reason) == (None, "leans against the claim")
 
 
 @settings(max_examples=25, deadline=None)
@@ -149,15 +149,15 @@ def test_the_parts_add_up(found, comparison):
 @pytest.mark.parametrize(
     ("comparison", "within", "low", "high", "verdict"),
     [
-        ("above", math.nan, 0.1, 0.2, "holds"),
-        ("above", math.nan, 0.0, 0.2, "undecided"),
-        ("above", math.nan, -0.2, -0.1, "does not hold"),
+        ("above", 0.0, 0.1, 0.2, "holds"),
+        ("above", 0.0, 0.0, 0.2, "undecided"),
+        ("above", 0.0, -0.2, -0.1, "does not hold"),
         ("above", 0.5, -0.4, 0.2, "holds"),  # no worse than
         ("above", 0.5, -0.6, 0.9, "undecided"),
         ("above", 0.5, -0.9, -0.6, "does not hold"),
-        ("below", math.nan, -0.2, -0.1, "holds"),
-        ("below", math.nan, -0.2, 0.0, "undecided"),
-        ("below", math.nan, 0.1, 0.2, "does not hold"),
+        ("below", 0.0, -0.2, -0.1, "holds"),
+        ("below", 0.0, -0.2, 0.0, "undecided"),
+        ("below", 0.0, 0.1, 0.2, "does not hold"),
         ("below", 0.5, -0.2, 0.4, "holds"),
         ("below", 0.5, 0.6, 0.9, "does not hold"),
         ("near", 0.5, -0.5, 0.5, "holds"),
@@ -390,10 +390,10 @@ def test_what_has_not_run_is_said(study):
     assert missing.reason == "not completed: joint (seeds 0, 1)"
     assert (by_one.verdict, by_one.seeds, by_one.planned) == ("undecided", 1, 2)
     assert by_one.reason == "not completed: independent (seed 1)"
-    assert (unknown.verdict, unknown.gap) == ("not run", "there is no run jiont")
+    assert (unknown.verdict, unknown.gap) == ("not run", "unknown run: jiont")
     assert (fine.verdict, fine.reason) == ("holds", "")
     assert counted([missing, by_one, unknown, fine]) == (
-        "At scale smoke, of 4 claims 1 holds, 1 is undecided and 2 have not been run."
+        "At scale smoke, 4 claims: 1 holds, 1 undecided, 2 not run."
     )
 
 

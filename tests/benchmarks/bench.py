@@ -107,7 +107,7 @@ def training() -> Iterator[Figure]:
     from jestlab.models.training.step import build_step, initial_state
     from jestlab.models.two_towers import TwoTowerModel, initialize
     from jestlab.platform import spec
-    from jestlab.platform.plan import plan
+    from jestlab.platform.planning.plan import plan
 
     runs = {run.name: run for run in plan(spec.load("quickstart", overrides=["seeds=1"])).runs}
     for name in ("uniform", "joint"):

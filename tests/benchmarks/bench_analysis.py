@@ -25,7 +25,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from jestlab.analysis import frames, published, tables
-from jestlab.analysis.rendering import Table
+from jestlab.analysis.tables.core import Table
 from jestlab.platform.store import schema
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.tables import (

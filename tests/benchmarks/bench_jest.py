@@ -22,7 +22,8 @@ import numpy as np
 from jestlab.models.config import TrainConfig
 from jestlab.models.devices import Devices
 from jestlab.models.selection import select
-from jestlab.models.training import Reference, train
+from jestlab.models.training.loop import train
+from jestlab.models.training.reference import Reference
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, initialize
 

@@ -27,8 +27,8 @@ import labs_support as labs
 import plans_support as plans
 from sqlalchemy import text
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 

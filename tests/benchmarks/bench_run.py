@@ -24,10 +24,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import Job
-from jestlab.platform.launch.executors.forkserver import ForkServer
-from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.local import ForkServer, Local
 from jestlab.platform.programs import imports_of
 
 LOG_STEPS, EVALUATION_STEPS = 10, 30
@@ -75,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         importlib.import_module(module)
     imported = cpu()
     from jestlab.models.config import TrainConfig
-    from jestlab.models.training import Reference, train
+    from jestlab.models.training.loop import train
+    from jestlab.models.training.reference import Reference
 
     config = TrainConfig.model_validate(config_of("joint", int(steps), int(megabytes)))
     reference = Path(folder) / "reference"
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def config_of(name: str, steps: int, megabytes: int) -> dict[str, Any]:
     """The config of one of the quickstart's runs, as long as asked."""
     from jestlab.platform import spec
-    from jestlab.platform.plan import plan
+    from jestlab.platform.planning.plan import plan
 
     said = {
         "schedule.examples_seen": 64 * steps,

@@ -2,7 +2,8 @@
 
 All in one process, taking turns, medians, without what compiling takes:
 
-* dense: `selection.dense`, Algorithm 1 with its matrix, summing over all pairs in each round, as printed;
+* dense: `tests.models.support.dense`, Algorithm 1 with its matrix, summing over all pairs in each round, as
+  printed;
 * rows: the same matrix, but each round adds only the new chunk's rows and columns to running sums;
 * jestlab: `selection.select`, with no matrix;
 * matmuls: the block products that `select` computes, each block summed by rows and nothing else: the limit.
@@ -27,11 +28,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from tests.models.support.dense import jointly_sample_batch
 
-from jestlab.models.selection import blocks, select
-from jestlab.models.selection.dense import jointly_sample_batch, score_matrix
-from jestlab.models.selection.rules import chunk_sizes
+from jestlab.models.selection import select, sums
 from jestlab.models.selection.sampling import gumbel
+from jestlab.models.selection.scores import score_matrix
+from jestlab.models.selection.select import chunk_sizes
 from jestlab.models.two_towers import Embeddings
 
 FILTERING_RATIO, CHUNKS = 0.8, 16
@@ -108,7 +110,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
     def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
         both = (learner, reference)
 
-        def block(chunk: list[Embeddings], part: blocks.Rows) -> jax.Array:
+        def block(chunk: list[Embeddings], part: sums.Rows) -> jax.Array:
             total = jnp.zeros(part[0][0].shape[0])
             for (image, text), z in zip(part, chunk, strict=True):
                 for x, y in ((image, z.text), (text, z.image)):
@@ -124,7 +126,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
                 for z in both
             ]
             part = [(z.image, z.text) for z in both]
-            return total + blocks.over_rows(functools.partial(block, chunk), part, sizes[0]), None
+            return total + sums.over_rows(functools.partial(block, chunk), part, sizes[0]), None
 
         start = jnp.arange(len(sizes)) * sizes[0]
         total: jax.Array = jax.lax.scan(one_round, jnp.zeros(super_batch), start)[0]

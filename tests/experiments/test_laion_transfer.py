@@ -1,4 +1,4 @@
-"""The study of LAION on a folder as img2dataset writes it, guided by weights in the form of SigLIP's."""
+"""The LAION study on a folder written like img2dataset's, guided by weights in SigLIP's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jestlab.models.config import ShapesWeb, TextTower, TwoTowers, VisionTower
 from jestlab.models.data import shapes
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.weights.tree import parameter_shapes
+from jestlab.models.weights.layout import parameter_shapes
 
 SIGLIP = TwoTowers(
     vision=VisionTower(image_size=32, patch_size=16, width=16, depth=1, heads=2, mlp_dim=32),

@@ -1,4 +1,4 @@
-"""The specs at the paper's scale against what the paper prints: its tables, its appendix."""
+"""The specs at the paper's scale, against the paper's tables and appendix."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from jestlab.analysis import published
 from jestlab.analysis.costs import Step, paper_flexi
 from jestlab.experiments import paper
-from jestlab.platform.budgets import budgeted
-from jestlab.platform.plan import PlannedRun, plan
+from jestlab.platform.planning.cost import budgeted
+from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.spec import load
 
 ROWS = {
@@ -75,7 +75,7 @@ def test_every_row_of_the_papers_tables_is_a_run():
 
 
 @pytest.mark.parametrize("table, label, examples, per_iteration, total", printed())
-def test_examples_and_flops_are_those_that_are_printed(table, label, examples, per_iteration, total):
+def test_examples_and_flops_agree_with_the_printed_tables(table, label, examples, per_iteration, total):
     run, baseline = runs_of(table)[label], runs_of(table)["SigLIP-L" if label.endswith("L") else "SigLIP-B"]
     assert examples_of(run) == pytest.approx(examples, rel=1e-4)
     step = step_of(run)
@@ -89,7 +89,7 @@ def test_examples_and_flops_are_those_that_are_printed(table, label, examples, p
     assert alpha * examples_of(run) / examples_of(baseline) == pytest.approx(total, abs=0.0051)
 
 
-def test_the_budgets_of_the_sweep_are_the_papers():
+def test_the_budgets_of_the_sweep_agree_with_the_paper():
     examples = {label: examples_of(run) / 1e9 for label, run in runs_of("approximation").items()}
     for share, billions in {0.0: 3, 0.25: 3.69, 0.5: 4.8, 0.75: 6.86, 0.95: 10.43}.items():
         assert examples[f"flexi-jest-{share}"] == pytest.approx(billions, rel=1e-4)
@@ -99,7 +99,7 @@ def test_the_budgets_of_the_sweep_are_the_papers():
 
 
 @pytest.mark.parametrize("name", paper.STUDIES)
-def test_all_that_a_study_does_not_vary_is_of_the_papers_appendix(name):
+def test_what_a_study_does_not_vary_is_as_in_the_papers_appendix(name):
     for label, run in runs_of(name).items():
         if run.program != "train":
             continue

@@ -4,7 +4,7 @@ import pytest
 
 from jestlab.experiments import base, quickstart
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
 
 NAMES = ("reference", "reference-cache", "uniform", "independent", "joint")

@@ -1,4 +1,4 @@
-"""Every installed study: what it says of itself, and that it can be launched at each of its scales."""
+"""Every registered study is documented and can be planned at each of its scales."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 
 from jestlab.experiments import base, paper
-from jestlab.platform.plan import Plan, plan
-from jestlab.platform.spec import load, registry
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.spec import load
+from jestlab.platform.spec.load import study_module, study_names
 
-PLACES = [(name, scale) for name in registry.names() for scale in registry.module(name).SCALES]
+PLACES = [(name, scale) for name in study_names() for scale in study_module(name).SCALES]
 
 
 @functools.cache
@@ -20,30 +21,30 @@ def planned(name: str, scale: str) -> Plan:
 
 
 @pytest.mark.parametrize("name, scale", PLACES)
-def test_it_asks_something_and_ends_in_reports(name, scale):
+def test_every_study_asks_a_question_and_ends_in_reports(name, scale):
     study = planned(name, scale).study
     assert study.question.endswith("?")
     assert planned(name, scale).runs
     assert study.reports or study.studies
-    assert registry.module(name).SCALES == base.SCALES
+    assert study_module(name).SCALES == base.SCALES
 
 
-@pytest.mark.parametrize("name", registry.names())
-def test_its_file_opens_with_the_question_and_the_command(name):
-    opening = registry.module(name).__doc__ or ""
+@pytest.mark.parametrize("name", study_names())
+def test_the_file_of_a_study_opens_with_its_question_and_command(name):
+    opening = study_module(name).__doc__ or ""
     assert f"    jestlab launch {name}" in opening
     assert len(opening.splitlines()[0]) < 110
 
 
 def test_the_paper_is_the_union_of_all_studies():
-    assert set(paper.STUDIES) == set(registry.names()) - {"paper", "quickstart"}
+    assert set(paper.STUDIES) == set(study_names()) - {"paper", "quickstart"}
     for scale in base.SCALES:
         alone = {run.fingerprint for name in paper.STUDIES for run in planned(name, scale).runs}
         assert set(planned("paper", scale).fingerprints) == alone
 
 
 def test_studies_share_what_they_have_in_common():
-    """The uniform baseline of three billion examples, and JEST with the strong reference, stand in many."""
+    """Many have the uniform baseline of three billion examples, and JEST with the strong reference."""
     places = Counter(
         run.fingerprint for name in paper.STUDIES for run in planned(name, "smoke").runs if run.seed == 0
     )
@@ -52,7 +53,7 @@ def test_studies_share_what_they_have_in_common():
     assert sum(places.values()) - len(places) > 60
 
 
-def test_every_claim_has_three_seeds_to_be_decided_by_and_a_place_in_the_paper():
+def test_every_claim_has_at_least_three_seeds_and_a_source_in_the_paper():
     claims = [(name, claim) for name in paper.STUDIES for claim in planned(name, "smoke").study.claims]
     assert len(claims) > 25
     for name, claim in claims:

@@ -36,7 +36,7 @@ import yaml
 from postgres_support import PostgresServer
 from sqlalchemy import create_engine, text
 
-from jestlab.platform.store.address import parse
+from jestlab.platform.store.address import parse_url
 
 TOY: dict[str, Any] = {
     "name": "harmed",
@@ -106,7 +106,7 @@ class Harm:
 
 def results(url: str) -> dict[tuple[Any, ...], Any]:
     """Every metric and score of a store, by what it is of. Rates depend on the machine, and are left out."""
-    engine = create_engine(parse(url))
+    engine = create_engine(parse_url(url))
     queries = (
         "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%per_second%'"
         " AND name NOT LIKE '%seconds%' AND name NOT LIKE '%data_wait%'",
@@ -335,7 +335,7 @@ class Trial:
         self.harm.at_once += self._overlapping()
 
     def _overlapping(self) -> int:
-        engine = create_engine(parse(self.url))
+        engine = create_engine(parse_url(self.url))
         with engine.connect() as connection:
             rows = connection.execute(
                 text("SELECT run_id, number, claimed_at, ended_at FROM attempt ORDER BY run_id, number")

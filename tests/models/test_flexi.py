@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.models.config import VisionTower
-from jestlab.models.flexi import bilinear_matrix, resize_kernel, resize_positions
-from jestlab.models.vit import FULL, View, VisionTransformer
+from jestlab.models.vit import FULL, View, VisionTransformer, bilinear_matrix, resize_kernel, resize_positions
 
 TOWER = VisionTower(image_size=16, patch_size=4, width=16, depth=1, heads=2)
 
@@ -20,10 +19,12 @@ def parameters():
     return jax.jit(VisionTransformer(TOWER).init)(jax.random.key(0), images)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize(("old", "new"), [(16, 32), (16, 8), (4, 8), (8, 12), (14, 10)])
 def test_kernel_is_resized_as_published(old, new):
     """The resize of whole patches as a matrix, column by column, its pseudo-inverse on flattened kernels."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     columns = []
     for pixel in np.eye(old * old):
         patch = torch.tensor(pixel.reshape(1, 1, old, old))

@@ -51,5 +51,5 @@ def test_fewer_than_there_have_to_be_do_not_train(monkeypatch):
 def test_half_of_it_is_refused(monkeypatch, missing):
     for name in ALL.keys() - {missing}:
         monkeypatch.setenv(name, ALL[name])
-    with pytest.raises(ValueError, match=f"and {missing} is not: set all of the three"):
+    with pytest.raises(ValueError, match=f"and {missing} is not: set all three"):
         launched_first()

@@ -14,7 +14,7 @@ import pytest
 from jestlab.models.config import TrainConfig
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import TwoTowerModel, initialize
-from jestlab.platform.programs.flops import cost
+from jestlab.platform.programs.pricing import cost
 
 B16 = {"model": {"variant": "B/16"}, "schedule": {"batch_size": 8}}
 JEST = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8, "chunks": 2}

@@ -1,5 +1,7 @@
 """The towers against Hugging Face's SigLIP with the same random weights: embeddings, logits and loss."""
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,8 +11,11 @@ from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.losses import sigmoid_loss
 from jestlab.models.two_towers import TwoTowerModel, embed, initialize
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
+with contextlib.suppress(ImportError):  # the mark skips then
+    import torch
+    import transformers
+
+pytestmark = pytest.mark.oracle
 
 SMALL = TwoTowers(
     vision=VisionTower(image_size=24, patch_size=8, width=24, depth=2, heads=2, mlp_dim=40),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+
+from jestlab.platform.store.store import Store
 
 SUPPORT = Path(__file__).parent / "support"
 sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by PYTHONPATH
@@ -25,7 +31,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, value in labs.variables(root).items():
         monkeypatch.setenv(name, value)
     yield root
-    labs.wait_until(lambda: not labs.processes_of(root), seconds=3)  # the kernel takes a moment to kill
+    labs.wait_until_ended(root)
 
 
 @pytest.fixture(autouse=True)
@@ -59,12 +65,10 @@ def postgres(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop(url)
 
 
-@pytest.fixture
-def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketServer]:
-    """An object store with an empty bucket, which this process and those it starts find."""
-    server = BucketServer(tmp_path / "objects")
-    for name, value in bucket_support.variables(server).items():
-        monkeypatch.setenv(name, value)
+@pytest.fixture(scope="session")
+def bucket_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """An object store that the tests of this process share; one that stops it starts it again."""
+    server = BucketServer(tmp_path_factory.mktemp("objects"))
     try:
         server.start()
         yield server
@@ -72,10 +76,52 @@ def bucket_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[B
         server.stop()
 
 
+@pytest.fixture
+def bucket_server(bucket_process: BucketServer, monkeypatch: pytest.MonkeyPatch) -> BucketServer:
+    """An object store with an empty bucket, which this process and those it starts find."""
+    for name, value in bucket_support.variables(bucket_process).items():
+        monkeypatch.setenv(name, value)
+    bucket_process.wipe()
+    return bucket_process
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """URL of a store that is not made yet, on each kind of database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'results.db'}"
     url: str = request.getfixturevalue("postgres")
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """URL of an empty store on each kind of database, for tests whose subject is SQL."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty SQLite store, migrated once and copied for each test."""
+    path = tmp_path_factory.mktemp("template") / "results.db"
+    Store.open(f"sqlite:///{path}").close()
+    return path
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """URL of an empty SQLite store, for tests whose subject is Python."""
+    path = tmp_path / "results.db"
+    shutil.copy(sqlite_template, path)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE identity SET id = ?", (uuid.uuid4().hex,))
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def postgresql_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """URL of an empty store on PostgreSQL."""
+    url = postgres_server.new_store()
+    yield url
+    postgres_server.drop(url)

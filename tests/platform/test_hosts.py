@@ -11,8 +11,8 @@ import plans_support as plans
 from tests.models.conftest import TINY
 
 from jestlab.models.config import TrainConfig
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
 from jestlab.platform.store.store import Store
 
 OTHERS = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
@@ -28,7 +28,7 @@ def host(lab, run, number, port):
         env={
             **os.environ,
             **labs.variables(lab.root),
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
             "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
             "JAX_NUM_PROCESSES": "2",
             "JAX_PROCESS_ID": str(number),
@@ -52,7 +52,7 @@ def test_two_hosts_make_one_attempt(root):
     hosts = [host(lab, run, number, port) for number in (0, 1)]
     for process in hosts:
         said = process.communicate(timeout=400)[1]
-        assert process.returncode == exits.COMPLETED, said[-3000:]
+        assert process.returncode == processes.EXIT_COMPLETED, said[-3000:]
     rows = sqlite3.connect(lab.root / "results.db")
     assert rows.execute("SELECT state FROM attempt").fetchall() == [("COMPLETED",)]
     assert rows.execute("SELECT DISTINCT step, total_steps FROM v_runs").fetchall() == [(12, 12)]
@@ -75,7 +75,7 @@ def test_a_process_that_assists_writes_nothing(root):
         text=True,
         timeout=120,
     )
-    assert done.returncode == exits.COMPLETED, done.stderr
+    assert done.returncode == processes.EXIT_COMPLETED, done.stderr
     assert (lab.root / run.directory / "state.json").exists()
     store = sqlite3.connect(lab.root / "results.db")
     assert store.execute("SELECT count(*) FROM attempt").fetchall() == [(0,)]

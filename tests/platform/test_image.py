@@ -7,9 +7,9 @@ from pathlib import Path
 
 from executor_harnesses import IMAGE, job
 
-from jestlab.platform.launch.executors import jobset
-from jestlab.platform.settings import Kubernetes
-from jestlab.platform.tpu import parse
+from jestlab.platform.lab.settings import Kubernetes
+from jestlab.platform.launch.executors.manifest import jobset
+from jestlab.platform.spec.resources import parse_slice
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
@@ -21,7 +21,7 @@ def instructions(name: str) -> list[str]:
 
 def test_it_begins_with_what_pods_are_told_to_run():
     (entry,) = map(json.loads, instructions("ENTRYPOINT"))
-    manifest = jobset.manifest(job(), parse("v5e-1x1"), IMAGE, Kubernetes(store_secret="s/k"), spot=False)
+    manifest = jobset(job(), parse_slice("v5e-1x1"), IMAGE, Kubernetes(store_secret="s/k"), spot=False)
     pod = manifest["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert pod["containers"][0]["command"] == entry
     assert find_spec(entry[-1]) is not None

@@ -8,8 +8,8 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform import reports
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import Plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.store import Store
 

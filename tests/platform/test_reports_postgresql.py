@@ -9,7 +9,7 @@ from postgres_support import PASSWORD
 from sqlalchemy import text
 
 from jestlab.analysis import connection, frames, query, tables
-from jestlab.analysis.report.build import build
+from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.store.store import Store
 
@@ -97,7 +97,7 @@ def test_a_server_that_cannot_be_read_is_one_line_without_a_password(postgres_se
         "postgresql://lab@127.0.0.1:1/x?password=open%20sesame%3F",
         postgres,  # empty
     ):
-        with pytest.raises(ValueError, match=r"cannot read results from|is no database URL") as error:
+        with pytest.raises(ValueError, match=r"cannot read results from|is not a database URL") as error:
             frames.read(url, "study")
         assert "sesame" not in str(error.value)
         assert PASSWORD not in str(error.value)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import labs_support as labs
 import plans_support as plans
 import pytest
+from workers_support import Worker
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits
-from jestlab.platform.plan import PlannedRun
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import Batch, Spool
-from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
 
@@ -39,16 +38,14 @@ def toy(
     return plans.run(name, f"toy_programs:{program}", {"seed": 0, **config}, needs=needs or {})
 
 
-def worker(lab: Lab, run: PlannedRun, attempt: int | None = None) -> subprocess.Popen[str]:
+def worker(lab: Lab, run: PlannedRun, attempt: int | None = None) -> Worker:
     """A worker with an attempt of its own, or with a certain one."""
     if attempt is None:
         attempt = plans.claimed(Store.open(lab.store_url), run)
-    command = [sys.executable, "-m", "jestlab.platform.worker"]
-    command += ["--root", str(lab.root), "--run", run.fingerprint, "--attempt", str(attempt)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    return Worker("--root", lab.root, "--run", run.fingerprint, "--attempt", attempt)
 
 
-def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int, str]:
+def finished(lab: Lab, run: PlannedRun, attempt: int | None = None) -> tuple[int | None, str]:
     """Exit code and standard error of a worker run to its end."""
     process = worker(lab, run, attempt)
     said = process.communicate(timeout=60)[1]
@@ -59,9 +56,9 @@ def test_a_run_is_done_once(lab):
     run = toy(steps=6)
     store = recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     assert said.startswith("--- attempt 1: ")
-    assert finished(lab, run, attempt=1)[0] == exits.BUSY
+    assert finished(lab, run, attempt=1)[0] == processes.EXIT_BUSY
     [row] = store.runs("toy")
     assert (row.state, row.step, row.total_steps, row.attempts) == (RunState.COMPLETED, 6, 6, 1)
     [attempt] = sqlite3.connect(lab.root / "results.db").execute(
@@ -75,7 +72,7 @@ def test_a_run_is_done_once(lab):
 def test_an_unknown_run_is_one_line(lab):
     recorded(lab, toy(steps=1))
     code, said = finished(lab, toy(steps=2), attempt=1)
-    assert code == exits.REFUSED
+    assert code == processes.EXIT_REFUSED
     assert len(said.splitlines()) == 1
 
 
@@ -83,11 +80,11 @@ def test_a_need_that_has_not_completed_fails_the_run(lab):
     reference = toy("reference", steps=1)
     joint = toy("joint", needs={"reference": reference.fingerprint}, steps=1)
     store = recorded(lab, reference, joint)
-    assert finished(lab, joint)[0] == exits.REFUSED
+    assert finished(lab, joint)[0] == processes.EXIT_REFUSED
     reason = store.reasons([joint.fingerprint])[joint.fingerprint]
     assert reason == f"UserError: needs run {reference.fingerprint[:8]} (reference), which is PENDING"
-    assert finished(lab, reference)[0] == exits.COMPLETED
-    assert finished(lab, joint)[0] == exits.COMPLETED
+    assert finished(lab, reference)[0] == processes.EXIT_COMPLETED
+    assert finished(lab, joint)[0] == processes.EXIT_COMPLETED
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -97,7 +94,7 @@ def test_a_signal_stops_it_at_a_checkpoint(lab, number):
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     process.send_signal(number)
-    assert process.wait(30) == exits.STOPPED
+    assert process.wait(30) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
     assert row.state == RunState.PREEMPTED
     assert row.reason == f"stopped by {number.name}"
@@ -110,7 +107,7 @@ def test_it_stops_when_the_store_says_so(lab, monkeypatch):
     process = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     leases.request_stop(store, [run.fingerprint], "cancelled by me")
-    assert process.wait(30) == exits.STOPPED
+    assert process.wait(30) == processes.EXIT_STOPPED
     [row] = store.runs("toy")
     assert (row.state, row.reason) == (RunState.CANCELLED, "cancelled by me")
 
@@ -121,8 +118,8 @@ def test_an_attempt_is_taken_up_by_one_worker(lab):
     first = worker(lab, run)
     labs.wait_until(lambda: labs.starts(lab.root, "run"))
     code, said = finished(lab, run, attempt=1)
-    assert (code, len(said.splitlines())) == (exits.BUSY, 1)
-    assert first.wait(30) == exits.COMPLETED
+    assert (code, len(said.splitlines())) == (processes.EXIT_BUSY, 1)
+    assert first.wait(30) == processes.EXIT_COMPLETED
     assert len(labs.starts(lab.root, "run")) == 1
     assert store.runs("toy")[0].attempts == 1
 
@@ -134,7 +131,7 @@ def test_an_attempt_that_was_given_up_is_not_taken_up(lab):
     lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
     assert lease is not None
     assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
-    assert finished(lab, run, attempt=1)[0] == exits.BUSY
+    assert finished(lab, run, attempt=1)[0] == processes.EXIT_BUSY
     assert labs.starts(lab.root, "run") == []
     assert store.states([run.fingerprint]) == {run.fingerprint: RunState.PREEMPTED}
 
@@ -151,8 +148,8 @@ def test_a_worker_frozen_until_another_has_its_run_writes_no_more(lab):
     second = worker(lab, run)
     labs.wait_until(lambda: len(labs.starts(lab.root, "run")) == 2)
     frozen.send_signal(signal.SIGCONT)
-    assert frozen.wait(30) == exits.BUSY
-    assert second.wait(30) == exits.COMPLETED
+    assert frozen.wait(30) == processes.EXIT_BUSY
+    assert second.wait(30) == processes.EXIT_COMPLETED
     database = sqlite3.connect(lab.root / "results.db")
     late = database.execute(
         "SELECT COUNT(*) FROM metric JOIN attempt ON attempt.id = attempt_id"
@@ -176,7 +173,7 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
     spool.append(Batch(points=[(5, "loss", 0.5)], progress=(5, 5)))
     spool.append(Batch(end=("COMPLETED", None, 0)))
     leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "its process vanished", None)
-    assert finished(lab, run)[0] == exits.COMPLETED
+    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert labs.starts(lab.root, "run") == []
     assert store.runs("toy")[0].state == RunState.COMPLETED
     points = sqlite3.connect(lab.root / "results.db").execute("SELECT step, value, attempt_id FROM metric")
@@ -187,11 +184,11 @@ def test_an_end_that_could_not_be_told_is_told_by_the_next_attempt(lab):
 def test_a_program_that_stops_unasked_has_failed(lab):
     run = toy(program="quitter")
     store = recorded(lab, run)
-    assert finished(lab, run)[0] == exits.FAILED
+    assert finished(lab, run)[0] == processes.EXIT_FAILED
     assert store.runs("toy")[0].reason == "stopped itself"
 
 
 def test_exits_in_words():
-    assert exits.describe(3) == "exit code 3"
-    assert exits.describe(-signal.SIGSEGV) == "killed by SIGSEGV"
-    assert exits.describe(-200) == "killed by signal 200"
+    assert processes.describe_exit(3) == "exit code 3"
+    assert processes.describe_exit(-signal.SIGSEGV) == "killed by SIGSEGV"
+    assert processes.describe_exit(-200) == "killed by signal 200"

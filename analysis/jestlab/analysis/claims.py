@@ -1,16 +1,21 @@
-"""Claims as specs make them: a statement, the runs that decide it, and by what they are compared."""
+"""Claims: a statement, the runs that decide it, and by what they are compared; parsed here and nowhere else.
+
+A spec lists claims (`study.claims`), and the store keeps the spec. `measures` says what a run is measured by,
+`verdicts` judges a claim by the seeds that both sides have, `intervals` computes its confidence interval.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .connection import connect, frame
 from .measures import SCORE, is_score
+from .units import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -18,18 +23,42 @@ if TYPE_CHECKING:
     from .costs import Scope
 
 Comparison = Literal["above", "below", "near"]
+"""What a claim says of its side, compared with the other side: exactly one."""
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 
+Path = tuple[str, ...]
+"""A place in a spec: `("claims", "0", "within")`."""
+
 _STUDIES = "SELECT experiment, spec, scale FROM v_experiments"
+
+_SIDE = ("of", "minus", "measure")
+_CLAIM = ("statement", "of", *COMPARISONS, "within", "measure", "source", "unless")
+
+
+class ClaimError(ValueError):
+    """An invalid claim.
+
+    Attributes:
+        path: The place.
+        message: What is wrong there, and what was expected.
+    """
+
+    def __init__(self, path: Path, message: str) -> None:
+        self.path = path
+        self.message = message
+        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
 
 
 @dataclass(frozen=True)
 class Side:
-    """What stands on one side of a claim: the mean over some runs, perhaps minus that over others.
+    """One side of a claim: the mean over some runs, perhaps minus the mean over others.
+
+    Written as a name, a list of names, or {of: …, minus: …, measure: …}: a difference itself, such as what a
+    smaller batch costs, or a side that is measured in another way than the other side.
 
     Attributes:
-        of: Labels or names of runs.
+        of: Labels or names of runs; a name means all points of that run.
         minus: The same of what is subtracted; empty for nothing.
         measure: What it is measured by, where that is not the claim's; else empty.
     """
@@ -39,14 +68,36 @@ class Side:
     measure: str = ""
 
     @classmethod
-    def parse(cls, written: Any) -> Side:
-        """From the form that a spec has it in: a name, a list of names, or {of: …, minus: …, measure: …}."""
-        if isinstance(written, Mapping):
-            minus = written.get("minus")
-            return cls(
-                _names(written["of"]), () if minus is None else _names(minus), written.get("measure") or ""
-            )
-        return cls(_names(written))
+    def parse(cls, written: Any, path: Path = ()) -> Side:
+        """Parse the form that a spec has it in.
+
+        Raises:
+            ClaimError: It has another form; the place is named, below `path`.
+        """
+        if not isinstance(written, Mapping):
+            return cls(_names(written, path))
+        given = _known(written, _SIDE, path)
+        if "of" not in given:
+            raise ClaimError((*path, "of"), "is missing: a side is {of: …, minus: …} or {of: …, measure: …}")
+        if len(given) == 1:
+            raise ClaimError(path, "has nothing but `of`: write the name alone, or add minus or measure")
+        minus = _names(given["minus"], (*path, "minus")) if "minus" in given else ()
+        measure = _text(given, "measure", path) if "measure" in given else ""
+        return cls(_names(given["of"], (*path, "of")), minus, measure)
+
+    def written(self) -> Any:
+        """Write the side as a spec has it."""
+        of, minus = (names[0] if len(names) == 1 else list(names) for names in (self.of, self.minus))
+        rest = {"minus": minus, "measure": self.measure}
+        given = {key: value for key, value in rest.items() if value}
+        return {"of": of} | given if given else of
+
+    def named(self) -> Iterator[tuple[Path, str]]:
+        """Yield the names on this side, each with its place below the side."""
+        whole = not self.minus and not self.measure
+        for key, names in (("of", self.of), ("minus", self.minus)):
+            for i, name in enumerate(names):
+                yield (() if whole else (key,)) + ((str(i),) if len(names) > 1 else ()), name
 
     def __str__(self) -> str:
         of, minus = ("mean of " * (len(names) > 1) + ", ".join(names) for names in (self.of, self.minus))
@@ -56,15 +107,21 @@ class Side:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement that runs decide.
+    """A statement that a study's runs decide, seed by seed.
 
     Attributes:
         statement: What is claimed, in words.
         of: What it is claimed of.
-        comparison: How that lies to the other side.
+        comparison: Whether that lies above, below or near the other side.
         other: What it is compared with.
-        within: How far from it at most where it is near, or on the wrong side of it else; NaN for not at all.
-        measure: What is compared, where a side does not say otherwise: see `measures.Measures.values`.
+        within: How far from the other side at most where it is near; or how far on the wrong side of it is
+            still as good where it is above or below; in the measure's own unit (.02 are two points of a
+            score). None for not at all.
+        measure: What is compared, where a side does not say otherwise: "score" (mean of the final
+            evaluations), "score_at_flops" (where the learning curves are at the least FLOPs that any of the
+            runs ends at), "score_after_0.5" (where a run has seen half of its examples, or another share),
+            the name of one evaluation, the name of a training metric (its last value), or "loss_spikes" (how
+            many). See `measures.Measures.values`.
         source: Where it is claimed; empty if the spec does not say.
         unless: The likely reason where it does not hold; empty if the spec does not say.
     """
@@ -73,49 +130,105 @@ class Claim:
     of: Side
     comparison: Comparison
     other: Side
-    within: float = math.nan
+    within: float | None = None
     measure: str = SCORE
     source: str = ""
     unless: str = ""
 
     @classmethod
-    def parse(cls, written: Mapping[str, Any]) -> Claim:
-        """From the form that the store's spec has it in."""
-        comparison = next(kind for kind in COMPARISONS if written.get(kind) is not None)
-        return cls(
-            statement=str(written["statement"]),
-            of=Side.parse(written["of"]),
-            comparison=comparison,
-            other=Side.parse(written[comparison]),
-            within=math.nan if written.get("within") is None else float(written["within"]),
-            measure=written.get("measure") or SCORE,
-            source=written.get("source") or "",
-            unless=written.get("unless") or "",
-        )
+    def parse(cls, written: Any, path: Path = ()) -> Claim:
+        """Parse the form that a spec, or the spec that a store keeps, has it in.
+
+        Raises:
+            ClaimError: It has another form; the place is named, below `path`.
+        """
+        if isinstance(written, Claim):
+            return written
+        if not isinstance(written, Mapping):
+            raise ClaimError(path, f"must be a mapping of {', '.join(_CLAIM)}, not {_shown(written)}")
+        given = _known(written, _CLAIM, path)
+        for key in ("statement", "of"):
+            if key not in given:
+                raise ClaimError((*path, key), "is missing")
+        texts = {
+            key: _text(given, key, path)
+            for key in ("statement", "measure", "source", "unless")
+            if key in given
+        }
+        kinds = [kind for kind in COMPARISONS if kind in given]
+        if len(kinds) != 1:
+            found = " and ".join(kinds) or "none"
+            raise ClaimError(path, f"must have exactly one of {', '.join(COMPARISONS)}, not {found}")
+        within = _within(given, kinds[0], path)
+        of, other = (Side.parse(given[key], (*path, key)) for key in ("of", kinds[0]))
+        if of == other:
+            raise ClaimError(
+                (*path, kinds[0]), "is what the claim is of: name another run, or another measure"
+            )
+        return cls(of=of, comparison=kinds[0], other=other, within=within, **texts)
+
+    def written(self) -> dict[str, Any]:
+        """Write the claim as a spec has it, without defaults."""
+        whole = {
+            "statement": self.statement,
+            "of": self.of.written(),
+            self.comparison: self.other.written(),
+            "within": self.within,
+            "measure": self.measure if self.measure != SCORE else None,
+            "source": self.source or None,
+            "unless": self.unless or None,
+        }
+        return {key: value for key, value in whole.items() if value is not None}
+
+    @property
+    def tolerance(self) -> float:
+        """`within` as a number: 0 for not at all."""
+        return 0.0 if self.within is None else self.within
 
     @property
     def measures(self) -> tuple[str, str]:
-        """What either side is measured by."""
+        """Names of the measures of both sides."""
         return self.of.measure or self.measure, self.other.measure or self.measure
 
     @property
     def unit(self) -> str:
-        """What their difference is one of: the measure, or what the two have in common as in `learnability`
-        of `learnability/joint` and `learnability/gibbs`, or both; of scores at two moments the score."""
+        """What the difference is measured in: the measure of both sides; or what their names have in common,
+        such as `learnability` of `learnability/joint` and `learnability/gibbs`; or both names. Scores at two
+        moments differ in score."""
         of, other = self.measures
         if of != other and is_score(of) and is_score(other):
             return SCORE
         return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
 
     def __str__(self) -> str:
-        within = "" if math.isnan(self.within) else f" within {self.within:g}"
+        within = "" if self.within is None else f" within {self.within:g}"
         by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
         return f"{self.of} {self.comparison} {self.other}{within}{by}"
 
 
+def parse_claims(written: Any) -> tuple[Claim, ...]:
+    """Parse the claims of a spec.
+
+    Args:
+        written: A list of them; None for none.
+
+    Raises:
+        ClaimError: It has another form, or a statement occurs twice; the place is named.
+    """
+    if written is None:
+        return ()
+    if not isinstance(written, list | tuple):
+        raise ClaimError(("claims",), f"must be a list of claims, not {_shown(written)}")
+    claims = tuple(Claim.parse(each, ("claims", str(i))) for i, each in enumerate(written))
+    for i, claim in enumerate(claims):
+        if claim.statement in {each.statement for each in claims[:i]}:
+            raise ClaimError(("claims", str(i), "statement"), "duplicate statement: give each statement once")
+    return claims
+
+
 @dataclass(frozen=True)
 class Study:
-    """What the store keeps of a study besides its runs.
+    """A study as the store keeps it, besides its runs.
 
     Attributes:
         spec: The resolved spec; empty where the store does not know it.
@@ -127,34 +240,34 @@ class Study:
 
     @property
     def claims(self) -> list[Claim]:
-        """What it claims."""
+        """Claims of the study, parsed."""
         return [Claim.parse(written) for written in self.spec.get("claims") or []]
 
     @property
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The studies that a union is of: name → spec; none of a study that is no union."""
+        """Specs of the studies in a union, by name; empty for an ordinary study."""
         return dict(self.spec.get("studies") or {})
 
     @property
     def baseline(self) -> str | None:
-        """Label or run that others are compared with, as its reports say; None where they do not."""
+        """Label or run that the reports compare others with; None if they do not say."""
         named: str | None = self._said("baseline")
         return named
 
     @property
     def scope(self) -> Scope:
-        """What counts as FLOPs, as its reports say."""
+        """Scope of FLOPs that the reports count."""
         scope: Scope = self._said("scope") or "scoring"
         return scope
 
     def _said(self, option: str) -> Any:
-        """What the first of its reports says that says anything."""
+        """An option of the first report that sets it."""
         reports = self.spec.get("reports") or []
         return next((report[option] for report in reports if report.get(option)), None)
 
 
 def studies(connection: Connection) -> dict[str, Study]:
-    """Every study of a store by its name, in alphabetical order.
+    """Read every study of a store, by name in alphabetical order.
 
     Args:
         connection: To the store, from `connect`.
@@ -165,12 +278,12 @@ def studies(connection: Connection) -> dict[str, Study]:
 
 
 def is_union(url: str, experiment: str) -> bool:
-    """Whether an experiment of the store is a union of studies, which stand in the store themselves."""
+    """Tell whether an experiment is a union of studies, which are experiments of the store themselves."""
     return bool(_parts(url, experiment))
 
 
 def is_claiming_union(url: str, experiment: str) -> bool:
-    """Whether it is one of which any study claims something."""
+    """Tell whether an experiment is a union of studies of which any makes claims."""
     return any(part.get("claims") for part in _parts(url, experiment).values())
 
 
@@ -180,5 +293,48 @@ def _parts(url: str, experiment: str) -> dict[str, dict[str, Any]]:
     return found.parts if found is not None else {}
 
 
-def _names(written: Any) -> tuple[str, ...]:
-    return (written,) if isinstance(written, str) else tuple(map(str, written))
+def _known(written: Mapping[Any, Any], keys: Sequence[str], path: Path) -> dict[str, Any]:
+    """Keep the keys that are given, and refuse unknown ones."""
+    given = {str(key): value for key, value in written.items() if value is not None}
+    for key in given:
+        if key not in keys:
+            raise ClaimError((*path, key), f"unknown key: {nearest(key, keys)}")
+    return given
+
+
+def _within(given: Mapping[str, Any], kind: str, path: Path) -> float | None:
+    within = given.get("within")
+    if within is None:
+        if kind != "near":
+            return None
+        raise ClaimError((*path, "within"), "is missing: near is how near? (.02 are two points of a score)")
+    number = isinstance(within, int | float) and not isinstance(within, bool)
+    if not number or not math.isfinite(within) or within <= 0:
+        raise ClaimError((*path, "within"), f"must be a number above 0, not {_shown(within)}")
+    return float(within)
+
+
+def _text(given: Mapping[str, Any], key: str, path: Path) -> str:
+    text = given[key]
+    if not isinstance(text, str) or not text.strip():
+        raise ClaimError((*path, key), f"must be a string, not {_shown(text)}")
+    return text
+
+
+def _names(given: Any, path: Path) -> tuple[str, ...]:
+    if isinstance(given, str) and given:
+        return (given,)
+    if not isinstance(given, list | tuple) or not given:
+        raise ClaimError(path, f"must name a run, by label or name, or list several, not {_shown(given)}")
+    for i, name in enumerate(given):
+        if not isinstance(name, str) or not name:
+            raise ClaimError((*path, str(i)), f"must name a run, by label or name, not {_shown(name)}")
+        if name in given[:i]:
+            raise ClaimError((*path, str(i)), f"duplicate run {name!r}: give each run once")
+    return tuple(given)
+
+
+def _shown(value: object) -> str:
+    """Quote a value for an error: as YAML writes it, shortened."""
+    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"

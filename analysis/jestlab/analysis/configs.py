@@ -1,4 +1,4 @@
-"""What the runs of an experiment were told: values of config keys, by label.
+"""Values of config keys of an experiment's runs, by label.
 
 The store holds configs as they are resolved, defaults filled in. Keys that have no effect on a run stand in
 its config all the same, such as the filtering ratio of uniform sampling: here they have no value.
@@ -18,7 +18,7 @@ BATCH_SIZE = "batch_size"
 """What the learner trains on in a step: a number that follows from several keys of the config."""
 
 _ONLY_OF = {"chunks": "joint", "sweeps": "gibbs"}
-"""Key of selection → the one rule that heeds it."""
+"""Keys of selection that only one rule uses, with that rule."""
 
 
 class Configs:
@@ -29,22 +29,22 @@ class Configs:
         self._rows = frames.configs
 
     def get(self, label: str, key: str) -> Any:
-        """The value of a dotted key for a label; None where the config has none, or it has no effect."""
+        """Get the value of a dotted key for a label; None if it is missing or has no effect."""
         config = self.by_label[label]
         if key == BATCH_SIZE:
             return _batch_size(config)
         return None if _is_idle(config, key) else lookup(config, key)
 
     def point(self, label: str) -> dict[str, Any]:
-        """A label's values on the axes of the study."""
+        """Get a label's values on the axes of the study."""
         return self._points[label]
 
     def run(self, label: str) -> str:
-        """The name of the run that a label is a point of."""
+        """Get the name of the run that a label is a point of."""
         return self._runs[label]
 
     def reference(self, label: str) -> str | None:
-        """The label of the reference that a label's learner selects with; None where it needs none.
+        """Find the label of the reference that a label selects with; None if it needs none.
 
         Through a run that caches its embeddings this is the reference that made them. A name means the run
         with equal values on all axes that both have.
@@ -86,7 +86,7 @@ class Configs:
 
     @cached_property
     def by_label(self) -> dict[str, dict[str, Any]]:
-        """Label → config."""
+        """Configs of all labels, by label."""
         return self._parsed("config")
 
     @cached_property
@@ -105,7 +105,7 @@ class Configs:
 
 
 def lookup(config: Mapping[str, Any], key: str) -> Any:
-    """What stands at a dotted key; None where nothing does."""
+    """Get the value at a dotted key; None if there is none."""
     found: Any = config
     for part in key.split("."):
         if not isinstance(found, Mapping):
@@ -115,7 +115,7 @@ def lookup(config: Mapping[str, Any], key: str) -> Any:
 
 
 def _is_idle(config: Mapping[str, Any], key: str) -> bool:
-    """Whether a key of a training run's config has no effect on it."""
+    """Tell whether a key of a training run's config has no effect on it."""
     section, _, name = key.partition(".")
     rule = lookup(config, "selection.rule")
     if section == "selection":
@@ -132,7 +132,7 @@ def _is_idle(config: Mapping[str, Any], key: str) -> bool:
 
 
 def _batch_size(config: Mapping[str, Any]) -> int | None:
-    """b: as given, or what the filtering ratio leaves of a given super-batch."""
+    """Compute b: as given, or what the filtering ratio leaves of a given super-batch."""
     whole = lookup(config, "schedule.super_batch_size")
     if whole is None:
         given = lookup(config, "schedule.batch_size")

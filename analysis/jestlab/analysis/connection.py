@@ -1,4 +1,4 @@
-"""The store as analysis reaches it: opened for reading alone, one moment at a time, by its URL."""
+"""Read-only connections to a store by its URL; each sees one moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OLDER = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* 
 
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
-    """A transaction that only reads, and sees one moment; a SQLite file that is not there is not created.
+    """Open a read-only transaction that sees one moment; a missing SQLite file is not created.
 
     Args:
         url: SQLAlchemy URL of the store; `postgresql://` and `postgres://` need no driver's name.
@@ -50,7 +50,7 @@ def connect(url: str) -> Iterator[Connection]:
 
 
 def shown(url: str) -> str:
-    """The URL of a store as people may see it: without its password."""
+    """Return the URL of a store without its password."""
     address = _address(url)
     hidden = {name: "***" for name in address.query if "password" in name.lower()}
     return address.update_query_dict(hidden).render_as_string(hide_password=True)
@@ -62,9 +62,11 @@ def _address(url: str) -> URL:
 
     try:
         address = make_url(url)
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
         hidden = re.sub(r":[^:]*@", ":***@", url)
-        raise ValueError(f"store {hidden!r} is no database URL: write sqlite:///path/to/results.db") from None
+        raise ValueError(
+            f"store {hidden!r} is not a database URL: expected one like sqlite:///path/to/results.db"
+        ) from None
     if address.drivername in ("postgres", "postgresql"):
         address = address.set(drivername="postgresql+psycopg")
     # A password may also be an option of the driver; as part of the address it is hidden in messages.
@@ -98,7 +100,7 @@ def _server(address: URL) -> Engine:
 
 
 def _open_sqlite(path: Path) -> sqlite3.Connection:
-    """Open for reading alone.
+    """Open a SQLite file read-only.
 
     NOTE: footgun. `mode=ro` on a database in WAL mode leaves -wal and -shm files behind, which a read-only
     connection may make but not remove; `query_only` forbids writing just as well and leaves nothing.
@@ -109,7 +111,7 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
 
 
 def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
-    """The rows of a SELECT.
+    """Read the rows of a SELECT into a frame.
 
     Args:
         connection: From `connect`.
@@ -135,8 +137,8 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Let the garbage collector rest: a hundred thousand rows would make it look through all that there is
-    again and again, which takes as long as reading them, and rows are in no cycle."""
+    """Pause the garbage collector: with a hundred thousand rows it would scan all objects again and again,
+    which takes as long as reading them, and rows form no cycles."""
     resting = not gc.isenabled()
     gc.disable()
     try:
@@ -147,7 +149,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _typed(column: tuple[Any, ...]) -> Any:
-    """Numbers alone as an array, which pandas takes several times faster; all else as it is."""
+    """Turn columns of numbers into arrays, which pandas takes several times faster."""
     import numpy as np
 
     if column and type(column[0]) in (int, float):

@@ -1,4 +1,4 @@
-"""Scores over training, and by what factor a run reaches the baseline's final score sooner.
+"""Learning curves, and how much sooner a run reaches the baseline's final score.
 
 The score of a run at a step is the mean of the headline metrics (`Frames.metrics`) there; higher is better in
 each of them. Where one is missing there is no score, since a mean over fewer metrics would not compare.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median_high
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from .costs import Scope, check_scope
+from .costs import Scope, break_even_runs, check_scope, planned_flops
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,7 +42,7 @@ Band = Literal["range", "std"]
 def score_curves(
     frames: Frames, scope: Scope = "scoring", metrics: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """The score of every run at every step where it was evaluated.
+    """Compute the score of every run at every step where it was evaluated.
 
     Args:
         frames: Results of an experiment.
@@ -65,9 +66,7 @@ def score_curves(
     planned = frames.costs.set_index(["label", "seed"])
     curves["flops"] = curves.pop("flops_total")
     if scope != "scoring":
-        within = planned["learner_flops" if scope == "learner" else "total_flops"]
-        if scope in ("reference_scoring", "reference_training"):
-            within = within + planned["reference_scoring_flops"]
+        within = planned_flops(planned, scope)
         of_run = list(zip(curves["label"], curves["seed"], strict=True))
         # 0/0, of a program without a price, is NaN: unknown.
         curves["flops"] *= (within / planned["total_flops"]).reindex(of_run).to_numpy()
@@ -80,7 +79,7 @@ def score_curves(
 def crossing(
     x: Sequence[float], y: Sequence[float], target: float, which: Crossing = "first"
 ) -> float | None:
-    """Where a curve reaches a target, by linear interpolation between its points.
+    """Find where a curve reaches a target, by linear interpolation between its points.
 
     Args:
         x: Effort at each evaluation, increasing, [n].
@@ -107,7 +106,7 @@ class _Place(NamedTuple):
 
 
 def _place(y: Sequence[float], target: float, which: Crossing) -> _Place | None:
-    """Where in a curve the target is reached."""
+    """Find the point of a curve where the target is reached."""
     before: int | None = None
     found: _Place | None = None
     for i, value in enumerate(y):
@@ -128,7 +127,7 @@ def _between(x: Sequence[float], place: _Place) -> float:
 
 
 def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
-    """When every completed run reaches the final score of the baseline of the same seed.
+    """Find when every completed run reaches the final score of the baseline with the same seed.
 
     The baseline itself is held to the same rule: it may reach its own final score before its end.
 
@@ -186,21 +185,21 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
 
 
 def _around(name: str, values: Sequence[float], place: _Place | None) -> dict[str, float]:
-    """A curve's values at the evaluations about a place."""
+    """Values of a curve at the evaluations around a place."""
     if place is None:
         return {f"{name}_before": math.nan, f"{name}_after": math.nan}
     return {f"{name}_before": float(values[place.before]), f"{name}_after": float(values[place.after])}
 
 
 def _factor(whole: float, to_match: float) -> float:
-    """By what factor less effort it takes."""
+    """Divide the baseline's effort by the run's."""
     if to_match == 0:
         return 1.0 if whole == 0 else math.inf
     return whole / to_match
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:
-    """One curve a label: the mean over its seeds, with a band.
+    """Average the curves of each label over its seeds, with a band.
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
     without, all that have been evaluated. The mean is taken where every curve is known, at each evaluation of
@@ -239,3 +238,70 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
         for name, value in zip(parts, values, strict=True):
             parts[name].append(value)
     return pd.DataFrame({name: np.concatenate(values) if values else [] for name, values in parts.items()})
+
+
+# ---- how many runs a reference has to serve until it has paid for itself, by what runs have reached
+
+
+def break_even(frames: Frames, baseline: str | None = None) -> dict[str, float]:
+    """Find the fewest runs that, with making their reference, cost less than as many baselines.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        baseline: Label or run to match; by default the study's first run that is no reference.
+
+    Returns:
+        Label → median over its completed seeds, of two middle ones the greater; infinite where no number of
+        runs pays, since such a seed does not get there, or not for less. Labels that need nothing, or whose
+        FLOPs are not known, are left out.
+
+    Raises:
+        ValueError: There is no such baseline.
+    """
+    return break_even_over_seeds(break_even_of_runs(frames, frames.baseline(baseline)))
+
+
+def break_even_of_runs(
+    frames: Frames, baseline: str, metrics: Sequence[str] | None = None, crossing: Crossing = "first"
+) -> pd.DataFrame:
+    """Find the break-even of each seed.
+
+    The FLOPs of making all that a run needs, over what the run saves until it reaches the baseline's final
+    score, its own scoring and its reference's counted (`costs.break_even_runs`).
+
+    Args:
+        frames: Results of an experiment.
+        baseline: Label to match.
+        metrics: Names whose mean the score is; by default the headline metrics.
+        crossing: Which crossing of the baseline's final score counts.
+
+    Returns:
+        One row a completed run that is compared and whose FLOPs are known: label, seed, scored_flops (until
+        it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
+        and break_even, NaN for a run that needs nothing, or of which that is not known.
+    """
+    reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, crossing)
+    making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
+    of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
+    rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
+    rows = rows.dropna(subset="flops_spent").rename(columns={"flops_to_match": "scored_flops"})
+    keys = list(zip(rows["label"], rows["seed"], strict=True))
+    rows["making_flops"] = [0.0 if key[0] == baseline else making.get(key, 0.0) for key in keys]
+    needed, scored = rows["making_flops"], rows["scored_flops"]
+    whole = rows["seed"].map(of_baseline)
+    rows["break_even"] = [_paid(*each) for each in zip(needed, scored, whole, rows["reached"], strict=True)]
+    return rows[["label", "seed", "scored_flops", "making_flops", "break_even"]]
+
+
+def _paid(making: float, scored: float, whole: float, reached: bool) -> float:
+    """Break-even of one seed; NaN if nothing is needed, or the cost until then is unknown."""
+    if not making > 0 or math.isnan(whole) or (reached and math.isnan(scored)):
+        return math.nan
+    runs = break_even_runs(making, scored, whole) if reached else None
+    return math.inf if runs is None else runs
+
+
+def break_even_over_seeds(runs: pd.DataFrame) -> dict[str, float]:
+    """Take the median over the runs of each label that need a reference; of two middle ones the greater."""
+    known = runs.dropna(subset="break_even")
+    return {str(label): median_high(rows) for label, rows in known.groupby("label", sort=False)["break_even"]}

@@ -1,4 +1,8 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing of files.
+
+Analysis writes its own files, since the file that exists decides whether a figure has to be drawn again.
+Models and platform write through `jestlab.models.data.files`, which analysis may not import.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +13,17 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: str | bytes) -> Path:
-    """Write a file in one step: whoever reads it sees the old one or the new one, never a part.
+    """Write a file atomically: readers see the old content or the new one, never a part.
 
     Args:
-        path: The file; its folder is made.
-        content: All of it.
+        path: The file; its folder is created if missing.
+        content: The whole content.
 
     Returns:
         The path.
 
     Raises:
-        OSError: It cannot be written; what was there still is.
+        OSError: It cannot be written; the old file is unchanged.
     """
     encoded = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +41,7 @@ def write_whole(path: Path, content: str | bytes) -> Path:
 
 
 def _umask() -> int:
-    """What the process takes from the permissions of new files."""
+    """The process's mask for permissions of new files."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

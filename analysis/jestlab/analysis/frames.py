@@ -1,11 +1,10 @@
-"""Results of one experiment as pandas frames, read from the store's views and never written.
+"""Results of one experiment as pandas frames, read from the store's views.
 
 Only the views are known here, so a database URL is all that is needed, on any machine.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
-from .costs import Scope
+from .costs import COUNTED, Scope
+from .units import nearest, some
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +38,8 @@ _PLACE = ("run_id", "step")
 _EFFORTS = ("examples_seen", "flops_total")
 
 _COSTS = """
-    SELECT label, seed, learner_flops, scoring_flops, selection_flops, reference_scoring_flops, total_flops,
+    SELECT label, seed, image_tower_flops, text_tower_flops, learner_flops, scoring_flops, selection_flops,
+        reference_scoring_flops, total_flops,
         reference_training_flops, reference_training_share_flops
     FROM v_costs WHERE experiment = :experiment"""
 
@@ -59,19 +60,9 @@ _RECALL = re.compile(r"(?<=/)(i2t|t2i)_r\d+$")
 """Recall at some rank in a retrieval direction, such as `coco/i2t_r5`."""
 
 
-_COUNTED: dict[Scope, str] = {
-    "learner": "training alone, without scoring",
-    "scoring": "training, and the learner's scoring of super-batches and choosing from them, without the "
-    "reference's scoring",
-    "reference_scoring": "training, scoring of super-batches by learner and reference, choosing from them",
-    "reference_training": "training, scoring of super-batches by learner and reference, choosing from them, "
-    "a share in the reference's training by the runs that train by it",
-}
-
-
 @dataclass(frozen=True)
 class Frames:
-    """What the store holds about one experiment, at one moment.
+    """The results of one experiment, read at one moment.
 
     Attributes:
         experiment: Its name.
@@ -82,7 +73,8 @@ class Frames:
             seed, step, examples_seen, flops_total (learner, scoring and selection until then), final (bool:
             the last step of a completed run), and a column for each name of `evaluated`, NaN where there is
             no such score.
-        costs: One row a run, FLOPs planned for the whole of it: label, seed, learner_flops, scoring_flops,
+        costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
+            text_tower_flops (NaN in results of older code), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
             reference_training_flops (making all that it needs), reference_training_share_flops.
         configs: One row a run, those too that nothing is shown of: run, label, seed, point (values on the
@@ -105,11 +97,11 @@ class Frames:
 
     @cached_property
     def reference_labels(self) -> list[str]:
-        """Labels of the runs that other runs of the study need: they stand apart from competitors."""
+        """Labels of the runs that other runs of the study depend on: they are set apart from competitors."""
         return [str(label) for label in self.runs.loc[self.runs["needed"] > 0, "label"].unique()]
 
     def apart_from(self, baseline: str) -> list[str]:
-        """References that do not compete: all but the baseline, which is compared with even if it is one."""
+        """References that do not compete: all but the baseline, even if that is a reference itself."""
         return [label for label in self.reference_labels if label != baseline]
 
     @cached_property
@@ -120,7 +112,7 @@ class Frames:
 
     @cached_property
     def evaluated(self) -> list[str]:
-        """Names (dataset/metric) of all that was evaluated, in alphabetical order."""
+        """Names (dataset/metric) of all evaluations, in alphabetical order."""
         return sorted(name for name in self.scores.columns if "/" in name)
 
     @cached_property
@@ -138,7 +130,7 @@ class Frames:
 
     @cached_property
     def shared_metrics(self) -> list[str]:
-        """Those of `metrics` that no completed run lacks at its end."""
+        """The headline metrics that every completed run has at its end."""
         finals = self.scores[self.scores["final"]]
         return [name for name in self.metrics if finals[name].notna().all()]
 
@@ -149,14 +141,14 @@ class Frames:
         return not bool(((values < 0) | (values > 1)).to_numpy().any())  # NaN is neither
 
     def counted(self, scope: Scope) -> str:
-        """What FLOPs of a scope are of, in words; nothing is said of scoring where no run was to score."""
+        """Say what the FLOPs of a scope count; scoring is not mentioned if no run scores."""
         planned = self.costs[["scoring_flops", "selection_flops", "reference_scoring_flops"]]
         if scope != "learner" and not (planned > 0).any(axis=None):
             return "training"
-        return _COUNTED[scope]
+        return COUNTED[scope]
 
     def label_of(self, name: str) -> str:
-        """The label that a user means by `name`: a label itself, or a run that has only one.
+        """Find the label that a user means by `name`: a label itself, or a run that has only one.
 
         Raises:
             ValueError: If there is no such label or run, or the run has several labels.
@@ -168,16 +160,16 @@ class Frames:
             return str(of_run[0])
         if of_run:
             raise ValueError(
-                f"run {name!r} of {self.experiment!r} has several points: name one of {_some(of_run)}"
+                f"run {name!r} of {self.experiment!r} has several points: name one of {some(of_run)}"
             )
         raise self._no_run(name, [*self.labels, *self.runs["run"]])
 
     def baseline(self, name: str | None = None) -> str:
-        """The label to compare with: that of `name`, or else the first competitor of the study."""
+        """Find the label to compare with: that of `name`, or else the first competitor of the study."""
         return self.label_of(name) if name is not None else (self.competitors or self.labels)[0]
 
     def only(self, names: Sequence[str]) -> Frames:
-        """The same of some labels alone.
+        """Keep the results of some labels only.
 
         Args:
             names: Labels, or runs, which stand for all their labels. What has not been evaluated yet is not
@@ -205,16 +197,16 @@ class Frames:
         return replace(self, runs=runs, scores=scores, costs=costs)
 
     def _no_run(self, name: str, known: Iterable[str]) -> ValueError:
-        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {_nearest(name, known)}")
+        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {nearest(name, known)}")
 
     def progress(self) -> str:
-        """How many runs are in which state: "3 RUNNING, 9 PENDING"."""
+        """Count the runs by state: "3 RUNNING, 9 PENDING"."""
         states = self.runs.drop_duplicates("fingerprint")["state"]  # a run may stand under several labels
         return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())
 
 
 def experiments(url: str) -> list[str]:
-    """Names of the experiments in a store, in alphabetical order.
+    """List the experiments in a store, in alphabetical order.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -228,7 +220,7 @@ def experiments(url: str) -> list[str]:
 
 
 def read(url: str, experiment: str) -> Frames:
-    """Everything about one experiment, in one snapshot: workers may go on writing meanwhile.
+    """Read the results of one experiment in one snapshot, while workers may go on writing.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -248,7 +240,7 @@ def read(url: str, experiment: str) -> Frames:
 
 
 def load(connection: Connection, experiment: str) -> Frames:
-    """As `read`, over a connection from `connect`: beside other reads, in the same moment."""
+    """Do what `read` does over a connection from `connect`, in the same snapshot as other reads."""
     runs = frame(connection, _RUNS, experiment=experiment)
     if runs.empty:
         raise ValueError(unknown_experiment(experiment, _experiments(connection)))
@@ -267,8 +259,8 @@ def load(connection: Connection, experiment: str) -> Frames:
     frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
         raise ValueError(f"experiment {experiment!r} has no evaluation yet: {frames.progress()}")
-    silent = _silent(frames)
-    return replace(frames, runs=_without(runs, silent), costs=_without(costs, silent))
+    unevaluated = _never_evaluated(frames)
+    return replace(frames, runs=_without(runs, unevaluated), costs=_without(costs, unevaluated))
 
 
 def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
@@ -315,7 +307,7 @@ def _of_runs(scores: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return merged.drop(columns=["run_id", "state", "place"])
 
 
-def _silent(frames: Frames) -> set[str]:
+def _never_evaluated(frames: Frames) -> set[str]:
     """Labels that have nothing to compare and never will: all seeds completed, none evaluated; or of a
     program by which nothing has been evaluated, where another one has."""
     runs, evaluated = frames.runs, set(frames.scores["label"].unique())
@@ -329,7 +321,7 @@ def _without(frame: pd.DataFrame, labels: set[str]) -> pd.DataFrame:
 
 
 def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
-    """Training metrics over steps, such as the loss.
+    """Read training metrics over steps, such as the loss.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -349,19 +341,19 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
             raise ValueError(unknown_experiment(experiment, known))
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
-        raise ValueError(f"experiment {experiment!r} has logged none of {_some(names)}")
+        raise ValueError(f"experiment {experiment!r} has logged none of {some(names)}")
     return logged
 
 
 def load_metrics(connection: Connection, experiment: str, names: Sequence[str]) -> pd.DataFrame:
-    """As `metrics`, over a connection from `connect`; no row where none was logged."""
+    """Do what `metrics` does over a connection from `connect`; without rows if nothing was logged."""
     logged = frame(connection, _METRICS, experiment=experiment, names=list(names))
     return logged.sort_values(["label", "seed", "name", "step"], ignore_index=True)
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the completed seeds of one `diagnose` run have logged.
+    """Metrics that the completed seeds of one `diagnose` run have logged.
 
     Attributes:
         question: What the experiment asks; empty if it does not say.
@@ -377,7 +369,7 @@ class Diagnosis:
 
 
 def diagnosed(url: str, experiment: str) -> list[str]:
-    """Labels of an experiment's `diagnose` runs that have completed, in the order of the study.
+    """List the labels of an experiment's completed `diagnose` runs, in the order of the study.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -393,7 +385,7 @@ def diagnosed(url: str, experiment: str) -> list[str]:
 
 
 def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
-    """What one `diagnose` run has measured.
+    """Read what one `diagnose` run has measured.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -437,17 +429,7 @@ def _experiments(connection: Connection) -> list[str]:
 
 
 def unknown_experiment(experiment: str, known: Sequence[str]) -> str:
-    """What there is to say of an experiment that a store does not know, with the nearest that it does."""
+    """Write the error for an experiment that a store does not know, with the nearest known name."""
     if not known:
         return f"the results store is empty: jestlab launch {experiment}"
-    return f"no experiment {experiment!r} in the results store: {_nearest(experiment, known)}"
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    names = list(dict.fromkeys(known))
-    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {matches[0]!r}?" if matches else f"it has {_some(names)}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"no experiment {experiment!r} in the results store: {nearest(experiment, known)}"

@@ -1,4 +1,7 @@
-"""What a handful of seeds says of the rest: intervals of means, medians of what may not have been reached."""
+"""Confidence intervals of means over seeds, and medians of efforts that some seeds did not reach.
+
+`half_widths` is the interval of claims and of Δ in tables: Student's t, at `CONFIDENCE`.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ CONFIDENCE = 0.95
 
 
 class Reach(NamedTuple):
-    """What it takes to get somewhere, over seeds of which some may not have got there.
+    """Effort to reach a target, over seeds of which some may not have reached it.
 
     Attributes:
-        value: The median, or what it is at least, if `most` is more.
-        most: What the median is at most; infinite where too many seeds did not get there.
-        low: The least that any seed took, or spent without getting there.
-        high: The greatest; infinite where one did not get there.
+        value: The median, or a lower bound of it if `most` is greater.
+        most: Upper bound of the median; infinite if too many seeds did not reach the target.
+        low: Least effort of any seed, whether it reached the target or not.
+        high: Greatest effort; infinite if a seed did not reach the target.
     """
 
     value: float
@@ -29,7 +32,7 @@ class Reach(NamedTuple):
 
 
 def half_widths(std: pd.Series[float], n: pd.Series[int]) -> pd.Series[float]:
-    """Half the width of the confidence interval of means: t · s / √n, with Student's t of n − 1 degrees.
+    """Compute half the width of the confidence interval of means: t · s / √n, Student's t with n − 1 degrees.
 
     Args:
         std: Standard deviation of the sample (n − 1).
@@ -50,7 +53,7 @@ def half_widths(std: pd.Series[float], n: pd.Series[int]) -> pd.Series[float]:
 
 
 def censored_median(values: Iterable[float]) -> float:
-    """The median of factors, where NaN (not reached) counts as less than any that was reached.
+    """Compute the median of factors, where NaN (not reached) counts as less than any that was reached.
 
     Args:
         values: One a seed, NaN where not reached.
@@ -66,15 +69,15 @@ def censored_median(values: Iterable[float]) -> float:
 
 
 def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
-    """Median and range of an effort that some seeds have not come to the end of.
+    """Compute median and range of the effort to reach a target, which some seeds did not reach.
 
     With n seeds the range from the least to the greatest holds the median of all seeds with probability
     1 − 2^(1−n), whatever the distribution: .75 for three, .94 for five. An effort that was not reached lies
     anywhere above its bound: the median lies between those with the bound and with infinity in its place.
 
     Args:
-        values: What each seed took; NaN where it did not get there.
-        bounds: What each seed spent in all.
+        values: Effort of each seed to reach the target; NaN if it did not.
+        bounds: Total effort of each seed.
     """
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):

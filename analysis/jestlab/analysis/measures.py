@@ -1,4 +1,4 @@
-"""What a run is judged by: its score, its score at equal FLOPs, one evaluation, a training metric, spikes."""
+"""What claims compare: scores, scores at equal FLOPs, single evaluations, training metrics, loss spikes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from . import frames as reading
 from .connection import frame
 from .curves import score_curves
-from .spikes import FEWEST, spike_count
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +28,13 @@ _LOSS = "loss"
 _AFTER = re.compile(r"score_after_(0?\.[0-9]+|1(?:\.0*)?)")
 """As in "score_after_0.5": when half of the examples have been seen."""
 
+FAR = 6.0
+"""Robust standard deviations above the running median of the loss that make a spike."""
+
+_WINDOW = 25  # a running median spans one part in so many of a run, so that no spike moves it
+_LEAST_WINDOW = 5  # points
+FEWEST = 50  # logged points of a run in which spikes are sought: of fewer the spread says too little
+
 Place = tuple[str, int]
 """A label and a seed."""
 
@@ -36,13 +42,13 @@ _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 
 
 def is_score(measure: str) -> bool:
-    """Whether it is the score, at the end or elsewhere."""
+    """Tell whether a measure is the score, at the end or elsewhere."""
     return measure in (SCORE, AT_FLOPS) or _AFTER.fullmatch(measure) is not None
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What the runs of one experiment can be judged by, read at one moment.
+    """Measurements of the runs of one experiment, read at one moment.
 
     Attributes:
         frames: Its results; None where nothing has been evaluated.
@@ -65,7 +71,7 @@ class Measures:
         scope: Scope = "scoring",
         frames: Frames | None = None,
     ) -> Measures:
-        """Read them.
+        """Read the measurements of an experiment.
 
         Args:
             connection: To the store, from `connect`.
@@ -88,14 +94,14 @@ class Measures:
         return cls(frames, None if frames is None else score_curves(frames, scope), logged, names)
 
     def in_percent(self, measure: str) -> bool:
-        """Whether it is a share that people read in percent."""
+        """Tell whether a measure is a share that people read in percent."""
         frames = self.frames
         if frames is None or not frames.scores_are_shares:
             return False
         return is_score(measure) or measure in frames.evaluated
 
     def values(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
-        """What completed runs come to.
+        """Compute a measure of completed runs.
 
         Args:
             measure: "score": the mean of the headline metrics at the end, what tables call score;
@@ -120,7 +126,7 @@ class Measures:
         return {place: found[place] for place in places if math.isfinite(found.get(place, math.nan))}
 
     def lacking(self, measure: str, label: str) -> str:
-        """Why completed runs of a label have no value, in words."""
+        """Say why completed runs of a label have no value."""
         scored = is_score(measure)
         if self.frames is None and scored:
             return "nothing has been evaluated"
@@ -144,7 +150,7 @@ class Measures:
         return f"no run has {wanted!r}" + (f": did you mean {near[0]!r}?" if near else "")
 
     def _final(self, name: str) -> dict[Place, float]:
-        """A column of the curves at the end of each run."""
+        """Values of a column of the curves at the end of each run."""
         if self.curves is None:
             return {}
         return _by_place(self.curves[self.curves["final"]], name)
@@ -171,7 +177,7 @@ class Measures:
                 yield place, points.sort_values(effort)
 
     def _of_training(self, measure: str) -> dict[Place, float]:
-        """What a training metric comes to."""
+        """Values of a training metric, or the number of its spikes."""
         if measure != SPIKES:
             last = self.logged[self.logged["name"] == measure].groupby(["label", "seed"], sort=False).tail(1)
             return _by_place(last, "value")
@@ -180,8 +186,7 @@ class Measures:
 
 
 def _score_at(points: pd.DataFrame, effort: str, value: float) -> float:
-    """The score where a learning curve is at so much, between evaluations by interpolation; NaN before it
-    begins."""
+    """Interpolate the score of a learning curve at some effort; NaN before its first evaluation."""
     import numpy as np
 
     if points[effort].iloc[0] > value:
@@ -198,3 +203,35 @@ def _runs(rows: pd.DataFrame) -> Iterator[tuple[Place, pd.DataFrame]]:
 def _by_place(rows: pd.DataFrame, column: str) -> dict[Place, float]:
     values = zip(rows["label"], rows["seed"], rows[column], strict=True)
     return {(str(label), int(seed)): float(value) for label, seed, value in values}
+
+
+# ---- spikes: stretches of a training metric that stick out of the noise of their run
+
+
+def spike_count(values: pd.Series[float]) -> float:
+    """Count the spikes of a run; neighbouring points are one spike.
+
+    Args:
+        values: Of the metric, in the order of the steps, none missing.
+
+    Returns:
+        NaN where too little was logged to tell.
+    """
+    if len(values) < FEWEST:
+        return math.nan
+    is_spike = _is_spike(values - running_median(values))
+    return float((is_spike & ~is_spike.shift(fill_value=False)).sum())
+
+
+def running_median(values: pd.Series[float]) -> pd.Series[float]:
+    """Compute the median around each point, over a window that no spike fills."""
+    window = max(_LEAST_WINDOW, len(values) // _WINDOW)
+    found: pd.Series[float] = values.rolling(window, center=True, min_periods=1).median()
+    return found
+
+
+def _is_spike(deviations: pd.Series[float]) -> pd.Series[bool]:
+    """Mark points by the median absolute deviation, which spikes themselves do not move."""
+    spread = 1.4826 * float((deviations - deviations.median()).abs().median())
+    found: pd.Series[bool] = deviations > FAR * spread if spread > 0 else deviations > math.inf
+    return found

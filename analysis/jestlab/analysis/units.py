@@ -1,9 +1,10 @@
-"""Numbers as people read them: counts of examples, amounts of FLOPs, hours, money."""
+"""Numbers as people read them (examples, FLOPs, hours, money), and the name that somebody may have meant."""
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -75,3 +76,24 @@ def significant(x: float, digits: int = 3) -> str:
 def _step(n: float) -> tuple[float, str]:
     # Half a unit in the third digit below the step already rounds up to it: 999,600 is 1.00M.
     return next(((scale, letter) for scale, letter in _STEPS if abs(n) >= 0.9995 * scale), (1.0, ""))
+
+
+def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None) -> str:
+    """A hint for an unknown name: "did you mean 'seed'?", or else what there is.
+
+    Args:
+        name: As it was given.
+        known: Valid names.
+        listed: Which of them are listed where none is near; None for all.
+    """
+    names = list(dict.fromkeys(known))
+    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if matches:
+        return f"did you mean {matches[0]!r}?"
+    names = names if listed is None else list(listed)
+    return f"it has {some(names)}" if names else "it has none"
+
+
+def some(names: Sequence[str]) -> str:
+    """The first few names of a list."""
+    return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

@@ -1,4 +1,4 @@
-"""What the runs of a study say of its claims: verdicts, each by the seeds that both sides have."""
+"""Verdicts on claims: what a study's runs say, by the seeds that both sides of a claim have."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 _COUNTED: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
     "does not hold": ("does not hold", "do not hold"),
-    "undecided": ("is undecided", "are undecided"),
-    "not run": ("has not been run", "have not been run"),
+    "undecided": ("undecided", "undecided"),
+    "not run": ("not run", "not run"),
 }
-"""Verdict → what one claim does, what several do."""
+"""Verdict → how it is said of one claim, of several."""
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 _MOST_NAMED = 4  # of labels that are missing
-_MOST_SEEDS = 100  # that anybody would run to decide a claim
+_MOST_SEEDS = 100  # more would hardly be run to decide a claim
 
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, state
@@ -57,7 +57,7 @@ class Judged:
         seeds: By how many seeds.
         planned: Of how many that both sides have in the study.
         enough: How many seeds would decide it if they went on as these do; None where that cannot be said.
-        gap: What is missing for more, one clause; empty if nothing is.
+        gap: What is missing for a better verdict, one clause; empty if nothing is.
         in_percent: Whether the difference is one of shares.
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
             weight, difference (what it adds to that of its seed: weight × value); a run that is measured in
@@ -80,8 +80,8 @@ class Judged:
 
     @property
     def said(self) -> str:
-        """The verdict in words, with the scale where the claim does not hold there, and with how many seeds
-        it has where some are missing."""
+        """The verdict in words: with the scale where the claim does not hold, and with the number of seeds
+        where some are missing."""
         if self.verdict in ("undecided", "not run"):
             return self.verdict
         where = f" at this scale ({self.scale})" if self.scale and self.verdict == "does not hold" else ""
@@ -89,37 +89,33 @@ class Judged:
 
     @property
     def reason(self) -> str:
-        """Why it does not hold, likely, or what is missing to tell; empty where it holds."""
+        """The likely reason why it does not hold, or what is missing to decide; empty where it holds."""
         if self.verdict == "holds":
             return ""
         if self.seeds < 2:
             return self.gap
-        if self.verdict == "does not hold" or not self.leans_so:
-            likely = self.claim.unless
-        else:
-            likely = ""
-        return "; ".join(part for part in (self._wanting, likely) if part)
+        against = self.verdict == "does not hold" or not self.leans_towards
+        return "; ".join(part for part in (self._leaning, self.claim.unless if against else "") if part)
 
     @property
-    def leans_so(self) -> bool:
+    def leans_towards(self) -> bool:
         """Whether the mean by itself lies where the claim says."""
         claim, difference = self.claim, self.difference
         if claim.comparison == "near":
-            return abs(difference) <= claim.within
-        border = 0.0 if math.isnan(claim.within) else -claim.within
-        return (difference if claim.comparison == "above" else -difference) > border
+            return abs(difference) <= claim.tolerance
+        return (difference if claim.comparison == "above" else -difference) > -claim.tolerance
 
     @property
-    def _wanting(self) -> str:
-        """What an undecided claim wants: more seeds, as far as these can tell how many."""
+    def _leaning(self) -> str:
+        """Which way an undecided claim leans, and how many seeds would decide it if that can be estimated."""
         if self.verdict != "undecided":
             return ""
-        leans = "leans so" if self.leans_so else "leans against it"
-        return leans + (f": some {self.enough} seeds would tell" if self.enough is not None else "")
+        leans = f"leans {'towards' if self.leans_towards else 'against'} the claim"
+        return leans + (f": about {self.enough} seeds would decide it" if self.enough is not None else "")
 
 
 def read(url: str, experiments: Sequence[str]) -> list[Judged]:
-    """The claims of experiments, with verdicts; of a union of studies, those of its studies.
+    """Judge the claims of experiments; of a union of studies, those of its studies.
 
     Args:
         url: SQLAlchemy URL of the store.
@@ -143,7 +139,7 @@ def load(
     known: Mapping[str, Study],
     frames: Frames | None = None,
 ) -> list[Judged]:
-    """As `read`, of one experiment, over a connection from `connect`.
+    """Do what `read` does for one experiment, over a connection from `connect`.
 
     Args:
         connection: To the store.
@@ -160,29 +156,29 @@ def load(
 
 
 def counted(judged: Sequence[Judged]) -> str:
-    """How many claims have which verdict, in a sentence."""
+    """Say how many claims have which verdict: "At scale smoke, 3 claims: 2 hold, 1 undecided."."""
     counts = Counter(each.verdict for each in judged)
-    parts = [f"{counts[each]} {_COUNTED[each][counts[each] > 1]}" for each in VERDICTS if counts[each]]
     scales = list(dict.fromkeys(each.scale for each in judged if each.scale))
-    where = f"At scale {' and '.join(scales)}, of" if scales else "Of"
-    listed = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-    return f"{where} {len(judged)} {'claim' if len(judged) == 1 else 'claims'} {listed}."
+    where = f"At scale {' and '.join(scales)}, " if scales else ""
+    if len(judged) == 1:
+        return f"{where}1 claim: {_COUNTED[judged[0].verdict][0]}."
+    parts = [f"{counts[each]} {_COUNTED[each][counts[each] > 1]}" for each in VERDICTS if counts[each]]
+    return f"{where}{len(judged)} claims: {', '.join(parts)}."
 
 
-def decide(comparison: Comparison, low: float, high: float, within: float = math.nan) -> Verdict:
-    """The verdict on a difference whose interval reaches from `low` to `high`; undecided where it is NaN."""
+def decide(comparison: Comparison, low: float, high: float, within: float = 0.0) -> Verdict:
+    """Decide by the interval of a difference, from `low` to `high`; undecided if that is NaN."""
     if comparison == "near":
         if -within <= low and high <= within:
             return "holds"
         return "does not hold" if low > within or high < -within else "undecided"
     if comparison == "below":
         low, high = -high, -low
-    border = 0.0 if math.isnan(within) else -within
-    return "holds" if low > border else "does not hold" if high < border else "undecided"
+    return "holds" if low > -within else "does not hold" if high < -within else "undecided"
 
 
 def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measures: Measures) -> Judged:
-    """The verdict of an experiment's runs on a claim.
+    """Judge one claim by an experiment's runs.
 
     Args:
         claim: The claim.
@@ -213,7 +209,7 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         for seed in known
     ]
     mean, low, high = _interval(by_seed)
-    verdict = decide(claim.comparison, low, high, claim.within) if completed else "not run"
+    verdict = decide(claim.comparison, low, high, claim.tolerance) if completed else "not run"
     parts = [
         {
             "experiment": experiment,
@@ -281,8 +277,7 @@ class _Runs:
         return self.runs[label, seed].completed
 
     def weights(self, claim: Claim) -> tuple[dict[tuple[str, str], float], list[str]]:
-        """With what weight each label, by a measure, stands in the difference: measure and label → weight;
-        and names of runs that there are not."""
+        """Compute the weight of each (measure, label) in the difference, and list unknown names of runs."""
         weights: dict[tuple[str, str], float] = {}
         unknown: list[str] = []
         for sign, side, measure in zip((1.0, -1.0), (claim.of, claim.other), claim.measures, strict=True):
@@ -295,23 +290,23 @@ class _Runs:
         return weights, unknown
 
     def side(self, side: Side, seed: int, values: Mapping[Place, float]) -> float:
-        """What a side comes to in a seed."""
+        """Compute the value of a side for one seed."""
         of, minus = (
             [values[label, seed] for label in self._labels(names)] for names in (side.of, side.minus)
         )
         return sum(of) / len(of) - (sum(minus) / len(minus) if minus else 0.0)
 
     def _labels(self, names: Iterable[str]) -> list[str]:
-        """The labels that names mean, each once."""
+        """List the labels that names mean, each once."""
         return list(dict.fromkeys(label for name in names for label in self._meant(name)))
 
     def _meant(self, name: str) -> list[str]:
-        """A label itself, or all points of a run; none where there is neither."""
+        """List a label itself, or all points of a run; empty if the name is neither."""
         return [name] if name in self.seeds else list(self._points.get(name, ()))
 
 
 def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and the ends of its confidence interval."""
+    """Compute the mean and both ends of its confidence interval."""
     import pandas as pd
 
     if not by_seed:
@@ -324,13 +319,13 @@ def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
-    """With how many seeds of the same mean and spread the interval would lie on one side."""
+    """Estimate how many seeds of the same mean and spread would decide the claim."""
     import pandas as pd
 
     if len(by_seed) < 2:
         return None
     mean = statistics.fmean(by_seed)
-    within = 0.0 if math.isnan(claim.within) else claim.within
+    within = claim.tolerance
     sign = -1.0 if claim.comparison == "below" else 1.0
     margin = abs(abs(mean) - within) if claim.comparison == "near" else abs(sign * mean + within)
     counts = pd.Series(range(len(by_seed) + 1, _MOST_SEEDS + 1))
@@ -345,7 +340,7 @@ def _lacking(
     weights: Iterable[tuple[str, str]],
     completed: Collection[int],
 ) -> str:
-    """Why a completed run has no value, one clause."""
+    """Say why a completed run has no value, in one clause."""
     for measure, label in weights:
         if any((label, seed) not in values[measure] for seed in completed):
             return measures.lacking(measure, label)
@@ -355,11 +350,11 @@ def _lacking(
 def _gap(
     study: _Runs, labels: Iterable[str], unknown: Sequence[str], planned: set[int], completed: set[int]
 ) -> str:
-    """Which runs are missing, one clause."""
+    """Say which runs are missing, in one clause."""
     if unknown:
-        return f"there is no run {', '.join(unknown)}"
+        return f"unknown run: {', '.join(unknown)}"
     if not planned:
-        return "its runs have no seed in common"
+        return "its runs share no seed"
     if completed == planned:
         return ""
     open_seeds = {label: [s for s in sorted(planned) if not study.completed(label, s)] for label in labels}

@@ -1,10 +1,10 @@
-"""Appendix: which approximation should score, and how much should be trained on with it?
+"""Appendix: which approximation should score, and what share of a batch should train with it?
 
     jestlab launch approximation               # 63 runs, 7 min on two cores
     jestlab launch approximation --scale mini  # 63 runs, 34.3 PFLOP; not run
     jestlab plan approximation --scale paper   # 21 runs, 51,200 chip-hours of v5e; not run
 
-At f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
+All at f = 0.5. Runs that approximate more see more examples, so that all learners spend the same FLOPs.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; flexi-jest-0.0 28.1;
 flexi-jest-0.25 28.8; flexi-uniform-0.25 11.5; flexi-jest-0.5 29.7; flexi-uniform-0.5 12.2; flexi-jest-0.75
@@ -13,8 +13,6 @@ patch_drop-jest-0.25 28.2; patch_drop-uniform-0.25 11.6; patch_drop-jest-0.5 26.
 12.0; patch_drop-jest-0.75 28.6; patch_drop-uniform-0.75 14.0; patch_drop-jest-0.95 26.1;
 patch_drop-uniform-0.95 12.5.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -25,10 +23,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Larger patches or fewer of them, and what share of a batch to train on so?",
+        question="Should patches be larger or fewer, and what share of a batch should be trained that way?",
         paper="Appendix, comparing approximation methods",
     )
     base.guide(study, scale)
@@ -37,7 +35,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         base.share_sweep(study, scale, method)
     study.claims = [
         claim(
-            "Guided and co-trained by larger patches, JEST learns more than by fewer, on average of λ > 0",
+            "Guided and co-trained on larger patches, JEST learns more than on fewer, averaged over λ > 0",
             of=[f"flexi-jest-{share}" for share in base.SHARES[1:]],
             above=[f"patch_drop-jest-{share}" for share in base.SHARES[1:]],
             source="App., Fig. 9",

@@ -1,6 +1,6 @@
-"""What studies share: a config for each scale, the curated data, the references, how long is how long.
+"""What studies share: the config of each scale, curated data, references, and training lengths.
 
-A study says what it varies and nothing else; what holds at a scale stands here, once.
+A study says only what it varies; what holds at a scale is defined here, once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from jestlab.platform.spec import at_scale
 SCALES = ("smoke", "mini", "paper")
 
 CANONICAL = ("imagenet/10_shot", "imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1")
-"""What the paper's average performance is of, where it says nothing else."""
+"""The evaluations whose mean is the paper's average performance, where it says nothing else."""
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 0.95)
-"""λ: of each batch, what is trained on approximately."""
+"""λ: the share of each batch that is trained on approximately."""
 
 _BILLIONS = (3, 3.69, 4.8, 6.86, 10.43)
-"""What the learners of the paper see for each λ: 3 / (1 − λ + λA), A = 1/4."""
+"""Billions of examples that the paper's learners see for each λ: 3 / (1 − λ + λA), A = 1/4."""
 
 Curation = Literal["weak", "moderate_ita", "moderate_tq", "strong", "strong++"]
 """Curated subsets (paper, Sec. 4.4): by image–text alignment (ITA), by text quality (TQ), by both and image
-quality (IQ), and the larger one, in which what fails ITA has synthetic captions."""
+quality (IQ), and the larger one, in which pairs that fail ITA have synthetic captions."""
 
 
 @dataclass(frozen=True)
@@ -37,19 +37,19 @@ class Scale:
 
     Attributes:
         base: The config that all training runs share.
-        curated: Name of a curation → the part of the config that makes it.
-        large: What turns the towers of size B into those of size L.
-        coarse: What turns B/16 into B/32, with larger patches.
-        raw: What makes the training data those that nobody has filtered.
-        filtered: What makes them those that were loosely filtered by image–text alignment, as WebLI is.
-        alike: A difference of scores that counts as none.
-        score: What the score is the mean of; empty for all that is tested.
+        curated: Name of a curation → overrides that select it.
+        large: Overrides that turn towers of size B into size L.
+        coarse: Overrides that turn B/16 into B/32, with larger patches.
+        raw: Overrides that make the training data unfiltered.
+        filtered: Overrides that filter the training data loosely by image–text alignment, as WebLI is.
+        alike: The largest difference between scores that counts as none.
+        score: Evaluations whose mean is the score; empty for all headline ones.
         billion: Examples that a learner sees where the paper's sees a billion.
         reference_billion: The same for references. A toy has no 100 million curated examples to see ten
-            times: at a learner's rate its references would have learned nothing.
-        ten_epochs: Curation → billions of examples that are ten epochs of it, for how long references learn
-            unless a study says otherwise. Those of a toy all learn for as long.
-        seeds: Replicates.
+            times: with `billion`, its references would learn nothing.
+        ten_epochs: Curation → billions of examples in ten epochs of it, which is how long references train
+            unless a study says otherwise. At the toy scales they all train for the same time.
+        seeds: Number of replicates.
         resources: What a launch may use.
     """
 
@@ -80,7 +80,7 @@ _SHAPES_CURATED: dict[Curation, dict[str, Any]] = {
         "data.recaption": "similarity < 0.25",
     },
 }
-"""Of the synthetic web: it also holds near-duplicates, which strong curation takes away."""
+"""Curations of the synthetic web, which also holds near-duplicates: strong curation removes them."""
 
 _ALIKE: dict[Curation, float] = dict.fromkeys(_SHAPES_CURATED, 1.0)
 
@@ -99,13 +99,13 @@ SMOKE = Scale(
         "optimizer": {
             "learning_rate": 2e-3,
             "warmup_percent": 5.0,
-            "temperature_multiplier": 10.0,  # at this rate Adam hardly moves t and b in some hundred steps
+            "temperature_multiplier": 10.0,  # at this rate Adam hardly moves t and b in a few hundred steps
         },
         "schedule": {"batch_size": 64},
         "evaluation.points": 5,
         "runtime": {
-            "log_every_steps": 2,  # often enough to count spikes of the loss
-            "checkpoint_every_steps": 1_000,  # every evaluation saves besides
+            "log_every_steps": 2,  # often enough to count loss spikes
+            "checkpoint_every_steps": 1_000,  # evaluations save as well
             "diagnostics.every_steps": 50,
         },
     },
@@ -139,20 +139,12 @@ MINI = Scale(
         },
         "data": {
             "train": {"kind": "shapes", "examples": 262_144, "noise": {"near_duplicate": 0.3}},
-            "benchmark": {
-                "kind": "shapes",
-                "classification_examples": 4_096,
-                "retrieval_examples": 1_024,
-            },
+            "benchmark": {"kind": "shapes", "classification_examples": 4_096, "retrieval_examples": 1_024},
         },
         "optimizer": {"learning_rate": 1e-3, "warmup_percent": 3.0, "temperature_multiplier": 10.0},
         "schedule": {"batch_size": 512},
         "evaluation.points": 10,
-        "runtime": {
-            "loader_threads": 8,
-            "decoded_megabytes": 1_000,
-            "diagnostics.every_steps": 100,
-        },
+        "runtime": {"loader_threads": 8, "decoded_megabytes": 1_000, "diagnostics.every_steps": 100},
     },
     curated=_SHAPES_CURATED,
     large={"model.vision": {"width": 288, "depth": 9, "heads": 6, "mlp_dim": 1152}},
@@ -166,7 +158,7 @@ MINI = Scale(
     seeds=3,
     resources={"parallel": 1, "threads": 8},
 )
-"""About an hour a study on one accelerator, by arithmetic: 4 million parameters, mostly 750 steps."""
+"""About an hour per study on one accelerator, by estimate: 4 million parameters, mostly 750 steps."""
 
 PAPER = Scale(
     base={
@@ -207,18 +199,18 @@ PAPER = Scale(
     score=CANONICAL,
     resources={"tpu": "v5e-16x16"},
 )
-"""The paper's: B/16 at 256 px, batches of 32,768, 256 v5e chips; what else it says is the default.
+"""The paper's scale: B/16 at 256 px, batches of 32,768, 256 v5e chips; its other settings are the defaults.
 
-WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the part of
-a billion pairs, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is all of it.
-Their metadata have columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; thresholds
-that leave about 1B, 300M, 300M, 100M and 600M pairs are for their owner to set. `benchmarks` holds folders of
+WebLI and its scores are not public. `webli` is a folder of shards as img2dataset writes them: the billion
+pairs, loosely filtered by image–text alignment, that the paper trains on; `webli-raw` is the whole dataset.
+Their metadata has columns `similarity` (image–text alignment), `text_quality` and `aesthetic`; thresholds
+that leave about 1B, 300M, 300M, 100M and 600M pairs are for the owner to set. `benchmarks` holds folders of
 CLIP_benchmark: imagenet, coco, birds, caltech, cars, pets.
 """
 
 
 def of(scale: str) -> Scale:
-    """What holds at a scale.
+    """Return what holds at a scale.
 
     Raises:
         UserError: There is no such scale.
@@ -227,8 +219,9 @@ def of(scale: str) -> Scale:
 
 
 def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
-    """An empty study on the base config of a scale; its learners see three billion examples, or as many as
-    stand for them.
+    """Create an empty study on the base config of a scale.
+
+    Its learners see three billion examples, or what stands for three billion at the scale.
 
     Args:
         scale: One of `SCALES`.
@@ -246,30 +239,30 @@ def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
 
 
 def examples(scale: str, billions: float) -> int:
-    """How many examples a learner sees at a scale where the paper's sees so many billions."""
+    """Return how many examples a learner sees at a scale where the paper's sees so many billions."""
     return round(billions * of(scale).billion)
 
 
 def large(scale: str) -> dict[str, Any]:
-    """Towers of size L in place of B."""
+    """Return overrides for towers of size L in place of B."""
     return dict(of(scale).large)
 
 
 def coarse(scale: str) -> dict[str, Any]:
-    """Towers with larger patches: B/32 in place of B/16."""
+    """Return overrides for towers with larger patches: B/32 in place of B/16."""
     return dict(of(scale).coarse)
 
 
 def reference(
     scale: str, curation: Curation = "strong", billions: float | None = None, **overrides: Any
 ) -> dict[str, Any]:
-    """A reference run: uniform training on curated data, from initial parameters of its own.
+    """Create a reference run: uniform training on curated data, with its own initial parameters.
 
     Args:
         scale: One of `SCALES`.
-        curation: What it learns from.
-        billions: Of examples, for how long at the paper's scale; ten epochs where it is None.
-        overrides: Sections in which it differs from the study's base besides, such as `model`.
+        curation: The data that it learns from.
+        billions: Billions of examples that it sees at the paper's scale; None for ten epochs.
+        overrides: Other sections in which it differs from the study's base, such as `model`.
     """
     held = of(scale)
     billions = held.ten_epochs[curation] if billions is None else billions
@@ -290,55 +283,55 @@ def guide(
     name: str = "reference",
     **overrides: Any,
 ) -> None:
-    """Add a reference, and a run that caches its embeddings of the training data, to select with.
+    """Add a reference to select with, and a run that caches its embeddings of the training data.
 
     Args:
-        study: To which.
-        scale: As of `reference`, like all that follows.
-        name: Of the run.
+        study: The study to add them to.
+        scale: As for `reference`, like the other arguments.
+        name: Of the reference run.
     """
     study.runs[name] = reference(scale, curation, billions, **overrides)
     study.runs[cache(name)] = {"program": "embed", "reference": name}
 
 
 def toy(scale: str, reason: str) -> str | None:
-    """Why a claim may fail at the scale of a toy, and nothing at the others: `claim(…, unless=toy(…))`."""
+    """Return why a claim may fail at toy scale, None at other scales: `claim(…, unless=toy(…))`."""
     return reason if scale == "smoke" else None
 
 
 def cache(reference: str = "reference") -> str:
-    """What the run is called that caches a reference's embeddings."""
+    """Return the name of the run that caches a reference's embeddings."""
     return f"{reference}-cache"
 
 
 def selecting(rule: str, reference: str = "reference", **selection: Any) -> dict[str, Any]:
-    """A run that selects by a rule with a reference; f = 0.8 unless said."""
+    """Create a run that selects by a rule with a reference; f = 0.8 by default."""
     return {"selection": {"rule": rule, "reference": cache(reference), **selection}}
 
 
 def jest(reference: str = "reference", **selection: Any) -> dict[str, Any]:
-    """A JEST run: joint selection by learnability."""
+    """Create a JEST run: joint selection by learnability."""
     return selecting("joint", reference, **selection)
 
 
 def flexi_jest(reference: str = "reference", share: float = 0.5, **selection: Any) -> dict[str, Any]:
-    """A Flexi-JEST run: scores at a lower resolution, and trains a share λ of each batch at it."""
+    """Create a Flexi-JEST run: it scores at a lower resolution, and trains a share λ of each batch at it."""
     return jest(reference, **selection) | {"approximation": {"score": True, "share": share}}
 
 
 def share_sweep(study: ConfigDict, scale: str, method: str) -> list[str]:
     """Add runs that train a share λ of each batch approximately, with and without joint selection at f = 0.5.
 
-    All learners spend the FLOPs of `uniform`; at the paper's scale by its budgets, which leave out the text
-    tower.
+    All learners spend the FLOPs of `uniform`; at the paper's scale by the paper's budgets, which leave out
+    the text tower.
 
     Args:
-        study: Has a `uniform` and a guide.
+        study: Has a run `uniform` and a reference.
         scale: One of `SCALES`.
         method: "flexi" or "patch_drop". Runs are called "flexi-jest-0.25" and "flexi-uniform-0.25".
 
     Returns:
-        What they are called.
+        Names of the runs.
     """
     names = []
     for share, billions in zip(SHARES, _BILLIONS, strict=True):

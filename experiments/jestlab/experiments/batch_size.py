@@ -4,13 +4,11 @@
     jestlab launch batch_size --scale mini  # 24 runs, 21.7 PFLOP; not run
     jestlab plan batch_size --scale paper   # 8 runs, 18,900 chip-hours of v5e; not run
 
-The number of steps is the same for all, so smaller batches see fewer examples.
+All runs take the same number of steps, so smaller batches see fewer examples.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22, for batches of 64, 32 and 16: IID 13.1, 10.0, 7.8; JEST++
 36.6, 27.0, 18.7; reference 75.6.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -21,7 +19,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
         question="Does JEST++ need the batch size that uniform training needs?",
@@ -64,7 +62,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "with half the examples a short run learns less; long ones converge"),
         ),
         claim(
-            "A quarter of the batch costs JEST++ less than IID training",
+            "Cutting the batch to a quarter costs JEST++ less than IID training",
             of={"of": f"IID {whole}", "minus": f"IID {quarter}"},
             above={"of": f"JEST++ {whole}", "minus": f"JEST++ {quarter}"},
             source="App., Fig. 7",

@@ -4,13 +4,11 @@
     jestlab launch comparison --scale mini  # 27 runs, 138 PFLOP; not run
     jestlab plan comparison --scale paper   # 9 runs, 157,000 chip-hours of v5e; not run
 
-Each size is compared with SigLIP of that size; the paper's published rows stand beside those of this study.
+Each size is compared with SigLIP of that size; the paper's published rows are shown beside this study's.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference++B 75.6; SigLIP-B 58.4; JEST++B 41.6;
 Flexi-JEST++B 30.7; reference++L 80.2; SigLIP-L 56.8; JEST++L 46.9.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -21,10 +19,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does JEST++ match a tenfold longer uniform training, in examples and in FLOPs?",
+        question="Does JEST++ match uniform training on ten times as many examples, with fewer FLOPs?",
         paper="Table 1, Figure 1",
     )
     for size, towers in (("B", {}), ("L", base.large(scale))):

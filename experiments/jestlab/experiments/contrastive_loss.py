@@ -1,17 +1,15 @@
-"""Appendix, contrastive loss: does JEST work with the softmax loss, too?
+"""Appendix, contrastive loss: does JEST also work with the softmax loss?
 
     jestlab launch contrastive_loss               # 36 runs, 4 min on two cores
     jestlab launch contrastive_loss --scale mini  # 36 runs, 31.4 PFLOP; not run
     jestlab plan contrastive_loss --scale paper   # 12 runs, 37,200 chip-hours of v5e; not run
 
-Reference, learner and scores by the softmax loss of CLIP, against the sigmoid loss of SigLIP.
+Reference, learner and scores use the softmax loss of CLIP, against the sigmoid loss of SigLIP.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; softmax-reference 70.4; uniform 13.1;
 joint 30.0 (f = .5), 38.0 (f = .8), 34.4 (f = .9); softmax-uniform 14.6; softmax-joint 39.0 (f = .5), 46.7
 (f = .8), 47.0 (f = .9).
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -22,10 +20,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does joint selection accelerate softmax-contrastive learning, too?",
+        question="Does joint selection also accelerate softmax-contrastive learning?",
         paper="Appendix, contrastive loss ablations",
     )
     base.guide(study, scale)
@@ -37,14 +35,14 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.axes = {("joint", "softmax-joint"): grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
     study.claims = [
         claim(
-            "JEST learns more than uniform training with the softmax loss, too, on average of all f",
+            "With the softmax loss, too, JEST learns more than uniform training, averaged over all f",
             of="softmax-joint",
             above="softmax-uniform",
             source="App., Fig. 8, left",
             unless=base.toy(scale, "the scores of a softmax over so small a batch tell little"),
         ),
         claim(
-            "With the softmax loss JEST gains more at f = 0.9 than at f = 0.5",
+            "With the softmax loss, JEST gains more at f = 0.9 than at f = 0.5",
             of="softmax-joint filtering_ratio=0.9",
             above="softmax-joint filtering_ratio=0.5",
             source="App., Fig. 8, left",
@@ -58,7 +56,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "in so few steps the sigmoid loss has hardly learned its bias"),
         ),
         claim(
-            "JEST learns less with the softmax loss than with the sigmoid loss, on average of all f",
+            "JEST learns less with the softmax loss than with the sigmoid loss, averaged over all f",
             of="softmax-joint",
             below="joint",
             source="App., Fig. 8, right",

@@ -4,7 +4,7 @@
     jestlab launch criteria --scale mini  # 63 runs, 61.4 PFLOP; not run
     jestlab plan criteria --scale paper   # 21 runs, 77,400 chip-hours of v5e; not run
 
-Easy-reference asks the reference alone, hard-learner the learner alone, learnability both.
+Easy-reference uses the reference's loss alone, hard-learner the learner's alone, learnability both.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1; learnability-joint 30.0 (f
 = .5), 38.0 (f = .8), 34.4 (f = .9); easy-joint 26.0 (f = .5), 37.0 (f = .8), 36.0 (f = .9); hard-joint 8.1
@@ -12,8 +12,6 @@ Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1
 easy-independent 26.4 (f = .5), 28.7 (f = .8), 28.2 (f = .9); hard-independent 7.2 (f = .5), 7.8 (f = .8),
 7.1 (f = .9).
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -24,10 +22,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does joint selection improve other criteria than learnability, too?",
+        question="Does joint selection also improve criteria other than learnability?",
         paper="Figure 3, right; appendix, hard-learner",
     )
     base.guide(study, scale)
@@ -40,7 +38,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.axes = {selecting: grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})}
     study.claims = [
         claim(
-            "By easy-reference, joint selection learns more than independent, on average of f = 0.8 and 0.9",
+            "By easy-reference, joint selection learns more than independent, averaged over f = 0.8 and 0.9",
             of=["easy-joint filtering_ratio=0.8", "easy-joint filtering_ratio=0.9"],
             above=["easy-independent filtering_ratio=0.8", "easy-independent filtering_ratio=0.9"],
             source="Fig. 3, right",
@@ -54,28 +52,28 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
         ),
         claim(
-            "At f = 0.9 joint selection learns more by learnability than by easy-reference",
+            "At f = 0.9, joint selection learns more by learnability than by easy-reference",
             of="learnability-joint filtering_ratio=0.9",
             above="easy-joint filtering_ratio=0.9",
             source="Fig. 3, right",
             unless=base.toy(scale, "a short run has not learned yet what the reference finds easy"),
         ),
         claim(
-            "Selecting what is hard for the learner harms at f = 0.9, jointly or not, on average",
+            "Selecting what is hard for the learner hurts at f = 0.9, averaged over joint and independent",
             of=["hard-joint filtering_ratio=0.9", "hard-independent filtering_ratio=0.9"],
             below="uniform",
             source="App., Fig. 10",
             unless=base.toy(scale, "uniform training has learned too little to be harmed"),
         ),
         claim(
-            "Selecting what is hard for the learner gains a little at f = 0.5, jointly or not, on average",
+            "Selecting what is hard for the learner helps a little at f = 0.5, averaged over both rules",
             of=["hard-joint filtering_ratio=0.5", "hard-independent filtering_ratio=0.5"],
             above="uniform",
             source="App., Fig. 10",
             unless=base.toy(scale, "half of this web is noise, which is hard; WebLI had been filtered"),
         ),
         claim(
-            "Joint selection of what is hard harms more than independent selection at f = 0.9",
+            "Joint selection of what is hard hurts more than independent selection at f = 0.9",
             of="hard-joint filtering_ratio=0.9",
             below="hard-independent filtering_ratio=0.9",
             source="App., Fig. 10",

@@ -4,13 +4,11 @@
     jestlab launch curation --scale mini  # 39 runs, 24.3 PFLOP; not run
     jestlab plan curation --scale paper   # 13 runs, 32,700 chip-hours of v5e; not run
 
-The best reference need not be the best guide: the paper's of weak curation knows most, and guides worst.
+The best model need not be the best guide: the paper's weakly curated reference scores best, guides worst.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: uniform 13.1; weak 29.6; jest-weak 23.5; moderate_ita
 47.9; jest-moderate_ita 33.7; moderate_tq 20.7; jest-moderate_tq 18.8; strong 61.8; jest-strong 38.0.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -22,7 +20,7 @@ CURATIONS: tuple[base.Curation, ...] = ("weak", "moderate_ita", "moderate_tq", "
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
         question="Does stronger curation of the reference's data make a better guide?",
@@ -34,14 +32,14 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"jest-{curation}"] = base.jest(curation)
     study.claims = [
         claim(
-            "Strong curation guides better than moderate curation, on average of both kinds",
+            "Strong curation guides better than moderate curation, averaged over both kinds",
             of="jest-strong",
             above=["jest-moderate_ita", "jest-moderate_tq"],
             source="Fig. 5, left",
             unless=base.toy(scale, "in a short run what a guide has seen matters little"),
         ),
         claim(
-            "Moderate curation guides better than weak curation, on average of both kinds",
+            "Moderate curation guides better than weak curation, averaged over both kinds",
             of=["jest-moderate_ita", "jest-moderate_tq"],
             above="jest-weak",
             source="Fig. 5, left",
@@ -55,9 +53,5 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "all see as many examples here; a toy does not use up its curated set"),
         ),
     ]
-    study.reports = [
-        table(baseline="uniform"),
-        figure("against_reference", baseline="uniform"),
-        curves(),
-    ]
+    study.reports = [table(baseline="uniform"), figure("against_reference", baseline="uniform"), curves()]
     return study

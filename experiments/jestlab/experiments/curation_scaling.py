@@ -1,4 +1,4 @@
-"""Figure 5, right: does a longer-trained reference, or one of more curated data, guide better?
+"""Figure 5, right: does a reference guide better after longer training, or with more curated data?
 
     jestlab launch curation_scaling               # 66 runs, 6 min on two cores
     jestlab launch curation_scaling --scale mini  # 66 runs, 46.7 PFLOP; not run
@@ -12,8 +12,6 @@ strong-0.5B 36.5; jest-strong-0.5B 34.0; strong-1B 61.8; jest-strong-1B 38.0; st
 jest-strong++-2B 35.4.
 """
 
-from __future__ import annotations
-
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
@@ -23,10 +21,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does a reference guide better, the longer it has trained, and does more curated data help?",
+        question="Does a reference guide better the longer it has trained, and does more curated data help?",
         paper="Figure 5, right",
     )
     study.runs.uniform = {}
@@ -52,16 +50,12 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),
         claim(
-            "At 2B examples the larger curated set makes the better guide",
+            "At 2B examples, the larger curated set makes the better guide",
             of="jest-strong++-2B",
             above="jest-strong-2B",
             source="Fig. 5, right",
             unless=base.toy(scale, "the small curated set is not used up by then"),
         ),
     ]
-    study.reports = [
-        table(baseline="uniform"),
-        figure("against_reference", baseline="uniform"),
-        curves(),
-    ]
+    study.reports = [table(baseline="uniform"), figure("against_reference", baseline="uniform"), curves()]
     return study

@@ -1,16 +1,14 @@
-"""Figure 3, left and middle: does joint selection learn faster, the more it filters?
+"""Figure 3, left and middle: does joint selection learn faster the more it filters?
 
     jestlab launch filtering_ratio               # 45 runs, 5 min on two cores
     jestlab launch filtering_ratio --scale mini  # 27 runs, 28.1 PFLOP; not run
     jestlab plan filtering_ratio --scale paper   # 9 runs, 34,500 chip-hours of v5e; not run
 
-Independent selection by the same scores is beside it: its batches fill with examples that are alike.
+Independent selection by the same scores is the comparison: its batches fill with similar examples.
 
 Scores in % at smoke, means of 5 seeds, 2026-11-22: reference 62.3; uniform 12.5; joint 30.1 (f = .5), 36.1
 (f = .8), 34.6 (f = .9); independent 28.5 (f = .5), 29.4 (f = .8), 24.6 (f = .9).
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -21,13 +19,13 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does joint selection learn faster, the more it filters, and independent selection not?",
+        question="Does joint selection learn faster the more it filters, and independent selection not?",
         paper="Figure 3, left and middle",
     )
-    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)  # three left joint against independent undecided
+    study.seeds = at_scale(scale, smoke=5, mini=3, paper=1)  # three left joint vs. independent undecided
     base.guide(study, scale)
     study.runs.uniform = {}
     study.runs.joint = base.selecting("joint")
@@ -36,7 +34,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.claims = [
         *(
             claim(
-                f"At f = {ratio} joint selection is past the end of uniform training after {share} of it",
+                f"At f = {ratio}, joint selection passes the end of uniform training after {share} of it",
                 of={"of": f"joint filtering_ratio={ratio}", "measure": f"score_after_{after}"},
                 above="uniform",
                 source="Fig. 3, left",
@@ -45,21 +43,21 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             for ratio, share, after in ((0.5, "2/3", 0.667), (0.8, "1/3", 0.333), (0.9, "2/9", 0.222))
         ),
         claim(
-            "Joint selection learns more than uniform training, on average of all f",
+            "Joint selection learns more than uniform training, averaged over all f",
             of="joint",
             above="uniform",
             source="Fig. 3, left",
             unless=base.toy(scale, "a web without noise leaves nothing to select"),
         ),
         claim(
-            "Joint selection learns more than independent selection, on average of f = 0.8 and 0.9",
+            "Joint selection learns more than independent selection, averaged over f = 0.8 and 0.9",
             of=["joint filtering_ratio=0.8", "joint filtering_ratio=0.9"],
             above=["independent filtering_ratio=0.8", "independent filtering_ratio=0.9"],
             source="Fig. 3, middle",
             unless=base.toy(scale, "where few pairs are near-duplicates, independent batches are as diverse"),
         ),
         claim(
-            "Independent selection learns more than uniform training, on average of f = 0.5 and 0.8",
+            "Independent selection learns more than uniform training, averaged over f = 0.5 and 0.8",
             of=["independent filtering_ratio=0.5", "independent filtering_ratio=0.8"],
             above="uniform",
             source="Fig. 3, middle",

@@ -4,15 +4,13 @@
     jestlab launch laion_transfer --scale mini  # 12 runs, 4.77 PFLOP; not run
     jestlab plan laion_transfer --scale paper   # 4 runs, 2,210 chip-hours of v5e; not run
 
-On a folder that img2dataset wrote, guided by a published SigLIP checkpoint, with no file to edit:
+On a folder written by img2dataset, guided by a published SigLIP checkpoint, without editing a file:
 
     jestlab launch laion_transfer --set 'base.data.train={kind: folder, path: laion/}' \
         --set 'runs.reference={program: weights, path: siglip.npz, tokenizer: sentencepiece.model}'
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 83.0; SigLIP 17.6; JEST++ 41.1.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -23,15 +21,13 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
-        scale,
-        question="Does JEST++ carry over to public data of another make?",
-        paper="Table 2",
+        scale, question="Does JEST++ transfer to public data from another source?", paper="Table 2"
     )
     study.base["schedule"]["examples_seen"] = base.examples(scale, 1.3 if scale == "paper" else 3)
     study.base["data"]["filter"] = "punsafe < 0.5"
-    curated = dict(study.base["data"]["train"])  # the reference is of curated WebLI, not of LAION
+    curated = dict(study.base["data"]["train"])  # the reference learns from curated WebLI, not from LAION
     if scale == "paper":
         study.base["data"]["train"] |= {"path": "laion2b", "examples": 2_300_000_000}
     towers = base.coarse(scale)
@@ -40,7 +36,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
     study.runs["JEST++"] = base.jest() | towers
     study.claims = [
         claim(
-            "JEST++ is ahead of SigLIP on as many examples of LAION",
+            "JEST++ is ahead of SigLIP after as many examples of LAION",
             of="JEST++",
             above="SigLIP",
             source="Table 2",

@@ -1,4 +1,4 @@
-"""Appendix, longer training: does JEST go on improving?
+"""Appendix, longer training: does JEST keep improving?
 
     jestlab launch longer_training               # 33 runs, 6 min on two cores
     jestlab launch longer_training --scale mini  # 33 runs, 70.1 PFLOP; not run
@@ -10,8 +10,6 @@ Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; reference++B
 JEST-5B 52.6; Flexi-JEST-13B 63.3; JEST++4B 41.6; Flexi-JEST++4B 30.7; JEST++10B 71.8; Flexi-JEST++10B 60.7.
 """
 
-from __future__ import annotations
-
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
@@ -21,7 +19,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
         question="Do JEST++ and Flexi-JEST++ go on improving from 4B to 10B examples?",
@@ -36,19 +34,15 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"JEST++{billions}B"] = base.jest("reference++B") | _for(scale, billions)
         study.runs[f"Flexi-JEST++{billions}B"] = base.flexi_jest("reference++B") | _for(scale, billions)
     study.claims = [
-        claim(
-            "JEST++ improves from 4B to 10B examples",
-            of="JEST++10B",
-            above="JEST++4B",
-            source="App., Table 4",
-            unless=base.toy(scale, "the web is small, and seen several times by then"),
-        ),
-        claim(
-            "Flexi-JEST++ improves from 4B to 10B examples",
-            of="Flexi-JEST++10B",
-            above="Flexi-JEST++4B",
-            source="App., Table 4",
-            unless=base.toy(scale, "the web is small, and seen several times by then"),
+        *(
+            claim(
+                f"{method} improves from 4B to 10B examples",
+                of=f"{method}10B",
+                above=f"{method}4B",
+                source="App., Table 4",
+                unless=base.toy(scale, "the web is small, and seen several times by then"),
+            )
+            for method in ("JEST++", "Flexi-JEST++")
         ),
         claim(
             "Flexi-JEST at 13B is ahead of SigLIP at 40B",

@@ -12,8 +12,6 @@ Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1
 flexi-uniform-0.75 16.0; flexi-jest-0.95 26.4; flexi-uniform-0.95 12.6.
 """
 
-from __future__ import annotations
-
 from ml_collections import ConfigDict
 
 from jestlab.experiments import base
@@ -23,7 +21,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
         question="Does scoring and training at two resolutions keep JEST's gain at a fraction of its cost?",
@@ -56,21 +54,21 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=costly_text,
         ),
         claim(
-            "Without co-training Flexi-JEST learns less than the mean of all with",
+            "Without co-training, Flexi-JEST learns less than the average with co-training",
             of="flexi-jest-0.0",
             below=trained,
             source="Fig. 4, right",
             unless=scores_anyway,
         ),
         claim(
-            "Without co-training Flexi-JEST learns less than uniform training",
+            "Without co-training, Flexi-JEST learns less than uniform training",
             of="flexi-jest-0.0",
             below="uniform",
             source="Fig. 4, right",
             unless=scores_anyway,
         ),
         claim(
-            "Flexi-JEST learns more than uniform training with the same λ, on average of λ from 0.25 on",
+            "Flexi-JEST learns more than uniform training with the same λ, averaged over λ from 0.25 on",
             of=trained,
             above=[f"flexi-uniform-{share}" for share in base.SHARES[1:]],
             source="Fig. 4, right",

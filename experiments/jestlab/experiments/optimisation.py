@@ -1,17 +1,15 @@
-"""Appendix, optimisation robustness: does strong filtering need a steadier Adam?
+"""Appendix, optimisation robustness: does strong filtering need a lower β2 of Adam?
 
     jestlab launch optimisation               # 30 runs, 4 min on two cores
     jestlab launch optimisation --scale mini  # 30 runs, 29.5 PFLOP; not run
     jestlab plan optimisation --scale paper   # 10 runs, 36,400 chip-hours of v5e; not run
 
-Adam's default β2 = .999 against .95, at every filtering ratio; spikes of the loss are counted.
+Adam's default β2 = .999 against .95, at every filtering ratio, counting spikes of the loss.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference 61.8; uniform 13.1 (β2 = .95), 14.4 (β2 =
 .999); joint 30.0 (β2 = .95 f = .5), 38.0 (β2 = .95 f = .8), 34.4 (β2 = .95 f = .9), 32.3 (β2 = .999 f =
 .5), 38.4 (β2 = .999 f = .8), 35.1 (β2 = .999 f = .9).
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -22,7 +20,7 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
         question="Does aggressive filtering need a lower β2, as large batches do?",
@@ -44,7 +42,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "a short run of small towers is stable under both"),
         ),
         claim(
-            "At f = 0.9 the loss of JEST spikes less with β2 = .95 than with .999",
+            "At f = 0.9, the loss of JEST spikes less with β2 = .95 than with .999",
             of="joint beta2=0.95 filtering_ratio=0.9",
             below="joint beta2=0.999 filtering_ratio=0.9",
             measure="loss_spikes",

@@ -1,16 +1,14 @@
-"""Table 3: do raw data do as well as filtered ones?
+"""Table 3: does JEST++ learn as well from raw data as from filtered data?
 
     jestlab launch raw_vs_filtered               # 18 runs, 2 min on two cores
     jestlab launch raw_vs_filtered --scale mini  # 18 runs, 23.5 PFLOP; not run
     jestlab plan raw_vs_filtered --scale paper   # 7 runs, 23,300 chip-hours of v5e; not run
 
-Filtered is by image–text alignment, as WebLI is. Both learn for 4B examples.
+Filtered data is filtered by image–text alignment, as WebLI is. Both kinds are trained on for 4B examples.
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference++B 75.6; IID-filtered 22.6; IID-raw 15.1;
 JEST++filtered 39.2; JEST++raw 41.6.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -21,10 +19,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does JEST++ make filtering of the training data beforehand needless?",
+        question="Does JEST++ make it unnecessary to filter the training data beforehand?",
         paper="Table 3",
     )
     study.base["schedule"]["examples_seen"] = base.examples(scale, 4)

@@ -4,14 +4,12 @@
     jestlab launch references --scale mini  # 39 runs, 64.2 PFLOP; not run
     jestlab plan references --scale paper   # 13 runs, 31,300 chip-hours of v5e; not run
 
-What the other studies select with: how good are the guides themselves?
+The references that the other studies select with: how good are they themselves?
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: uniform 13.1; weak 29.6; moderate_ita 47.9; moderate_tq
 20.7; strong-0.25B 11.5; strong-0.5B 36.5; strong-1B 61.8; strong-2B 76.2; strong-3B 81.3; strong++1B 63.6;
 strong++2B 71.7; strong++5B 75.6; strong++5B-L 80.2.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -22,10 +20,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="How good do models get that see curated data alone, by curation, length and size?",
+        question="How good are models trained on curated data alone, by curation, length and size?",
         paper="Section 4.4, Figure 5 (horizontal axes)",
     )
     study.runs.uniform = {}
@@ -45,7 +43,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "a toy reference knows its few examples early"),
         ),
         claim(
-            "From 1B to 3B examples of the small curated set a reference gains nothing",
+            "A reference gains nothing from 1B to 3B examples of the small curated set",
             of="strong-3B",
             below="strong-1B",
             within=base.of(scale).alike,
@@ -53,7 +51,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
             unless=base.toy(scale, "at 1B a toy reference is far from having learned its curated set"),
         ),
         claim(
-            "At 2B examples the larger curated set makes the better reference",
+            "At 2B examples, the larger curated set makes the better reference",
             of="strong++2B",
             above="strong-2B",
             source="Fig. 5, right",

@@ -4,12 +4,10 @@
     jestlab launch specialists --scale mini  # 12 runs, 33.6 PFLOP; not run
     jestlab plan specialists --scale paper   # 4 runs, 34,300 chip-hours of v5e; not run
 
-The reference of curated data, what it has guided, and SigLIP, on every benchmark: eight at the paper's scale.
+The curated reference, the learner it guides, and SigLIP on every benchmark (eight at the paper's scale).
 
 Scores in % at smoke, means of 3 seeds, 2026-11-22: reference++B 75.6; SigLIP-B 58.4; JEST++B 41.6.
 """
-
-from __future__ import annotations
 
 from ml_collections import ConfigDict
 
@@ -20,10 +18,10 @@ SCALES = base.SCALES
 
 
 def get_config(scale: str = "smoke") -> ConfigDict:
-    """The study at a scale."""
+    """Return the study at a scale."""
     study = base.study(
         scale,
-        question="Does a learner outgrow the reference that guides it, on the benchmarks where that is weak?",
+        question="Does a learner outgrow its reference on the benchmarks where the reference is weak?",
         paper="Appendix, table of eight benchmarks",
     )
     if scale == "paper":

@@ -1,4 +1,6 @@
-"""The contrastive losses: sigmoid (Zhai et al., 2023; Eq. 2 of the JEST paper) and softmax (CLIP; Eq. 1).
+"""The contrastive losses: sigmoid (Eq. 2 of the JEST paper) and softmax (CLIP; Eq. 1).
+
+The sigmoid loss is that of SigLIP (Zhai et al., 2023).
 
 Each is written twice: densely, for one device, and as a ring over devices, in which texts travel from device
 to device and no device ever holds more than the logits of its own images with one device's texts. In the ring
@@ -21,13 +23,13 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from .two_towers import Embeddings
+from jestlab.models.two_towers import Embeddings
 
 Loss = Callable[[Embeddings], jax.Array]
 
 
 def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
-    """The sigmoid loss of every image with every text of a batch.
+    """Compute the sigmoid loss of every image with every text of a batch.
 
     ℓ[i, j] = −log σ(m_ij (s_ij + b)), with m_ij = 1 on the diagonal and −1 off it, as
     softplus(−m_ij (s_ij + b)), which overflows nowhere.
@@ -45,7 +47,7 @@ def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
 
 
 def sigmoid_loss(z: Embeddings) -> jax.Array:
-    """Mean over images of the sum over texts: divided by n, not by n².
+    """Compute the mean over images of the sum over texts: divided by n, not by n².
 
     Args:
         z: Embeddings of n pairs.
@@ -57,7 +59,7 @@ def sigmoid_loss(z: Embeddings) -> jax.Array:
 
 
 def softmax_loss(z: Embeddings) -> jax.Array:
-    """Mean over pairs of both directions' cross-entropy: −½ (2 s_ii − log Σ_j e^s_ij − log Σ_j e^s_ji).
+    """Compute the mean cross-entropy of both directions: −½ (2 s_ii − log Σ_j e^s_ij − log Σ_j e^s_ji).
 
     The bias has no part in it.
 
@@ -75,7 +77,7 @@ def softmax_loss(z: Embeddings) -> jax.Array:
 
 
 def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
-    """A device's share of the `sigmoid_loss` of a split batch; to be called under `jax.shard_map`.
+    """Compute a device's share of the `sigmoid_loss` of a split batch; called under `jax.shard_map`.
 
     Args:
         z: Embeddings of this device's n / P pairs; t and b the same everywhere.
@@ -104,7 +106,7 @@ def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:
 
 
 def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
-    """A device's share of the `softmax_loss` of a split batch; to be called under `jax.shard_map`.
+    """Compute a device's share of the `softmax_loss` of a split batch; called under `jax.shard_map`.
 
     Texts travel with their own running log Σ_j e^s_ji, which is whole when they have met all images. They are
     counted where they are then, one hop from home: the way back would be a message that nothing waits for,
@@ -143,7 +145,7 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
 
 
 def loss_function(kind: str, devices: int, axis: str) -> Loss:
-    """A device's share of the loss of a batch that is split over devices: on one device, all of it.
+    """Return the function for a device's share of the loss of a split batch; on one device, the whole loss.
 
     Args:
         kind: "sigmoid" or "softmax".
@@ -154,7 +156,7 @@ def loss_function(kind: str, devices: int, axis: str) -> Loss:
         ValueError: An unknown loss.
     """
     if kind not in ("sigmoid", "softmax"):
-        raise ValueError(f"unknown loss {kind!r}: known are sigmoid, softmax")
+        raise ValueError(f"unknown loss {kind!r}: expected sigmoid or softmax")
     if devices == 1:
         return sigmoid_loss if kind == "sigmoid" else softmax_loss
     ring = ring_sigmoid_loss if kind == "sigmoid" else ring_softmax_loss
@@ -162,13 +164,13 @@ def loss_function(kind: str, devices: int, axis: str) -> Loss:
 
 
 def _similarity(z: Embeddings, texts: jax.Array) -> jax.Array:
-    """s: float32 [images, texts], in full float32 also where the hardware would rather round."""
+    """Return s, float32 [images, texts], in full float32 even where the hardware would round."""
     products = jnp.dot(z.image, texts.T, precision="highest", preferred_element_type=jnp.float32)
     return z.temperature * products
 
 
 def _next_device(x: jax.Array, axis: str) -> jax.Array:
-    """Pass an array around the ring by one device."""
+    """Pass an array on to the next device of the ring."""
     devices = jax.lax.axis_size(axis)
     passed: jax.Array = jax.lax.ppermute(x, axis, [(i, (i + 1) % devices) for i in range(devices)])
     return passed

@@ -1,4 +1,4 @@
-"""The processes that compute one run together, one on each host; alone, a run is the first of one."""
+"""The processes that compute a run together, one on each host; a single process is the first of one."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import numpy as np
 
 _ADDRESS, _COUNT, _NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 _EXPECTED = "JESTLAB_PROCESSES"
-"""How many processes there have to be, where a launcher knows that and leaves it to JAX to find them."""
+"""Expected number of processes, set by launchers that leave it to JAX to find them."""
 
 
 def launched_with_others() -> bool:
-    """Whether the launcher says that other processes compute along.
+    """Return whether the launcher says that other processes compute along.
 
     Raises:
-        ValueError: It says only half of it.
+        ValueError: Only some of the variables are set.
     """
     said = [name for name in (_ADDRESS, _COUNT, _NUMBER) if name in os.environ]
     if said and len(said) < 3:
         missing = next(name for name in (_ADDRESS, _COUNT, _NUMBER) if name not in said)
-        raise ValueError(f"{said[0]} is set and {missing} is not: set all of the three, or none")
+        raise ValueError(f"{said[0]} is set and {missing} is not: set all three, or none")
     return bool(said) or "," in os.environ.get("TPU_WORKER_HOSTNAMES", "") or _expected() > 1
 
 
 def launched_first() -> bool:
-    """Whether the launcher says that this is the first process, or the only one. Needs no JAX.
+    """Return whether the launcher says that this is the first process, or the only one. Needs no JAX.
 
     Raises:
-        ValueError: It says that there are others, and not which of them this is.
+        ValueError: There are others, but it is not set which of them this is.
     """
     if not launched_with_others():
         return True
@@ -45,14 +45,14 @@ def launched_first() -> bool:
 
 
 def initialize_processes() -> None:
-    """Join the other processes of a run, where its launcher says that there are any.
+    """Join the other processes of a run, if its launcher says that there are any.
 
     A launcher says so by `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`; on a TPU pod
     `TPU_WORKER_HOSTNAMES` does, and JAX finds the rest by itself. Must be called before JAX is used.
 
     Raises:
         RuntimeError: The others cannot be reached, or are not as many as there have to be.
-        ValueError: The launcher says only half of it.
+        ValueError: Only some of the variables are set.
     """
     import jax
 
@@ -76,28 +76,28 @@ def _expected() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that reports and writes."""
+    """Return whether this is the process that reports and writes."""
     import jax
 
     return jax.process_index() == 0
 
 
 def any_says(answer: bool) -> bool:
-    """Whether any process says so; each waits for the others."""
+    """Return whether any process says yes; each waits for the others."""
     import jax
 
     return answer if jax.process_count() == 1 else bool(np.any(_gathered(answer)))
 
 
 def all_say(answer: bool) -> bool:
-    """Whether every process says so; each waits for the others."""
+    """Return whether every process says yes; each waits for the others."""
     import jax
 
     return answer if jax.process_count() == 1 else bool(np.all(_gathered(answer)))
 
 
 def first_says(number: int) -> int:
-    """The first process's number, in every process."""
+    """Return the first process's number, in every process."""
     import jax
 
     if jax.process_count() == 1:
@@ -108,7 +108,7 @@ def first_says(number: int) -> int:
 
 
 def first_gives(tree: Any) -> Any:
-    """The first process's arrays, bit for bit, in every process.
+    """Return the first process's arrays, bit for bit, in every process.
 
     Args:
         tree: NumPy arrays; in the other processes any of the same shapes and types.

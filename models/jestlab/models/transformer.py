@@ -1,4 +1,4 @@
-"""The transformer encoder that both towers share: pre-norm blocks, tanh-GELU, as in SigLIP's public code.
+"""The transformer encoder that both towers share: pre-norm blocks and tanh-GELU as in SigLIP's public code.
 
 Parameter names are those that flax.linen gives the same modules in big_vision, so that its trees fit.
 Parameters are float32. Products are computed in `dtype`; the statistics of normalisations and the softmax in
@@ -23,7 +23,7 @@ LAYER_NORM_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class Execution:
-    """How an encoder is computed: memory and compile time, never its values.
+    """How an encoder is computed: it affects memory and compile time, never the values.
 
     Attributes:
         remat: What the backward pass computes again instead of keeping it from the forward pass. "none":
@@ -37,11 +37,12 @@ class Execution:
 
 
 class LayerNorm(nn.Module):
-    """(x − mean) / √(variance + ε) · scale + bias over the last axis; the result has the dtype of x."""
+    """Layer normalisation, (x − mean) / √(variance + ε) · scale + bias over the last axis; keeps the dtype of
+    x."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [..., D] → float [..., D]."""
+        """Normalise x: float [..., D] → float [..., D]."""
         scale = self.param("scale", nn.initializers.ones, x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros, x.shape[-1:])
         return _layer_norm(x, scale, bias)
@@ -62,7 +63,7 @@ def _layer_norm_forward(x: jax.Array, scale: jax.Array, bias: jax.Array) -> tupl
 
 
 def _layer_norm_backward(kept: Any, dy: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """With x̂ = (x − mean)/σ and g = dy · scale: dx = (g − mean(g) − x̂ · mean(g x̂)) / σ.
+    """Compute gradients: with x̂ = (x − mean)/σ and g = dy · scale, dx = (g − mean(g) − x̂ · mean(g x̂)) / σ.
 
     Written out because it needs only x and two numbers a token from the forward pass. Automatic
     differentiation keeps and sums more: a training step on CPU took a tenth more of the processor's time.
@@ -93,7 +94,7 @@ class MlpBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [m, D] → float [m, D]."""
+        """Apply both layers: float [m, D] → float [m, D]."""
         dense = functools.partial(
             nn.Dense,
             dtype=self.dtype,
@@ -120,7 +121,7 @@ class Projection(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [m, product of inputs] → float [m, product of outputs]."""
+        """Project x: float [m, product of inputs] → float [m, product of outputs]."""
         matrix = (math.prod(self.inputs), math.prod(self.outputs))
 
         def initialize(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
@@ -145,7 +146,7 @@ class MultiHeadDotProductAttention(nn.Module):
 
     @nn.compact
     def __call__(self, queries: jax.Array, tokens: jax.Array, examples: int) -> jax.Array:
-        """Look at each example's tokens.
+        """Attend to each example's tokens.
 
         Args:
             queries: float [n · Q, D].
@@ -171,7 +172,7 @@ class MultiHeadDotProductAttention(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Attention, then MLP, each on the normalised residual stream: x + f(LN(x)).
+    """Attention, then an MLP, each on the normalised residual stream: x + f(LN(x)).
 
     Inside, the tokens of all examples are the rows of one matrix: on CPU, loss and gradient took 257 ms of
     the processor's time, and 310 ms with an axis more (32 px, width 192, depth 4; 2026-11-21).
@@ -183,7 +184,7 @@ class EncoderBlock(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [n, L, D] → float [n, L, D]."""
+        """Apply the block: float [n, L, D] → float [n, L, D]."""
         shape = x.shape
         x = x.reshape(-1, shape[-1])
         y = LayerNorm()(x)
@@ -194,7 +195,7 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """`depth` blocks and a last normalisation.
+    """A stack of `depth` blocks and a final normalisation.
 
     The parameter tree is `{encoderblock_0: …, encoderblock_1: …, encoder_norm: …}` under every execution.
     """
@@ -207,7 +208,7 @@ class Encoder(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [n, L, D] → float [n, L, D]."""
+        """Encode x: float [n, L, D] → float [n, L, D]."""
         block = functools.partial(_rematerialized(self.execution.remat), self.heads, self.mlp_dim, self.dtype)
         if self.execution.scan and not self.is_initializing():
             x = self._scan(block(parent=None), x)
@@ -218,7 +219,7 @@ class Encoder(nn.Module):
         return y
 
     def _scan(self, block: nn.Module, x: jax.Array) -> jax.Array:
-        """All blocks as one loop. Parameters are stacked here, so that no tree outside knows of it."""
+        """Run all blocks as one loop. Parameters are stacked here, so that no tree outside differs."""
         layers = [self.variables["params"][f"encoderblock_{layer}"] for layer in range(self.depth)]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
 
@@ -230,7 +231,7 @@ class Encoder(nn.Module):
 
 
 class MAPHead(nn.Module):
-    """Multi-head attention pooling: one learned probe looks at all tokens (Zhai et al., 2022, Sec. 2.1)."""
+    """Multi-head attention pooling: one learned probe attends to all tokens (Zhai et al., 2022, Sec. 2.1)."""
 
     heads: int
     mlp_dim: int
@@ -238,7 +239,7 @@ class MAPHead(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
-        """x: float [n, L, D] → float [n, D]."""
+        """Pool the tokens: float [n, L, D] → float [n, D]."""
         n, _, width = x.shape
         probe = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, width))
         probes = jnp.tile(probe[0].astype(x.dtype), (n, 1))
@@ -248,7 +249,7 @@ class MAPHead(nn.Module):
 
 
 def _rematerialized(remat: str) -> type[nn.Module]:
-    """`EncoderBlock` that keeps for its backward pass what `Execution.remat` says."""
+    """Return an `EncoderBlock` that keeps for its backward pass what `Execution.remat` says."""
     if remat == "none":
         return EncoderBlock
     # Products with weights have no batch dimension, attention's have two.

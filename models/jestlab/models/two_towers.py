@@ -1,4 +1,4 @@
-"""Two towers into one space, with the learned temperature t and bias b of the sigmoid loss."""
+"""The model: an image tower and a text tower with the sigmoid loss's temperature and bias."""
 
 from __future__ import annotations
 
@@ -10,17 +10,49 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from .config import TwoTowers
-from .text import TextTransformer
-from .transformer import Execution
-from .vit import FULL, View, VisionTransformer
+from jestlab.models.config import TextTower, TwoTowers
+from jestlab.models.transformer import Encoder, Execution
+from jestlab.models.vit import FULL, View, VisionTransformer
+
+
+class TextTransformer(nn.Module):
+    """The text tower: a transformer without causal or padding mask, as in SigLIP; one vector per sequence.
+
+    Attributes:
+        config: Sizes of the tower.
+        embedding_dim: Width of the dense head.
+        dtype: Of the activations; parameters and results are float32.
+        execution: How the encoder is computed.
+    """
+
+    config: TextTower
+    embedding_dim: int
+    dtype: str = "float32"
+    execution: Execution = Execution()
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Encode tokens: int32 [n, L] → embedding float32 [n, E], not normalised."""
+        cfg = self.config
+        # Only the rows looked up are converted, not the whole table.
+        x = nn.Embed(cfg.vocabulary_size, cfg.width)(tokens).astype(self.dtype)
+        _, length, width = x.shape
+        positions = self.param(
+            "pos_embedding", nn.initializers.normal(stddev=width**-0.5), (1, length, width)
+        )
+        x = x + positions.astype(self.dtype)
+        mlp_dim = cfg.mlp_dim or 4 * cfg.width
+        x = Encoder(cfg.depth, cfg.heads, mlp_dim, self.dtype, self.execution, name="Encoder_0")(x)
+        x = x[:, -1] if cfg.pooling == "last" else x.mean(axis=1)
+        return nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(x).astype(jnp.float32)
+
 
 Parameters = dict[str, Any]
 """The tree `{img: …, txt: …, t: [1], b: [1]}`; t is stored as its logarithm, as big_vision does."""
 
 
 class Embeddings(NamedTuple):
-    """A batch in the shared space, with what turns products into logits: z_img · z_txt · t + b."""
+    """A batch in the shared space, with the t and b of the logits z_img · z_txt · t + b."""
 
     image: jax.Array  # float32 [n, E], unit length
     text: jax.Array  # float32 [n, E], unit length
@@ -29,7 +61,7 @@ class Embeddings(NamedTuple):
 
 
 def _normalize(z: jax.Array) -> jax.Array:
-    """z / (‖z‖ + 1e-8) along the last axis, as SigLIP's public code."""
+    """Return z / (‖z‖ + 1e-8) along the last axis, as in SigLIP's public code."""
     normalized: jax.Array = z / (jnp.linalg.norm(z, axis=-1, keepdims=True) + 1e-8)
     return normalized
 
@@ -59,7 +91,7 @@ class TwoTowerModel(nn.Module):
     def __call__(
         self, images: jax.Array, tokens: jax.Array, view: View = FULL, key: jax.Array | None = None
     ) -> Embeddings:
-        """Embed pairs.
+        """Embed pairs of images and texts.
 
         Args:
             images: uint8 [n, h, h, 3], as decoded.
@@ -74,25 +106,26 @@ class TwoTowerModel(nn.Module):
         return Embeddings(z_image, z_text, *self.temperature_and_bias())
 
     def embed_images(self, images: jax.Array, view: View = FULL, key: jax.Array | None = None) -> jax.Array:
-        """uint8 [n, h, h, 3] → float32 [n, E], unit length."""
+        """Embed images: uint8 [n, h, h, 3] → float32 [n, E], unit length."""
         return _normalize(self.img(_to_unit_range(images), view, key)[0])
 
     def embed_texts(self, tokens: jax.Array) -> jax.Array:
-        """int32 [n, L] → float32 [n, E], unit length."""
+        """Embed texts: int32 [n, L] → float32 [n, E], unit length."""
         return _normalize(self.txt(tokens))
 
     def features(self, images: jax.Array) -> jax.Array:
-        """uint8 [n, h, h, 3] → pooled image features before the head, float32 [n, D], not normalised."""
+        """Compute pooled image features before the head: uint8 [n, h, h, 3] → float32 [n, D], not
+        normalised."""
         features: jax.Array = self.img(_to_unit_range(images))[1]
         return features
 
     def temperature_and_bias(self) -> tuple[jax.Array, jax.Array]:
-        """t and b, float32 []."""
+        """Return t and b, both float32 []."""
         return jnp.exp(self.t[0]), self.b[0]
 
 
 def _to_unit_range(images: jax.Array) -> jax.Array:
-    """uint8 0…255 → float32 −1…1."""
+    """Map pixels from uint8 0…255 to float32 −1…1."""
     return images.astype(jnp.float32) / 127.5 - 1.0
 
 
@@ -104,7 +137,7 @@ def embed(
     view: View = FULL,
     key: jax.Array | None = None,
 ) -> Embeddings:
-    """`model(images, tokens, view, key)` with given parameters."""
+    """Apply `model(images, tokens, view, key)` with given parameters."""
     return cast(Embeddings, model.apply({"params": parameters}, images, tokens, view, key))
 
 
@@ -114,7 +147,7 @@ def temperature_and_bias(parameters: Parameters) -> tuple[jax.Array, jax.Array]:
 
 
 def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
-    """Fresh parameters, float32, from a PRNG key."""
+    """Create fresh parameters, float32, from a PRNG key."""
     images = jnp.zeros((1, config.vision.image_size, config.vision.image_size, 3), jnp.uint8)
     tokens = jnp.zeros((1, config.text.length), jnp.int32)
     parameters: Parameters = _initializer(config)(key, images, tokens)["params"]
@@ -123,5 +156,5 @@ def initialize(config: TwoTowers, key: jax.Array) -> Parameters:
 
 @functools.cache
 def _initializer(config: TwoTowers) -> Callable[..., Any]:
-    """One compiled function: operation by operation, a hundred small ones would be compiled."""
+    """Compile one function: initialising operation by operation would compile a hundred small ones."""
     return jax.jit(TwoTowerModel(config).init)

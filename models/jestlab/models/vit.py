@@ -1,4 +1,8 @@
-"""The image tower: a Vision Transformer with learned position embeddings (Dosovitskiy et al., 2021).
+"""The image tower: a Vision Transformer at any patch size, with learned position embeddings.
+
+Vision Transformer: Dosovitskiy et al., 2021. Other patch sizes are FlexiViT (Beyer et al., 2023, Sec. 3.4):
+the parameters are kept at the tower's own patch size and resized in every forward pass, so that the gradients
+of all patch sizes update the same parameters. Resizing an already resized kernel would lose information.
 
 Letters: n examples, L patches, p side of a patch in pixels, g patches along a side, D width, E embedding.
 """
@@ -10,21 +14,75 @@ from dataclasses import dataclass
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .config import VisionTower
-from .flexi import resize_kernel, resize_positions
-from .transformer import Encoder, Execution, MAPHead
+from jestlab.models.config import VisionTower
+from jestlab.models.transformer import Encoder, Execution, MAPHead
+
+
+def bilinear_matrix(old: int, new: int) -> np.ndarray:
+    """Return the matrix R that resizes a line of `old` pixels to `new`: bilinear, half-pixel centres, no
+    antialias.
+
+    Args:
+        old: Number of pixels.
+        new: Number of pixels wanted.
+
+    Returns:
+        float64 [new, old]; rows sum to 1.
+    """
+    centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
+    return np.maximum(0.0, 1.0 - np.abs(centres[:, None] - np.arange(old)))
+
+
+def resize_kernel(kernel: jax.Array, patch_size: int) -> jax.Array:
+    """Resize a patch embedding so that resized patches embed as nearly as possible like the original patches.
+
+    FlexiViT's w' = (Bᵀ)⁺ vec(w), with B the resize of whole patches. B is R ⊗ R, so for each input and output
+    channel w' = P w Pᵀ with P = (Rᵀ)⁺. When patches grow, ⟨B x, w'⟩ = ⟨x, w⟩ for every patch x.
+
+    Args:
+        kernel: float32 [p, p, channels, D].
+        patch_size: Side of the patches wanted, pixels.
+
+    Returns:
+        float32 [patch_size, patch_size, channels, D]; the kernel itself where it has that size.
+    """
+    old = kernel.shape[0]
+    if old == patch_size:
+        return kernel
+    p = jnp.asarray(np.linalg.pinv(bilinear_matrix(old, patch_size).T), kernel.dtype)
+    resized: jax.Array = jnp.einsum("ai,bj,ijcd->abcd", p, p, kernel, precision="highest")
+    return resized
+
+
+def resize_positions(embedding: jax.Array, grid: int) -> jax.Array:
+    """Resize learned position embeddings to another number of patches: linear, with antialias.
+
+    Args:
+        embedding: float32 [1, g², D], of a g × g grid of patches, row by row.
+        grid: Patches along a side.
+
+    Returns:
+        float32 [1, grid², D]; the embeddings themselves where they have that size.
+    """
+    _, length, width = embedding.shape
+    old = round(length**0.5)
+    if old == grid:
+        return embedding
+    resized: jax.Array = jax.image.resize(embedding.reshape(old, old, width), (grid, grid, width), "linear")
+    return resized.reshape(1, grid * grid, width)
 
 
 @dataclass(frozen=True)
 class View:
-    """How closely the tower looks at images; every view is of the same parameters (the paper's Sec. 3.3).
+    """How closely the tower looks at images; all views share the same parameters (the paper's Sec. 3.3).
 
     Attributes:
         patch_size: Side of a patch in pixels, a divisor of the image's side; None for the tower's own.
             Another one is FlexiViT.
-        keep: Share of the patches that are looked at, drawn anew for every image. Below 1 it is PatchDrop
-            (Li et al., 2023).
+        keep: Share of the patches that are looked at, drawn for every image. Below 1 this is PatchDrop (Li et
+            al., 2023).
     """
 
     patch_size: int | None = None
@@ -36,12 +94,12 @@ FULL = View()
 
 
 def kept_patches(patches: int, keep: float) -> int:
-    """How many of an image's patches a share is: rounded, at least one."""
+    """Return how many of an image's patches a share is: rounded, at least one."""
     return max(1, round(keep * patches))
 
 
 def example_keys(key: jax.Array, positions: jax.Array) -> jax.Array:
-    """A key for each example, by its position in the whole batch.
+    """Derive a key for each example from its position in the whole batch.
 
     Args:
         key: The batch's.
@@ -73,7 +131,7 @@ def drop_patches(x: jax.Array, keep: float, key: jax.Array) -> jax.Array:
 
 
 class PatchEmbedding(nn.Module):
-    """A linear map of each patch: the convolution whose stride is its size, as a product of matrices.
+    """A linear map of each patch: the convolution whose stride is its size, as a matrix product.
 
     Attributes:
         width: D.
@@ -87,7 +145,8 @@ class PatchEmbedding(nn.Module):
 
     @nn.compact
     def __call__(self, images: jax.Array, patch_size: int) -> jax.Array:
-        """images: float [n, h, w, 3] → float [n, L, D], in patches of `patch_size` pixels, row by row."""
+        """Embed images: float [n, h, w, 3] → float [n, L, D], in patches of `patch_size` pixels, row by
+        row."""
         shape = (self.patch_size, self.patch_size, 3, self.width)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
         bias = self.param("bias", nn.initializers.zeros, (self.width,))
@@ -102,7 +161,7 @@ class PatchEmbedding(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """Images to one vector each.
+    """The image tower: images to one vector each.
 
     Attributes:
         config: Sizes of the tower.

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend."""
+"""Errors that users can fix, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ class UserError(Exception):
 
 
 class StoreError(UserError):
-    """The results store cannot be used: now, or before somebody has mended something."""
+    """The results store cannot be used: now, or before somebody has fixed something."""
 
 
 class StoreUnreachable(StoreError):
     """The results store cannot be used now: no connection, locked, disk full. Trying again may help.
 
-    What somebody has to mend first (a password, a permission, a damaged file) is a plain UserError.
+    What somebody has to fix first (a password, a permission, a damaged file) is a plain UserError.
     """
 
 
@@ -25,8 +25,13 @@ class BucketUnreachable(UserError):
     """The bucket that the lab is in does not answer, or refuses. Trying again may help."""
 
 
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the valid name most like an unknown one; None if none is like it."""
+    return next(iter(difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.5)), None)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A clause that helps with an unknown name.
+    """Write a clause that helps with an unknown name.
 
     Args:
         name: What was given.
@@ -38,7 +43,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     names = sorted(set(known))
     if not names:
         return "there are none"
-    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if matches:
-        return f"did you mean {matches[0]!r}?"
+    if found := closest(name, names):
+        return f"did you mean {found!r}?"
     return "known: " + ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

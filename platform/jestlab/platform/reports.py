@@ -1,7 +1,9 @@
-"""What a study ends in: its tables and figures, as files of the lab."""
+"""What a study ends in: its tables and figures, as files of the lab, rebuilt when inputs change."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import multiprocessing
 import os
 import signal
@@ -11,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from jestlab.platform import stamps
+from jestlab.analysis.files import write_whole
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.spec.reports import Report, TableReport
 from jestlab.platform.store.published import with_the_papers
 
@@ -30,11 +33,11 @@ _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "htm
 
 @dataclass
 class Made:
-    """Reports that are as they should be.
+    """Reports that are up to date.
 
     Attributes:
         files: Study → its files; none where it has no reports, or they could not be made.
-        failed: Studies of which that is an error.
+        failed: Studies whose reports could not be written.
     """
 
     files: dict[str, list[Path]] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class Made:
 def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str], None]) -> Made:
     """Write the reports of a study, of a union those of each part and then its own, where anything changed.
 
-    What has not changed since it was written is left as it is, as the stamp beside it says. Those of several
+    Reports whose build key has not changed since they were written are left as they are. Those of several
     studies are made by as many processes as there are cores.
 
     Args:
@@ -59,18 +62,18 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
     studies = [*study.studies.values(), study]
     if any(_shows_published(report) for each in studies for report in each.reports):
         with_the_papers(store)
-    sources = {each.name: stamps.made_from(store, each) for each in studies}
+    sources = {each.name: build_key(store, each) for each in studies}
     made, stale = Made(), []
     for each in studies:
         made.files[each.name] = []
         if not each.reports and not each.claims and not each.studies:
             continue
         folder = lab.reports / each.name
-        if (stamp := stamps.read(folder, sources[each.name])) is None:
+        if (build := read_build(folder, sources[each.name])) is None:
             stale.append(each)
             continue
-        made.files[each.name] = [folder / name for name in stamp.files]
-        for text in stamp.notes:
+        made.files[each.name] = [folder / name for name in build.files]
+        for text in build.notes:
             note(f"{each.name}: {text}" if study.studies else text)
     for each, outcome in _written(lab, stale, note):
         if isinstance(outcome, Exception):
@@ -86,7 +89,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
         folder = lab.reports / each.name
         names = tuple(str(path.relative_to(folder)) for path in files)
         if files:
-            stamps.Stamp(sources[each.name], names, tuple(notes)).write(folder)
+            Build(sources[each.name], names, tuple(notes)).write(folder)
     return made
 
 
@@ -164,7 +167,7 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         union always has one.
     """
     from jestlab.analysis import frames
-    from jestlab.analysis.report.build import build
+    from jestlab.analysis.report import build
 
     results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
@@ -230,3 +233,127 @@ def _write_report(
     options = report.model_dump(exclude={"kind", "runs"})
     plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
+
+
+# ---- build keys
+
+BUILD_FILE = ".made-from.json"
+"""File that holds the build key of all reports of a study: tables, figures and the page."""
+
+PAGE_BUILD_FILE = ".page-made-from.json"
+"""The same for its page alone, and for what lies beside that in `report/`."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """What the reports of one study were built from.
+
+    Attributes:
+        made_from: Build key: a digest of all that the reports depend on.
+        files: The reports' files, relative to their folder.
+        notes: What was said about reports that could not be made.
+    """
+
+    made_from: str
+    files: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+    def write(self, folder: Path, name: str = BUILD_FILE) -> None:
+        """Write it beside the reports."""
+        text = json.dumps({"made_from": self.made_from, "files": self.files, "notes": self.notes}, indent=1)
+        write_whole(folder / name, text + "\n")
+
+
+def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | None:
+    """Read what a folder's reports were built from; None unless that is this key, and all files are there."""
+    try:
+        found = json.loads((folder / name).read_text(encoding="utf-8"))
+        build = Build(found["made_from"], tuple(found["files"]), tuple(found["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):  # none, or none of ours
+        return None
+    if build.made_from != made_from or not all((folder / file).is_file() for file in build.files):
+        return None
+    return build
+
+
+def remove_builds(folder: Path) -> None:
+    """Delete the build files: the reports beside them are about to be rewritten."""
+    for name in (BUILD_FILE, PAGE_BUILD_FILE):
+        (folder / name).unlink(missing_ok=True)
+
+
+def build_key(store: Store, study: Study) -> str:
+    """Compute the build key of a study's reports: a digest of what they depend on.
+
+    That is the code that makes them, the study, its runs and their attempts as the store has them, all of
+    which change whenever there are new results; what they were planned to cost; published rows, notes and
+    tags; and how many runs there are that could share a reference with them.
+    """
+    digest = hashlib.sha256()
+    for part in ([version("jestlab"), study.to_dict()], _code(), *_of_store(store, study)):
+        digest.update(json.dumps(part, default=str).encode())
+    return digest.hexdigest()
+
+
+@cache
+def _code() -> list[Any]:
+    """The files that make tables, figures and pages, by size and time of change when first asked."""
+    import jestlab.analysis
+
+    folder = Path(jestlab.analysis.__file__).parent
+    files = [Path(__file__).with_name("reports.py"), *folder.rglob("*.*")]
+    stats = ((path, path.stat()) for path in sorted(files) if "__pycache__" not in path.parts)
+    return [(path.name, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+
+
+def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
+    """Rows of the store on which a study's reports depend."""
+    from sqlalchemy import func, select
+
+    from jestlab.platform.store.tables import (
+        Attempt,
+        Budget,
+        Cost,
+        Experiment,
+        Member,
+        Need,
+        Note,
+        Published,
+        Run,
+        Tag,
+    )  # fmt: skip
+
+    mine = (
+        select(Member.run_id)
+        .join(Experiment, Experiment.id == Member.experiment_id)
+        .where(Experiment.name == study.name)
+    )
+    places = (
+        select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
+        .add_columns(Run.total_steps)
+        .join(Run, Run.id == Member.run_id)
+        .join(Experiment, Experiment.id == Member.experiment_id)
+        .where(Experiment.name == study.name)
+        .order_by(Member.position, Member.label)
+    )
+    attempts = (
+        select(Attempt.run_id, Attempt.number, Attempt.state, Attempt.reason)
+        .add_columns(Attempt.started_at, Attempt.heartbeat_at, Attempt.ended_at)
+        .where(Attempt.run_id.in_(mine))
+        .order_by(Attempt.run_id, Attempt.number)
+    )
+    costs = select(Cost.__table__).where(Cost.run_id.in_(mine)).order_by(Cost.run_id, Cost.component)
+    budgets = select(Budget.__table__).where(Budget.run_id.in_(mine)).order_by(Budget.run_id)
+    parts = (  # of a union: as they were launched last, maybe alone
+        select(Experiment.name, Experiment.spec)
+        .where(Experiment.name.in_(study.studies))
+        .order_by(Experiment.name)
+    )
+    counts = (
+        select(func.count(), func.max(Published.updated_at)).select_from(Published),
+        *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
+        select(func.count()).select_from(Need),
+    )
+    with store.reading() as connection:
+        for query in (places, attempts, costs, budgets, parts, *counts):
+            yield [tuple(row) for row in connection.execute(query)]

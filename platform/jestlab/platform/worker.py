@@ -1,11 +1,11 @@
-"""One attempt at a run, from start to end, in a process of its own.
+"""Run one attempt at a run, from start to end, in a process of its own.
 
     JESTLAB_STORE=URL python -m jestlab.platform.worker --root DIR --run FINGERPRINT --attempt NUMBER
 
-A launcher has claimed the attempt; the worker takes it up, and from then on lives or dies by itself. Exit
-codes: 0 the run is COMPLETED, 1 it FAILED (the traceback is on standard error), 78 it FAILED by something
-that will not mend itself, 75 the attempt was given up or the store is away, 143 it was asked to stop: by
-SIGTERM, by SIGINT, or by its user through the store.
+A launcher has claimed the attempt; the worker takes it up, and from then on does not depend on the launcher.
+Exit codes: 0 the run is COMPLETED; 1 it FAILED (the traceback is on standard error); 78 it FAILED, and would
+fail again; 75 the attempt was revoked, or the store cannot be reached; 143 it was asked to stop: by SIGTERM,
+by SIGINT, or by its user through the store.
 
 Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
 assist it: they write no results.
@@ -14,6 +14,7 @@ assist it: they write no results.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import logging
 import os
@@ -30,42 +31,48 @@ from types import FrameType
 from typing import TypeVar
 
 from jestlab.models.processes import launched_first
+from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import programs
-from jestlab.platform.assist import Unrecorded
-from jestlab.platform.bucket import Bucket
-from jestlab.platform.context import Failed, Interrupted, Need, Recorder, RunContext
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits, logs
-from jestlab.platform.launch.executors import local
-from jestlab.platform.mirror import PUSH_SECONDS, Keeper, Lasting, Mirror, fetched
+from jestlab.platform.lab.bucket import Bucket
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.launch import logs
+from jestlab.platform.launch.processes import (
+    EXIT_BUSY,
+    EXIT_COMPLETED,
+    EXIT_FAILED,
+    EXIT_REFUSED,
+    EXIT_STOPPED,
+    own_handle,
+)
+from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
 from jestlab.platform.store import provenance
-from jestlab.platform.store.records import RunRecord
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.writer import Attempt, AttemptLost
 
 Result = TypeVar("Result")
 
 LOG_VARIABLE = "JESTLAB_COPY_LOG"
-"""Set where the worker's output is not the run's log already."""
+"""Set where the worker's output is not yet the run's log."""
 
 LAST_WORDS_SECONDS = 5.0
-"""How long the end waits until all that was printed is in the log."""
+"""How long the end waits until all output is in the log."""
 
 STORE_SECONDS = 120.0
-"""How long a worker that begins waits for a store that cannot be reached."""
+"""How long a starting worker waits for a store that cannot be reached."""
 
 
 class Stop:
-    """Whether to stop, and why; set by signals, and by the run's user through the store."""
+    """Holds whether to stop, and why: set by signals, and by the run's user through the store."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
         self.asked: Callable[[], str | None] = lambda: None
 
     def requested(self) -> bool:
-        """Whether to stop."""
+        """Whether the attempt has to stop."""
         self.reason = self.reason or self.asked()
         return self.reason is not None
 
@@ -80,7 +87,7 @@ class Stop:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one attempt; returns the exit code."""
+    """Run one attempt and return the exit code."""
     parser = argparse.ArgumentParser(prog="jestlab.platform.worker", description="Run one attempt at a run.")
     parser.add_argument("--root", required=True, help="folder of the lab, or its address in a bucket")
     parser.add_argument("--run", required=True, help="fingerprint of the run")
@@ -96,29 +103,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         assists = not launched_first()
     except StoreUnreachable as error:
         _say(f"jestlab: {error}")
-        return exits.BUSY
+        return EXIT_BUSY
     except (UserError, ValueError) as error:
         _say(f"jestlab: {error}")
-        return exits.REFUSED
+        return EXIT_REFUSED
     directory = lab.root / run.directory
     directory.mkdir(parents=True, exist_ok=True)
     if assists:
-        store.close()  # of a slice's 64 hosts one is enough to keep a connection
+        store.close()  # one of a slice's 64 hosts is enough to keep a connection
         return _assist(lab, run, stop)
-    mirror = Mirror(bucket, run.directory, directory) if bucket else None
-    with _copied_output(directory / logs.NAME, mirror) if os.environ.get(LOG_VARIABLE) else nullcontext():
-        code = _attempt(lab, store, run, options.attempt, stop, mirror or Lasting())
-    if mirror and code != exits.BUSY:
-        mirror.show()
+    synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
+    with _copied_output(directory / logs.NAME, synced) if os.environ.get(LOG_VARIABLE) else nullcontext():
+        code = _attempt(lab, store, run, options.attempt, stop, synced or LocalFolder())
+    if synced and code != EXIT_BUSY:
+        synced.show()
     return code
 
 
 @contextmanager
-def _copied_output(log: Path, mirror: Mirror | None) -> Iterator[None]:
-    """Context that prints to the run's log besides: where a job's own output goes away with its machines."""
-    if mirror:
-        with suppress(BucketUnreachable):  # then this attempt's log is all there is
-            mirror.fetch_log(log)
+def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
+    """Context that also writes output to the run's log, for jobs whose output is lost with their machines."""
+    if synced:
+        with suppress(BucketUnreachable):  # then the log holds this attempt alone
+            synced.fetch_log(log)
     streams = (sys.stdout, sys.stderr)
     own = [os.dup(stream.fileno()) for stream in streams]
     copier = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
@@ -133,7 +140,7 @@ def _copied_output(log: Path, mirror: Mirror | None) -> Iterator[None]:
         for stream, descriptor in zip(streams, own, strict=True):
             stream.flush()
             os.dup2(descriptor, stream.fileno())
-        with suppress(subprocess.TimeoutExpired):  # a process that the program has left may still print
+        with suppress(subprocess.TimeoutExpired):  # a process that the program left behind may still print
             copier.wait(LAST_WORDS_SECONDS)
 
 
@@ -143,7 +150,7 @@ def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
 
 
 def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
-    """Do something that needs the store, again and again while that cannot be reached."""
+    """Do something that needs the store, and retry while the store cannot be reached."""
     deadline = time.monotonic() + STORE_SECONDS
     while True:
         try:
@@ -155,12 +162,12 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
             time.sleep(1.0)
 
 
-def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: Keeper) -> int:
-    """Take the attempt up and see it through."""
+def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder) -> int:
+    """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
     about = provenance.collect(Path(__file__).parent)
     directory = lab.root / run.directory
-    handle = local.own_handle(directory / logs.NAME)
+    handle = own_handle(directory / logs.NAME)
     tries = itertools.count()
     try:
         attempt = _patiently(
@@ -179,11 +186,12 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
         _patiently(attempt.catch_up, stop)
     except (AttemptLost, StoreUnreachable) as error:
         _say(f"jestlab: {error}")
-        return exits.BUSY
+        return EXIT_BUSY
     stop.asked = attempt.stop_requested
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
-    context = _context(lab, run, attempt, stop, keeper.keep)
+    artifact = functools.partial(attempt.artifact, root=lab.root)
+    context = _context(lab, run, attempt, artifact, stop, keeper.keep)
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
@@ -194,14 +202,14 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
 
 
 def _fetch_needs(lab: Lab, run: RunRecord) -> None:
-    """Bring the folders of the runs that this one reads to this machine."""
+    """Download the folders of the runs that this one reads."""
     for need in run.needs.values():
         if need.state == RunState.COMPLETED:
             fetched(lab, need.directory)
 
 
-def _kept(keeper: Keeper, execute: Callable[[], None]) -> None:
-    """Execute, and make what came of it last: a run that completes is kept before the store is told."""
+def _kept(keeper: LocalFolder, execute: Callable[[], None]) -> None:
+    """Execute, and upload the run's folder: before the store is told that the run completed."""
     try:
         execute()
     except AttemptLost:
@@ -210,29 +218,30 @@ def _kept(keeper: Keeper, execute: Callable[[], None]) -> None:
         if isinstance(error, SystemExit) and not error.code:
             keeper.push(PUSH_SECONDS)
         else:
-            with suppress(BucketUnreachable):  # the next attempt goes on from what was kept before
+            with suppress(BucketUnreachable):  # the next attempt resumes from what was uploaded before
                 keeper.push()
         raise
     keeper.push(PUSH_SECONDS)
 
 
 def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
-    """Compute along with the run's first process, which has the attempt and writes its results.
+    """Compute along with the run's first process, which holds the attempt and writes its results.
 
-    Where that one finds that there is nothing to do, or that another worker has the run, the others wait for
-    it until JAX gives up.
+    If the first process finds nothing to do, or another worker has the run, the others wait for it until JAX
+    times out.
     """
     if run.state == RunState.COMPLETED or not programs.get(run.program).collective:
-        return exits.COMPLETED
+        return EXIT_COMPLETED
     if stop.requested():
-        return exits.STOPPED
+        return EXIT_STOPPED
     _log_to_standard_error()
     try:
         _fetch_needs(lab, run)
-        _execute(run, _context(lab, run, Unrecorded(), stop))
+        null = NullTracker()
+        _execute(run, _context(lab, run, null, null.artifact, stop))
     except (Interrupted, KeyboardInterrupt):
-        return exits.STOPPED
-    return exits.COMPLETED
+        return EXIT_STOPPED
+    return EXIT_COMPLETED
 
 
 def _log_to_standard_error() -> None:
@@ -241,12 +250,16 @@ def _log_to_standard_error() -> None:
 
 
 def _context(
-    lab: Lab, run: RunRecord, recorder: Recorder, stop: Stop, saved: Callable[[], None] = lambda: None
+    lab: Lab,
+    run: RunRecord,
+    recorder: Recorder,
+    record_artifact: Callable[[str, Path], None],
+    stop: Stop,
+    saved: Callable[[], None] = lambda: None,
 ) -> RunContext:
-    """What the run's program gets."""
+    """Create what the run's program is called with."""
     return RunContext(
         directory=lab.root / run.directory,
-        root=lab.root,
         cache=lab.data,
         seed=run.seed,
         needs={
@@ -254,6 +267,7 @@ def _context(
             for role, need in run.needs.items()
         },
         recorder=recorder,
+        record_artifact=record_artifact,
         stop_requested=stop.requested,
         saved=saved,
     )
@@ -267,47 +281,50 @@ def _execute(run: RunRecord, context: RunContext) -> None:
 
 
 def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
-    """Execute, and enter how it ended."""
+    """Execute, and record how it ended."""
     try:
         return _enter(attempt, *_outcome(attempt, stop, execute))
     except AttemptLost as error:
         _say(f"jestlab: {error}")
     except StoreUnreachable as error:
         _say(f"jestlab: {error}")
-    return exits.BUSY
+    except ValueRefused as error:  # the run is FAILED by it
+        _say(f"jestlab: {error}")
+        return EXIT_FAILED
+    return EXIT_BUSY
 
 
 def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:
-    """Exit code, and why."""
+    """Execute, and return the exit code and the reason."""
     if attempt.ended_before:
-        return exits.COMPLETED, ""
+        return EXIT_COMPLETED, ""
     try:
         execute()
     except (Interrupted, KeyboardInterrupt):
         if stop.requested():
-            return exits.STOPPED, str(stop.reason)
+            return EXIT_STOPPED, str(stop.reason)
         if int(os.environ.get("JAX_NUM_PROCESSES", "1")) > 1:
-            return exits.STOPPED, "another of its hosts was stopped"
-        return exits.FAILED, "stopped itself"
+            return EXIT_STOPPED, "another of its hosts was stopped"
+        return EXIT_FAILED, "stopped itself"
     except AttemptLost:
         raise
     except Failed as error:
         _say(f"jestlab: {error}")
-        return exits.FAILED, logs.one_line(str(error))
-    except BaseException as error:  # whatever ends a program is this run's end, and no one else's
+        return EXIT_FAILED, logs.one_line(str(error))
+    except BaseException as error:  # whatever ends a program ends this run, and nothing else
         if isinstance(error, SystemExit) and not error.code:
-            return exits.COMPLETED, ""
+            return EXIT_COMPLETED, ""
         traceback.print_exc()
         passing = isinstance(error, StoreError | BucketUnreachable)
-        code = exits.REFUSED if isinstance(error, UserError) and not passing else exits.FAILED
+        code = EXIT_REFUSED if isinstance(error, UserError) and not passing else EXIT_FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
-    return exits.COMPLETED, ""
+    return EXIT_COMPLETED, ""
 
 
 def _enter(attempt: Attempt, code: int, reason: str) -> int:
-    if code == exits.COMPLETED:
+    if code == EXIT_COMPLETED:
         attempt.complete()
-    elif code == exits.STOPPED:
+    elif code == EXIT_STOPPED:
         attempt.interrupt(reason)
     else:
         attempt.fail(reason, code)

@@ -67,45 +67,51 @@ def with_column(name: str, text: str) -> str:
 @pytest.mark.parametrize(
     "content, message",
     [
-        ("", "mine.csv, line 1: lacks the column 'source': add it to the header"),
-        (HEADER, "no line beneath the header"),
+        ("", "mine.csv, line 1: missing column 'source': add it to the header"),
+        (HEADER, "no lines below the header"),
         (HEADER.replace("method", "methd"), "line 1: no column 'methd': did you mean 'method'?"),
-        (HEADER + ",unit\n" + LINE, "line 1: the column 'unit' is there twice"),
-        (HEADER.replace(",printed", "") + "\n" + LINE, "line 1: lacks the column 'printed'"),
+        (HEADER + ",unit\n" + LINE, "line 1: duplicate column 'unit': keep one"),
+        (HEADER.replace(",printed", "") + "\n" + LINE, "line 1: missing column 'printed'"),
         (f"{HEADER}\n{LINE},more", "line 2: 7 cells under a header of 6: put texts that hold the separator"),
-        (f"{HEADER}\n{LINE}\n\n{LINE}", "line 4, column quantity: .* in line 2 already: leave one, or num"),
-        (but("SigLIP", ""), "line 2, column method: is empty: fill it in"),
-        (but("small", "summary"), "line 2, column table: 'summary' is a table of own runs alone"),
+        (
+            f"{HEADER}\n{LINE}\n\n{LINE}",
+            "line 4, column quantity: .* already in line 2: leave one, or num",
+        ),
+        (but("SigLIP", ""), "line 2, column method: empty: a value is required"),
+        (but("small", "summary"), "line 2, column table: 'summary' is reserved for own runs"),
         (
             but("percent", ""),
-            "line 2, column unit: '' is no unit of imagenet/zero_shot: write percent or share",
+            "line 2, column unit: '' is not a unit of imagenet/zero_shot: expected percent or share",
         ),
-        (but("percent", "count"), "line 2, column unit: .* write percent or share"),
-        (but("percent", "share"), "column printed: '70.3' in share is more than all: its unit is percent"),
-        (but("70.3,percent", "70.3%,share"), "column printed: '70.3%' is in percent, its unit is share"),
-        (but("70.3", "703"), "column printed: '703' in percent is more than all"),
+        (but("percent", "count"), "line 2, column unit: .* expected percent or share"),
+        (but("percent", "share"), "column printed: '70.3' in share is above 100 %: use the unit percent"),
+        (but("70.3,percent", "70.3%,share"), "column printed: '70.3%' is in percent but its unit is share"),
+        (but("70.3", "703"), "column printed: '703' in percent is above 100 %"),
         (but("70.3", "-70.3"), "column printed: '-70.3' is negative"),
-        (but("70.3", "n/a"), "column printed: 'n/a' is no printed number"),
+        (but("70.3", "n/a"), "column printed: 'n/a' is not a number"),
         (but("imagenet/zero_shot", "mean_detla"), "column quantity: .* did you mean 'mean_delta'"),
-        (but("imagenet/zero_shot", "score"), "column quantity: 'score' is no quantity: write dataset/metric"),
+        (
+            but("imagenet/zero_shot", "score"),
+            "unknown quantity 'score': write dataset/metric",
+        ),
         (but("imagenet/zero_shot,70.3,percent", "filtered,maybe,"), "printed: 'maybe' is neither yes nor no"),
         (with_column("value", "0.8"), "line 2, column value: 0.8 is not what is printed: '70.3' in percent"),
-        (with_column("value", "nan"), "column value: 'nan' is no number"),
+        (with_column("value", "nan"), "column value: 'nan' is not a number"),
         (with_column("ours", "perhaps"), "column ours: 'perhaps' is neither yes nor no"),
-        (with_column("accounting", "sgd"), "column accounting: 'sgd' is unknown: write iid, jest, flexi"),
-        (with_column("position", "0"), "column position: '0' is no row"),
+        (with_column("accounting", "sgd"), "'sgd' is not a known accounting: expected iid, jest, flexi"),
+        (with_column("position", "0"), "column position: '0' is not a row number"),
         (
             with_column("position", ""),
-            "column position: '' is no row: write 1, 2, …, in every line or in none",
+            "column position: '' is not a row number: expected 1, 2, …, in every line or in none",
         ),
-        (with_column("position", "²"), "column position: '²' is no row"),
-        (with_column("position", "9" * 5000), "column position: has 5,000 characters"),
-        (but("Doe", "D" * 2000), "column source: has 2,000 characters: 1,000 at most"),
-        (but("Doe", "D" * 200_000), "is no CSV: field larger than field limit"),
-        (but("Doe", '"Doe'), "is no CSV: unexpected end of data"),
-        (but("Doe", '"D\noe"'), "column source: has a line break or another sign"),
-        (but("Doe", "D\x1b[31moe"), "column source: has a line break or another sign"),
-        (but("Doe", "D\0oe"), "column source: has a line break or another sign"),
+        (with_column("position", "²"), "column position: '²' is not a row number"),
+        (with_column("position", "9" * 5000), "column position: too long: 5,000 characters"),
+        (but("Doe", "D" * 2000), "column source: too long: 2,000 characters, expected at most 1,000"),
+        (but("Doe", "D" * 200_000), "not valid CSV: field larger than field limit"),
+        (but("Doe", '"Doe'), "not valid CSV: unexpected end of data"),
+        (but("Doe", '"D\noe"'), "column source: contains a line break or another unprintable"),
+        (but("Doe", "D\x1b[31moe"), "column source: contains a line break or another unprintable"),
+        (but("Doe", "D\0oe"), "column source: contains a line break or another unprintable"),
     ],
 )
 def test_mistakes_are_said_with_their_place_and_remedy(content, message):
@@ -118,7 +124,7 @@ def test_mistakes_are_said_with_their_place_and_remedy(content, message):
 @pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
 def test_other_encodings_are_named_as_such(encoding):
     content = f"{HEADER}\n{LINE.replace('Doe', 'Hénaff')}".encode(encoding)
-    with pytest.raises(ValueError, match=r"mine\.csv, line [12]: is not UTF-8: save it as “CSV UTF-8”"):
+    with pytest.raises(ValueError, match=r"mine\.csv, line [12]: not valid UTF-8: save it as “CSV UTF-8”"):
         published.parse(content, "mine.csv")
 
 

@@ -51,7 +51,7 @@ def test_an_older_store_says_what_to_do(tmp_path):
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE v_runs (experiment)")
     connection.close()
-    with pytest.raises(ValueError, match="no place for published results yet: run jestlab db upgrade"):
+    with pytest.raises(ValueError, match="cannot hold published results yet: run jestlab db upgrade"):
         published.read(f"sqlite:///{path}")
     with pytest.raises(FileNotFoundError, match="no results store"):
         published.read(f"sqlite:///{tmp_path / 'none.db'}")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.analysis.published import interval
-from jestlab.analysis.published.rounding import Interval, read_number, rounded, show
+from jestlab.analysis.published.cell import Interval, read_number, rounded, show
 
 fractions = st.fractions(-1000, 1000, max_denominator=1000)
 intervals = st.tuples(fractions, fractions).map(lambda ends: Interval(min(ends), max(ends)))
@@ -62,7 +62,7 @@ def test_half_a_unit_of_the_last_digit_to_either_side(text, low, high):
     ],
 )
 def test_what_is_no_printed_number(text):
-    with pytest.raises(ValueError, match="no printed number: write it as in"):
+    with pytest.raises(ValueError, match="is not a number: expected one like"):
         interval(text)
 
 

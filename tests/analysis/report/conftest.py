@@ -1,7 +1,8 @@
-"""Experiments in real stores, reports of them, and a browser that opens them."""
+"""Experiments in real stores, their reports, and a browser that opens them."""
 
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 import plans_support as plans
 
 from jestlab.analysis.costs import Cost
-from jestlab.platform.plan import Plan
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 CHROMIUM = shutil.which("chromium")
@@ -134,7 +135,7 @@ def a_run() -> type[Run]:
 
 @pytest.fixture(scope="session")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A finished experiment, which tests read and do not change."""
+    """A finished experiment, which tests read but do not change."""
     reports = [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}]
     return make_lab(tmp_path_factory.mktemp("study"), finished(), reports=reports)
 
@@ -142,7 +143,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(scope="session")
 def page(study: Lab) -> Path:
     """Its report."""
-    from jestlab.analysis.report.build import build
+    from jestlab.analysis.report import build
 
     return build(study.url, "study", study.folder / "report", "uniform")[0]
 
@@ -151,6 +152,18 @@ def page(study: Lab) -> Path:
 def new_lab(tmp_path: Path) -> Callable[..., Lab]:
     """Makes an experiment of given runs."""
     return lambda *runs, **told: make_lab(tmp_path / "lab", runs, **told)
+
+
+@pytest.fixture
+def figure_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Printed figures are one-pixel images: drawing them takes most of the time that a report takes."""
+    from PIL import Image
+
+    from jestlab.analysis.figures import Plot
+
+    content = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(content, format="png")
+    monkeypatch.setattr(Plot, "_drawn", lambda self, suffixes: [content.getvalue() for _ in suffixes])
 
 
 # Not for the session: while it is there its event loop runs in this thread, and others need one of their own.
@@ -175,22 +188,34 @@ class Opened:
     requests: list[str]
 
 
+def open_page(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+    """Open a page from disk in a new tab, and keep what it writes to the console and asks of the network."""
+    tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+    found = Opened(tab, [], [])
+    tab.on("console", lambda message: found.complaints.append(message.text))
+    tab.on("pageerror", lambda error: found.complaints.append(str(error)))
+    tab.on("request", lambda request: found.requests.append(request.url))
+    tab.goto(path.as_uri())
+    return found
+
+
 @pytest.fixture
 def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Opens a page from disk; what it says on the console and asks of the network is kept."""
-    contexts = []
+    """Opens pages, which are closed after the test."""
+    pages: list[Opened] = []
 
-    def open_page(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        tab = context.new_page()
-        found = Opened(tab, [], [])
-        tab.on("console", lambda message: found.complaints.append(message.text))
-        tab.on("pageerror", lambda error: found.complaints.append(str(error)))
-        tab.on("request", lambda request: found.requests.append(request.url))
-        tab.goto(path.as_uri())
-        return found
+    def open_one(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+        pages.append(open_page(browser, path, width, scheme))
+        return pages[-1]
 
-    yield open_page
-    for context in contexts:
-        context.close()
+    yield open_one
+    for each in pages:
+        each.tab.context.close()
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Any, page: Path) -> Iterator[Opened]:
+    """The report of the finished experiment, opened once for tests that leave it as it was."""
+    found = open_page(browser, page)
+    yield found
+    found.tab.context.close()

@@ -1,4 +1,4 @@
-"""The answer in a sentence says what the numbers allow, and no more."""
+"""The answer in a sentence claims no more than the numbers support."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asked(new_store, stored_run):
     return ask
 
 
-def test_better(asked):
+def test_a_better_run(asked):
     # Differences .2, .22, .18: mean .2, std .02; t(2) = 4.3027, so ± 4.3027 · .02 / √3 = .0497.
     said = asked(uniform=[0.4, 0.4, 0.4], joint=[0.6, 0.62, 0.58])
     assert said.sentence.startswith(
@@ -48,14 +48,13 @@ def test_better(asked):
 def test_the_best_of_several_says_so(asked):
     said = asked(uniform=[0.4, 0.41], joint=[0.6, 0.62], third=[0.5, 0.51])
     assert said.sentence.startswith("joint, the best of 2, scores 61.0 ± 1.4%")
-    assert said.caveat == "The interval does not allow for joint having been picked as the best of 2."
+    assert said.caveat == "The interval does not account for joint having been picked as the best of 2."
 
 
-def test_noise(asked):
+def test_within_seed_noise(asked):
     said = asked(uniform=[0.4, 0.5, 0.45], joint=[0.45, 0.46, 0.47])
     assert said.sentence.startswith(
-        "joint scores 46.0 ± 1.0%, +1.0 points against uniform: this cannot be told from the seeds’ noise "
-        "(95% CI −"
+        "joint scores 46.0 ± 1.0%, +1.0 points against uniform: this is within seed noise (95% CI −"
     )
     assert said.sentence.endswith(" includes 0, 3 seeds).")
     assert "fewer" not in said.sentence
@@ -79,7 +78,7 @@ def test_one_seed(asked, joint, said):
 
 def test_nothing_to_compare_with(asked):
     assert asked(uniform=[0.4, 0.6]).sentence == (
-        "uniform scores 50.0 ± 14.1%; there is nothing to compare it with."
+        "uniform scores 50.0 ± 14.1%; no other run competes with it."
     )
 
 
@@ -96,24 +95,24 @@ def test_not_in_percent(asked):
     assert said.startswith("joint scores 61 ± 1.414, 20.5 in score above uniform (95% CI")
 
 
-def test_what_is_beyond_the_noise_is_named_though_another_mean_is_higher(asked):
+def test_significant_runs_are_named_even_if_another_mean_is_higher(asked):
     # The highest mean is noise; differences of steady .05, .06, .05 and of low −.2, −.21, −.2 are not.
     said = asked(
         uniform=[0.4, 0.4, 0.4], noisy=[0.2, 0.9, 0.4], steady=[0.45, 0.46, 0.45], low=[0.2, 0.19, 0.2]
     )
     assert said.sentence.startswith("noisy, the best of 3, scores 50.0 ± 36.1%, +10.0 points against uniform")
-    assert "cannot be told from the seeds’ noise" in said.sentence
+    assert "is within seed noise" in said.sentence
     # t(2) · .005774 / √3 = .01434.
     assert (
-        "Beyond the noise above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
+        "Beyond seed noise above uniform: steady (+5.3 points, 95% CI 3.9 to 6.8, 3 seeds)." in said.sentence
     )
     assert said.sentence.endswith(
-        "Beyond the noise below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
+        "Beyond seed noise below uniform: low (−20.3 points, 95% CI −21.8 to −18.9, 3 seeds)."
     )
-    assert said.caveat == "The intervals do not allow for 3 runs having been compared."
+    assert said.caveat == "The intervals do not account for 3 runs having been compared."
 
 
-def test_who_is_not_judged_is_named(new_store, stored_run):
+def test_runs_that_are_not_judged_are_named(new_store, stored_run):
     def runs(name, score, seeds=2, **told):
         return [stored_run(name, [0.1, score + 0.01 * seed], seed=seed, **told) for seed in range(seeds)]
 
@@ -129,7 +128,7 @@ def test_who_is_not_judged_is_named(new_store, stored_run):
     assert said.sentence.startswith("joint scores 60.0%, 20.0 points above uniform, by one seed")
     assert said.caveat == (
         "Not judged: third, a metric is missing; fourth, no seed has completed. "
-        "By fewer seeds than planned: joint (1 of 2)."
+        "Judged by fewer seeds than planned: joint (1 of 2)."
     )
 
 
@@ -144,7 +143,7 @@ def test_who_is_not_judged_is_named(new_store, stored_run):
         ("reference_training", "3.6× more FLOPs with the reference’s scoring and a share in its training."),
     ],
 )
-def test_flops_say_what_they_count_and_what_all_would_be(new_store, stored_run, scope, said):
+def test_flops_name_their_scope_and_the_widest_one(new_store, stored_run, scope, said):
     store = new_store().add(
         stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),
         stored_run("joint", [0.1, 0.6], flops_per_step=(1e9, 1e9, 2e9), reference_training_share=0.8e9),
@@ -162,7 +161,7 @@ def test_flops_with_the_reference_s_scoring(new_store, stored_run):
     )
 
 
-def test_what_is_there_at_its_first_evaluation_is_only_a_bound(new_store, stored_run):
+def test_a_score_reached_at_the_first_evaluation_is_only_a_bound(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.1, 0.4], flops_per_step=(1e9, 0, 0)),
         stored_run("joint", [0.5, 0.6], flops_per_step=(3e9, 0, 0)),

@@ -1,4 +1,4 @@
-"""The claims of a study on its page: near the top, told by words, opening what they were made from."""
+"""The claims of a study on its page: near the top, in words, linked to their provenance."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from tests.analysis.report.conftest import finished, make_lab
 
-from jestlab.analysis.explain import Origins
-from jestlab.analysis.report.build import build
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.analysis.tables import table
+
+pytestmark = pytest.mark.usefixtures("figure_stubs")
 
 CLAIMS: list[dict[str, Any]] = [
     {
@@ -40,7 +42,7 @@ def built(lab):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (400, "light")])
-def test_they_are_told_and_accessible(opened, lab, built, width, scheme):
+def test_claims_are_shown_and_accessible(opened, lab, built, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     shown = opened(built[0], width, scheme)
     tab = shown.tab
@@ -52,7 +54,7 @@ def test_they_are_told_and_accessible(opened, lab, built, width, scheme):
     assert told[1].endswith("Likely reason: the learners are small.")
     assert told[2].startswith("✗ does not hold at this scale (smoke) Selection hurts <b>")
     assert told[3].startswith("○ not run Greedy learns more 0 seeds: greedy above uniform, by score")
-    assert told[3].endswith("Missing: there is no run greedy.")
+    assert told[3].endswith("Missing: unknown run: greedy.")
     assert not [text for text in told if "never shown" in text]
     assert tab.locator("#claims .caveat").inner_text() == table(lab.url, "claims", ["study"]).caption
     colours = {
@@ -66,7 +68,7 @@ def test_they_are_told_and_accessible(opened, lab, built, width, scheme):
     assert shown.complaints == []
 
 
-def test_each_difference_opens_what_it_was_made_from(opened, lab, built):
+def test_each_difference_links_to_its_provenance(opened, lab, built):
     tab = opened(built[0]).tab
     claims = table(lab.url, "claims", ["study"])
     origins = Origins.read(lab.url, ["study"])
@@ -87,20 +89,18 @@ def test_each_difference_opens_what_it_was_made_from(opened, lab, built):
         tab.keyboard.press("Escape")
 
 
-def test_a_page_without_claims_has_no_place_for_them(study):
+def test_a_page_without_claims_has_no_section_for_them(study):
     assert gather(study.url, "study", None, "scoring").claims is None
 
 
 @pytest.mark.parametrize(
     ("rivals", "said"),
     [
-        ((), "At scale smoke, of 1 claim 1 holds."),
-        (("joint",), "At scale smoke, of 1 claim 1 holds. joint scores 40.0 ± 0.0%, +0.0 points against"),
+        ((), "At scale smoke, 1 claim: holds."),
+        (("joint",), "At scale smoke, 1 claim: holds. joint scores 40.0 ± 0.0%, +0.0 points against"),
     ],
 )
-def test_the_answer_begins_with_the_claims_and_ends_there_where_no_runs_compete(
-    tmp_path, a_run, rivals, said
-):
+def test_the_answer_is_only_the_claims_if_no_runs_compete(tmp_path, a_run, rivals, said):
     claim = {
         "statement": "Images find captions as well as classes", "within": 0.01,
         "of": {"of": "uniform", "measure": "shapes_retrieval/i2t_r1"},
@@ -111,7 +111,7 @@ def test_the_answer_begins_with_the_claims_and_ends_there_where_no_runs_compete(
     assert gather(lab.url, "study", None, "scoring").answer.sentence.startswith(said)
 
 
-def test_the_files_beside_it(lab, built):
+def test_the_files_of_claims(lab, built):
     names = {path.name for path in built}
     assert {"claims.tex", "claims.csv", "claims.provenance.json"} <= names
     csv = (built[0].parent / "report" / "claims.csv").read_text()

@@ -1,4 +1,4 @@
-"""The files beside the page, and what they say that they were made from."""
+"""The files of a report, and the provenance that they state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from jestlab.analysis import frames, tables
-from jestlab.analysis.report.build import build
+from jestlab.analysis.report import build
 from jestlab.analysis.report.contents import gather
 from jestlab.platform.cli import main
 from jestlab.platform.spec.load import load
@@ -42,7 +42,7 @@ def test_each_table_and_figure_with_its_provenance(study, page):
     assert told["data_sha256"] == hashlib.sha256((beside / "summary.csv").read_bytes()).hexdigest()
 
 
-def test_links_lead_to_files(page):
+def test_links_work(page):
     text = page.read_text().partition('<script type="text/javascript">')[0]
     links, ids = re.findall(r'<a [^>]*href="([^"]+)"', text), re.findall(r'<\w+ id="([^"]+)"', text)
     assert len(links) > 15
@@ -50,7 +50,7 @@ def test_links_lead_to_files(page):
         assert link[1:] in ids if link.startswith("#") else (page.parent / link).is_file(), link
 
 
-def test_the_same_results_give_the_same_bytes_and_nothing_is_left_over(new_lab, a_run, tmp_path):
+def test_the_same_results_give_the_same_bytes_and_stale_files_are_deleted(new_lab, a_run, tmp_path):
     lab = new_lab(a_run("uniform", [0.1, 0.2]), a_run("joint", [0.3, 0.4]), a_run("late", ends="fail"))
     first = build(lab.url, "study", tmp_path / "out")
     contents = {path: path.read_bytes() for path in first}
@@ -71,7 +71,7 @@ def test_the_same_results_give_the_same_bytes_and_nothing_is_left_over(new_lab, 
     assert files == {*again, mine}
 
 
-def test_the_spec_beside_it_is_the_study(study, page):
+def test_the_spec_file_is_the_study(study, page):
     assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
         "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}},
         "reports": [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}],
@@ -106,7 +106,7 @@ def run_verb(capsys, *arguments):
     return stop.value.code, streams.out, streams.err
 
 
-def test_the_verb(capsys, study, tmp_path):
+def test_the_report_verb(capsys, study, tmp_path, figure_stubs):
     root = ["--store", study.url, "--root", str(tmp_path / "lab")]
     code, out, err = run_verb(capsys, "study", *root)
     assert (code, err) == (0, "")

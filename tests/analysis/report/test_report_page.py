@@ -1,4 +1,4 @@
-"""The page in a real browser: from disk, by keyboard, at any width, in both modes, asking for nothing."""
+"""The page in a real browser: from disk, by keyboard, narrow and wide, light and dark, without network."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import re
 import pytest
 
 from jestlab.analysis import frames, tables
-from jestlab.analysis.explain import Origins
 from jestlab.analysis.figures import learning_curves, pareto
-from jestlab.analysis.report.build import build
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.report import build
+
+pytestmark = pytest.mark.usefixtures("figure_stubs")
 
 CELLS = "[...document.querySelectorAll('{} tbody tr')].map(r => [...r.children].map(c => c.textContent))"
 OPEN_ALL = """
@@ -36,7 +38,7 @@ def until(tab, expression):
 
 
 def check_html(page):
-    """By a strict parser; less Plotly, which is long, and which is held to have no sign that HTML forbids."""
+    """Parse strictly, without Plotly, which is long; it must not contain characters that HTML forbids."""
     html5lib = pytest.importorskip("html5lib")
     text = page.read_bytes().decode()
     assert not re.search(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]", text)
@@ -50,7 +52,7 @@ def test_html_is_valid(page):
     check_html(page)
 
 
-def test_nothing_is_asked_of_a_network(opened, page):
+def test_no_network_access(opened, page):
     shown = opened(page)
     assert shown.requests == [page.as_uri()]
     assert shown.complaints == []
@@ -86,8 +88,7 @@ def test_it_fits_and_is_accessible(opened, page, width, scheme):
     assert shown.complaints == []
 
 
-def test_every_number_is_the_table_s(opened, study, page):
-    shown = opened(page)
+def test_page_tables_equal_the_tables(shown, study):
     found = frames.read(study.url, "study")
     for name, table in (
         ("summary", tables.summary(found, "uniform")),
@@ -106,8 +107,7 @@ def test_every_number_is_the_table_s(opened, study, page):
     assert f"scores {summary.cell('joint', summary.column_named('score')).text}%" in answer
 
 
-def test_figures_draw_what_the_printed_ones_do(opened, study, page):
-    shown = opened(page)
+def test_page_figures_draw_the_printed_data(shown, study):
     found = frames.read(study.url, "study")
     drawn = shown.tab.evaluate(
         "document.querySelector('#curves .plot').data.filter(t => t.mode === 'lines+markers')"
@@ -144,7 +144,7 @@ MARKERS = """
 """
 
 
-def test_bars_and_fills_are_those_of_the_printed_front(opened, new_lab, a_run):
+def test_error_bars_and_fills_equal_the_printed_ones(opened, new_lab, a_run):
     ends = {
         "uniform": ([0.40, 0.44, 0.37], [3e9, 3e9, 3e9]),
         "close": ([0.42, 0.46, 0.41], [2.9e9, 3.3e9, 3.4e9]),
@@ -182,7 +182,7 @@ def test_bars_and_fills_are_those_of_the_printed_front(opened, new_lab, a_run):
     assert shown.complaints == []
 
 
-def test_the_numbers_of_a_figure_as_text(opened, study, page):
+def test_the_data_of_a_figure_as_a_table(opened, study, page):
     shown = opened(page)
     shown.tab.locator("#pareto summary").click()
     until(
@@ -200,9 +200,8 @@ def test_the_numbers_of_a_figure_as_text(opened, study, page):
 
 
 @pytest.mark.parametrize(("name", "make"), [("summary", tables.summary), ("speedups", tables.speedup_table)])
-def test_every_cell_opens_what_explain_says(opened, study, page, name, make):
-    """All that the dialog is made of, against the explanation of each cell by itself."""
-    shown = opened(page)
+def test_every_cell_shows_its_explanation(shown, study, name, make):
+    """The dialog of each cell against its explanation."""
     origins = Origins.read(study.url, ["study"])
     table = make(frames.read(study.url, "study"), "uniform")
     cells = shown.tab.evaluate(OPEN_ALL, name)
@@ -226,7 +225,7 @@ def test_every_cell_opens_what_explain_says(opened, study, page, name, make):
 
 
 def test_everything_is_reached_by_keyboard(opened, page):
-    """Tab alone goes through all controls, each seen to have the focus; Enter opens, Escape goes back."""
+    """Tab reaches all controls, with visible focus; Enter opens a dialog, Escape closes it."""
     shown = opened(page)
     tab = shown.tab
     seen: list[dict[str, str]] = []
@@ -278,7 +277,7 @@ def test_controls_drive_the_figures(opened, page):
     assert shown.complaints == []
 
 
-def test_dark_and_light_while_it_is_open(opened, page):
+def test_switching_to_dark_mode_while_the_page_is_open(opened, page):
     shown = opened(page)
     colour = "document.querySelector('#curves .plot').data.find(t => t.mode === 'lines+markers').line.color"
     assert shown.tab.evaluate(colour) == "#000000"
@@ -294,7 +293,7 @@ HOSTILE = [
 ]
 
 
-def test_hostile_names_are_only_texts(opened, new_lab, a_run):
+def test_hostile_names_are_shown_as_text(opened, new_lab, a_run):
     runs = [a_run("uniform", [0.1, 0.2], seed) for seed in (0, 1)]
     runs += [a_run("joint", [0.2, 0.3], seed, label=label) for label in HOSTILE for seed in (0, 1)]
     runs += [a_run("broken", [0.1], label="broken <b>", ends="fail")]
@@ -323,13 +322,11 @@ def test_hostile_names_are_only_texts(opened, new_lab, a_run):
         assert shown.requests == [page.as_uri()]
 
 
-def test_without_results_there_is_a_page_all_the_same(opened, new_lab, a_run):
+def test_a_page_without_results(opened, new_lab, a_run):
     lab = new_lab(a_run("uniform", ends="fail"), a_run("joint", ends="none"))
     shown = opened(build(lab.url, "study", lab.folder / "report")[0], 400)
     text = shown.tab.locator("body").inner_text()
-    assert (
-        "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. So there is no final score yet." in text
-    )
+    assert "Unfinished: 0 of 2 runs have completed; 1 failed, 1 pending. There is no final score yet." in text
     assert "Scores below" not in text
     assert "Nothing has been evaluated yet." in text
     assert "it broke <b>here</b>" in text
@@ -337,7 +334,7 @@ def test_without_results_there_is_a_page_all_the_same(opened, new_lab, a_run):
     assert shown.tab.locator(".plot").count() == 0
 
 
-def test_half_finished(opened, new_lab, a_run):
+def test_an_unfinished_study(opened, new_lab, a_run):
     lab = new_lab(
         a_run("uniform", [0.1, 0.2]),
         a_run("uniform", [0.1], 1, ends="never"),
@@ -346,13 +343,16 @@ def test_half_finished(opened, new_lab, a_run):
     )
     shown = opened(build(lab.url, "study", lab.folder / "report")[0])
     text = shown.tab.locator("body").inner_text()
-    assert "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed. Scores below are of those" in text
+    assert (
+        "Unfinished: 2 of 4 runs have completed; 1 running, 1 failed. Scores below are of the completed runs"
+        in text
+    )
     assert "joint scores 40.0%, 20.0 points above uniform, by one seed" in text
     assert "1 of 2" in shown.tab.locator("#table-summary").inner_text()
     assert shown.complaints == []
 
 
-def test_without_prices(opened, new_lab, a_run):
+def test_a_study_without_prices(opened, new_lab, a_run):
     lab = new_lab(a_run("uniform", [0.1, 0.2], flops=0.0), a_run("joint", [0.3, 0.4], flops=0.0))
     shown = opened(build(lab.url, "study", lab.folder / "report")[0])
     text = shown.tab.locator("body").inner_text()

@@ -16,12 +16,12 @@ from tests.analysis.report.conftest import Lab
 
 from jestlab.analysis import published
 from jestlab.analysis.claims import is_union
-from jestlab.analysis.explain import Origins
-from jestlab.analysis.report.build import build
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
 from jestlab.analysis.tables import default_name, table
 from jestlab.platform.cli import main
-from jestlab.platform.plan import Alias, Plan
+from jestlab.platform.planning.plan import Alias, Plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
@@ -112,7 +112,7 @@ def page(union):
     return build(union.url, "paper", union.folder / "reports" / "paper")[0]
 
 
-def test_its_claims_are_those_of_its_studies(union):
+def test_a_union_has_the_claims_of_its_studies(union):
     claims = table(union.url, "claims", ["paper"])
     assert [column.header for column in claims.columns][:2] == ["study", "claim"]
     assert [(row["study"], row["verdict"]) for row in claims.frame.to_dict("records")] == [
@@ -121,15 +121,15 @@ def test_its_claims_are_those_of_its_studies(union):
         ("prior_art", "holds"),
         ("later", "not run"),
     ]
-    assert claims.caption == "At scale smoke, of 4 claims 2 hold, 1 does not hold and 1 has not been run."
+    assert claims.caption == "At scale smoke, 4 claims: 2 hold, 1 does not hold, 1 not run."
     # The same statement of two studies is two rows, each of which opens its own runs.
     origins = Origins.read(union.url, claims.experiments)
     told = [origins.explain(claims, f"Joint learns more ({name})", "n") for name in ("ratios", "prior_art")]
     assert [{run.experiment for run in each.runs} for each in told] == [{"ratios"}, {"prior_art"}]
 
 
-def test_the_verbs(union, capsys):
-    """Without a name a union's table is that of its claims; its page knows no baseline of its own."""
+def test_table_and_report_verbs_of_a_union(union, capsys):
+    """The default table of a union has its claims; its page takes no baseline."""
     assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
     assert [is_union(union.url, name) for name in ("paper", "ratios", "none")] == [True, False, False]
 
@@ -142,24 +142,28 @@ def test_the_verbs(union, capsys):
     code, out, _ = verb("table", "paper", "--explain", "Joint surpasses", "difference")
     assert (code, out.count("run ratios/joint/"), out.count("run ratios/reference/")) == (0, 3, 3)
     code, _, err = verb("report", "paper", "--baseline", "uniform")
-    assert (code, err) == (1, "jestlab: the studies of paper say what they compare with: give one of them\n")
+    assert (code, err) == (
+        1,
+        "jestlab: paper is a union, whose studies say what they compare with: give --baseline and --scope to "
+        "one of them\n",
+    )
 
 
-def test_what_it_took(union):
+def test_facts_about_runs_and_costs(union):
     contents = gather_union(union.url, "paper")
     assert contents.facts[:2] == (
         "12 runs in 3 studies",
-        "the studies by themselves would be 18: sharing saved 6 runs",
+        "18 runs if launched separately: sharing saved 6 runs",
     )
     assert contents.facts[2] == "108 GFLOP spent of 48.0 MFLOP planned"
     assert contents.unfinished == ""
     assert [section.unfinished for section in contents.sections] == [
-        "", "", "Not launched yet: jestlab launch later"
+        "", "", "Not launched yet: run jestlab launch later"
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
-def test_it_is_read_from_top_to_bottom(opened, union, page, width, scheme):
+def test_the_page_of_a_union(opened, union, page, width, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     shown = opened(page, width, scheme)
     tab = shown.tab
@@ -167,7 +171,7 @@ def test_it_is_read_from_top_to_bottom(opened, union, page, width, scheme):
     contents = [" ".join(text.split()) for text in tab.locator("nav li").all_inner_texts()]
     assert contents == ["ratios ✓✗ Figure 3, middle", "prior_art ✓ Table 1", "later ○"]
     said = tab.locator("nav .marks").first.get_attribute("aria-label")
-    assert said == "Of 2 claims 1 holds and 1 does not hold."
+    assert said == "2 claims: 1 holds, 1 does not hold."
     assert tab.locator("main > section").evaluate_all("all => all.map(each => each.id)") == [
         "claims", "study-ratios", "study-prior_art", "study-later"
     ]  # fmt: skip
@@ -178,7 +182,7 @@ def test_it_is_read_from_top_to_bottom(opened, union, page, width, scheme):
     assert "JEST++" in tab.locator("#table-prior_art-comparison").inner_text()  # published
     assert "joint" in tab.locator("#table-prior_art-comparison").inner_text()  # own
     assert tab.locator("#study-ratios img").count() == 1
-    assert "Not made yet:\nBatch size: no run of" in re.sub(
+    assert "Not available yet:\nBatch size: no run of" in re.sub(
         r"\n+", "\n", tab.locator("#study-prior_art").inner_text()
     )
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -186,12 +190,12 @@ def test_it_is_read_from_top_to_bottom(opened, union, page, width, scheme):
     assert found.violations_count == 0, found.generate_report()
     for button in tab.locator("#study-ratios button, #claims button").all():
         button.click()
-        assert "Made from" in tab.locator("dialog").inner_text()
+        assert "Computed from" in tab.locator("dialog").inner_text()
         tab.keyboard.press("Escape")
     assert (shown.complaints, shown.requests) == ([], [page.as_uri()])
 
 
-def test_it_is_valid_small_and_its_links_lead_somewhere(page):
+def test_the_page_is_valid_and_small_and_its_links_work(page):
     html5lib = pytest.importorskip("html5lib")
     text = page.read_text()
     html5lib.HTMLParser(strict=True).parse(text)
@@ -213,7 +217,7 @@ def test_the_same_results_give_the_same_bytes(union, page):
     assert len(told["runs"]) == 12
 
 
-def test_a_figure_that_lies_there_is_not_drawn_again(union, tmp_path):
+def test_an_up_to_date_figure_is_not_drawn_again(union, tmp_path):
     plot = gather_union(union.url, "paper").stills[0].plot
     plot.save(tmp_path)
     drawn = (tmp_path / "curves.png").read_bytes()
@@ -225,7 +229,7 @@ def test_a_figure_that_lies_there_is_not_drawn_again(union, tmp_path):
     assert plot.png() == drawn
 
 
-def test_a_study_that_was_changed_since_says_so(tmp_path):
+def test_a_study_changed_since_is_marked(tmp_path):
     lab = make_union(tmp_path, ["ratios"], {"ratios": STUDIES["ratios"]})
     assert [section.changed for section in gather_union(lab.url, "paper").sections] == [False]
     with sqlite3.connect(tmp_path / "results.db") as connection:

@@ -101,7 +101,7 @@ def test_missing_and_unfit_files_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"templates\.txt: no \{c\} in 'a photo of a dog'"):
         classification(folder, 8)
     templates.write_text("\n")
-    with pytest.raises(ValueError, match=r"templates\.txt: is empty"):
+    with pytest.raises(ValueError, match=r"templates\.txt: empty file"):
         classification(folder, 8)
     (folder / "classnames.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"classnames\.txt: missing"):

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jestlab.models.data import decoded, pipeline
-from jestlab.models.data.decoded import ensure_decoded
-from jestlab.models.data.images import decode
+from jestlab.models.data import images
+from jestlab.models.data.images import decode, ensure_decoded
 from jestlab.models.data.pipeline import training_batches
 from jestlab.models.data.shapes.web import encode_jpeg
 from jestlab.models.data.shards import ShardSource
@@ -92,8 +91,7 @@ def test_what_is_decoded_is_not_decoded_again(own_web, monkeypatch):
     def refuse(file, size):
         raise AssertionError("decoded again")
 
-    monkeypatch.setattr(pipeline, "decode", refuse)
-    monkeypatch.setattr(decoded, "decode", refuse)
+    monkeypatch.setattr(images, "decode", refuse)
     again = next(batches(own_web, tokenizer, decoded_bytes=KEPT))
     assert np.array_equal(first["image"], again["image"])
     files = ShardSource(own_web).images(first["index"])
@@ -135,7 +133,7 @@ def test_a_full_disk_stops_no_training(own_web, monkeypatch, caplog):
         (folder / "pixels.uint8").write_bytes(b"half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(decoded, "_decode_all", full)
+    monkeypatch.setattr(images, "_decode_all", full)
     tokenizer = ensure_tokenizer(own_web, 256)
     (one, other) = (next(batches(own_web, tokenizer, decoded_bytes=size)) for size in (KEPT, 0))
     assert np.array_equal(one["image"], other["image"])

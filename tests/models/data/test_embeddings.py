@@ -70,7 +70,7 @@ def test_what_is_written_is_read(tmp_path_factory, data, marks, batches, precisi
             writer.save()
         writer.close()
     assert writer.progress == (len(selected), len(damaged))
-    cache = EmbeddingCache.open(directory)
+    cache = EmbeddingCache(directory)
     whole = np.array([i for i in selected if i not in damaged], np.int64)
     asked = np.array(data.draw(st.lists(st.sampled_from(whole.tolist()))) if len(whole) else [], np.int64)
     np.testing.assert_array_equal(cache.images(asked), rows(asked))
@@ -87,14 +87,12 @@ def test_a_negative_number_is_no_example(tmp_path):
     write(writer, range(N))
     writer.save()
     with pytest.raises(ValueError, match="no example -1, the data hold 40"):
-        EmbeddingCache.open(tmp_path).images(np.array([3, -1]))
+        EmbeddingCache(tmp_path).images(np.array([3, -1]))
 
 
 def test_files_of_another_format_are_refused(tmp_path):
     EmbeddingWriter(tmp_path, about()).close()
     path = tmp_path / "embeddings" / "about.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 0}))
-    with pytest.raises(
-        ValueError, match=r"about.json: of another format: delete .*embeddings and embed anew"
-    ):
-        EmbeddingCache.open(tmp_path)
+    with pytest.raises(ValueError, match=r"about.json: unknown format: delete .*embeddings and embed again"):
+        EmbeddingCache(tmp_path)

@@ -1,4 +1,4 @@
-"""Filter expressions: they mean what Python means, and nothing but comparisons gets in."""
+"""Filter expressions: they mean what Python means where both accept them; only comparisons are accepted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ conditions = st.recursive(
 
 
 def kept(expression, table=TABLE):
-    return table.filter(Filter.parse(expression).compile())["row"].to_pylist()
+    return table.filter(Filter.parse(expression).compile(table.schema))["row"].to_pylist()
 
 
 @settings(max_examples=300, deadline=None)
@@ -62,7 +62,7 @@ def test_a_filter_means_what_python_means(expression):
 @example("")
 def test_any_text_is_a_filter_or_a_clear_error(text):
     try:
-        Filter.parse(text).compile()
+        Filter.parse(text)
     except ValueError as error:
         assert str(error).startswith("filter ")
         assert "\n" not in str(error)
@@ -72,7 +72,7 @@ def test_any_text_is_a_filter_or_a_clear_error(text):
     "hostile",
     [
         "__import__('os').system('true')",
-        "similarity.__class__ == 1",
+        "similarity.__class__() == 1",
         "(lambda: 1)() > 0",
         "open('/etc/passwd') == ''",
         "similarity[0] > 1",
@@ -88,15 +88,15 @@ def test_any_text_is_a_filter_or_a_clear_error(text):
         "similarity > 0.3 and exec('1')",
         "'clean'",
         "1",
-        "similarity > None",
+        "similarity > null",
         "similarity > 1j",
         "similarity > b'x'",
         "similarity > ...",
         "-similarity > 1",
         "*similarity",
-        "similarity > 99999999999999999999",
+        "similarity > 1e400",
         "import os",
-        "similarity = 3",
+        "similarity = 3 -- all",
     ],
 )
 def test_what_is_not_a_comparison_is_refused(hostile):
@@ -114,3 +114,59 @@ def test_missing_values_satisfy_no_comparison():
     assert kept("not similarity > 0.6", table) == [1]
     assert kept("similarity not in [0.1]", table) == kept("not similarity in [0.1]", table) == [1]
     assert kept("similarity in [0.5]", table) == [1]
+
+
+def test_nan_is_missing_in_every_test():
+    table = pa.table({"row": [0, 1, 2], "similarity": [float("nan"), 0.5, None]})
+    for condition in (
+        "not similarity > 0.6",
+        "similarity != 0.6",
+        "not similarity in (0.6, 0.7)",
+        "similarity",
+    ):
+        assert kept(condition, table) == [1]
+    assert kept("similarity is null", table) == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "condition, rows",
+    [
+        ("n > 1e6", [1, 2]),
+        ("n > 1.5", [0, 1, 2]),
+        ("n == 20000001.0", [2]),
+        ("n in (20000001, 0.5)", [2]),
+        ("n > narrow", [0, 1, 2]),
+        ("not n <= 99999999999999999999", []),
+    ],
+)
+def test_integers_beyond_what_float32_holds_are_compared_exactly(condition, rows):
+    table = pa.table(
+        {
+            "row": [0, 1, 2],
+            "n": [100, 20_000_000, 20_000_001],
+            "narrow": pa.array([0.5, 1.5, 2.5], pa.float32()),
+        }
+    )
+    assert kept(condition, table) == rows
+
+
+def test_categories_are_compared_as_text():
+    table = pa.table({"row": [0, 1], "noise": pa.array(["clean", "blank"]).dictionary_encode()})
+    assert kept("noise like 'cl%' or noise == 'x'", table) == kept("noise in ['clean']", table) == [0]
+
+
+@pytest.mark.parametrize("condition", ["noise > 3", "similarity == 'high'", "noise", "similarity like '%'"])
+def test_text_and_numbers_do_not_compare(condition):
+    with pytest.raises(ValueError, match="cannot be compared with"):
+        kept(condition)
+
+
+def test_an_error_names_the_place():
+    with pytest.raises(ValueError, match=r"character 19, at 'and good': expected a key, a text"):
+        Filter.parse("similarity > 0.3> and good")
+
+
+def test_a_column_without_any_value_satisfies_nothing():
+    table = pa.table({"row": [0], "error": pa.nulls(1)})
+    assert kept("error == 'x' or not error > 3", table) == []
+    assert kept("error is null", table) == [0]

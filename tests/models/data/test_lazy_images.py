@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from jestlab.models.data import lazy_images
-from jestlab.models.data.images import decode
-from jestlab.models.data.lazy_images import LazyImages, keep_within
+from jestlab.models.data import images as image_module
+from jestlab.models.data.images import LazyImages, decode, keep_within
 
 N = 100
 
@@ -73,7 +72,7 @@ def decoded(monkeypatch):
             count[0] += 1
         return decode(content, size)
 
-    monkeypatch.setattr(lazy_images, "decode", counting)
+    monkeypatch.setattr(image_module, "decode", counting)
     return count
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from jestlab.models.data.order import examples_at, permute
+from jestlab.models.data.pipeline import examples_at, permute
 
 COUNTS = st.one_of(st.integers(1, 40), st.integers(1, 5_000))
 SEEDS = st.integers(0, 2**63)
@@ -45,11 +48,17 @@ def test_large_sets_are_permuted_without_a_table(count, seed):
     assert len(set(found)) == 500 and found.min() >= 0 and found.max() < count
 
 
-def test_all_orders_of_four_come_up_alike():
-    counts = Counter(tuple(permute(np.arange(4), 4, seed, 0)) for seed in range(4_800))
-    assert len(counts) == 24
-    # 200 expected of each; chi-squared of 23 degrees of freedom is above 60 once in 30,000 draws.
-    assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 60
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6])
+def test_all_orders_of_few_examples_are_equally_frequent(count):
+    """χ² over all orders, from seeds and from epochs, below its 99.9th percentile."""
+    orders = math.factorial(count)
+    draws = 30 * orders
+    for of in (lambda n: (n, 0), lambda n: (7, n)):
+        found = Counter(tuple(permute(np.arange(count), count, *of(n)).tolist()) for n in range(draws))
+        expected = draws / orders
+        chi2 = sum((n - expected) ** 2 / expected for n in found.values())
+        chi2 += (orders - len(found)) * expected
+        assert chi2 < stats.chi2.ppf(0.999, orders - 1)
 
 
 def test_neighbours_are_strangers():
@@ -64,3 +73,5 @@ def test_neighbours_are_strangers():
 def test_the_order_is_the_one_of_earlier_versions():
     """Another order would change the results of the same config: raise TrainConfig.version with it."""
     assert permute(np.arange(10), 10, 0, 0).tolist() == [6, 0, 1, 8, 5, 9, 4, 7, 2, 3]
+    large = permute(np.arange(300), 300, 3, 2)
+    assert large[:10].tolist() == [81, 74, 294, 243, 191, 180, 54, 26, 1, 204]

@@ -242,7 +242,7 @@ def test_synthetic_captions_are_read_in_place_of_the_text(web, own_web, tokenize
         pq.write_table(table.append_column("synthetic_caption", pa.array(captions)), path)
     found = take(batches(own_web, tokenizer, recaption="noise == 'vague'", batch_size=699), 1)[0]
     assert sorted(found["index"]) == sorted(set(range(700)) - {chosen[0]})
-    assert "left out for want of a synthetic caption: 1 examples" in caplog.text
+    assert "left out because they have no synthetic caption: 1" in caplog.text
     raw = ShardSource(own_web).captions(found["index"])
     keys = {int(i): f"{i % 300:03d} small red" for i in chosen}
     expected = [keys.get(int(i), caption) for i, caption in zip(found["index"], raw, strict=True)]

@@ -6,8 +6,17 @@ import re
 
 import numpy as np
 
-from jestlab.models.data.shapes.captions import describe, describe_twice
-from jestlab.models.data.shapes.world import BACKGROUNDS, COLOURS, POSITIONS, SCENES, SHAPES, SIZES, Scenes
+from jestlab.models.data.shapes.world import (
+    BACKGROUNDS,
+    COLOURS,
+    POSITIONS,
+    SCENES,
+    SHAPES,
+    SIZES,
+    Scenes,
+    describe,
+    describe_twice,
+)
 
 ALL = Scenes.of(np.arange(SCENES) // 64, np.arange(SCENES) % 64)
 

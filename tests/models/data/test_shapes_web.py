@@ -16,15 +16,16 @@ from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesWeb
 from jestlab.models.data import shapes
 from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.images import decode
-from jestlab.models.data.shapes.noise import NOISE_KINDS
-from jestlab.models.data.shapes.render import Jitter, render
+from jestlab.models.data.shapes.web import NOISE_KINDS
 from jestlab.models.data.shapes.world import (
     BACKGROUNDS,
     CLASSES,
     COLOURS,
     SCENES,
+    Jitter,
     Scenes,
     class_probabilities,
+    render,
 )
 from jestlab.models.data.shards import ShardSource
 
@@ -36,7 +37,8 @@ def contents(folder):
 def test_filters_are_checked_against_the_columns_that_are_written(tmp_path):
     shapes.make_web(tmp_path, ShapesWeb(examples=8), 0)
     assert set(SHAPES_COLUMNS) == set(metadata_columns(tmp_path))
-    for text, message in (("similarity >", "invalid syntax"), ("simlarity > 0", "did you mean 'similarity'")):
+    refused = {"similarity >": "at the end: expected", "simlarity > 0": "did you mean 'similarity'"}
+    for text, message in refused.items():
         with pytest.raises(ValueError, match=message):
             Data(filter=text)
 

@@ -281,7 +281,7 @@ def test_the_share_that_may_be_damaged(tmp_path, caplog, good, bad, share, passe
 def test_nothing_whole_is_an_error(tmp_path):
     with TarWriter(tmp_path / "0.tar") as tar:
         tar.add("0.jpg", b"x")
-    with pytest.raises(ValueError, match="not one whole example in 1 tar shards: 1 × no caption"):
+    with pytest.raises(ValueError, match="no complete example in 1 tar shards: 1 × no caption"):
         ShardIndex.load(tmp_path)
 
 

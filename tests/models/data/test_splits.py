@@ -10,8 +10,8 @@ import pytest
 import webdataset
 from PIL import Image
 
-from jestlab.models.data import splits
-from jestlab.models.data.splits import read_split
+from jestlab.models.data import benchmarks
+from jestlab.models.data.benchmarks import read_split
 
 
 def image(value, form="PNG"):
@@ -75,7 +75,7 @@ def test_scanned_once_and_again_when_a_shard_changes(tmp_path, monkeypatch):
     folder = split_of(tmp_path / "test", pair("a", 1), pair("b", 2))
     first = read_split(folder, "cls", 8)
     with monkeypatch.context() as patch:
-        patch.setattr(splits, "_scan", None)
+        patch.setattr(benchmarks, "_scan", None)
         again = read_split(folder, "cls", 8)
     assert again.targets == first.targets == [b"1", b"2"]
     assert values(again) == values(first) == [10, 20]
@@ -100,7 +100,7 @@ def test_a_missing_shard(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"1\.tar: missing, and nshards\.txt counts 3 shards: fetch"):
         read_split(folder, "cls", 8)
     (folder / "nshards.txt").write_text("many")
-    with pytest.raises(ValueError, match=r"nshards\.txt: 'many' is no number of shards"):
+    with pytest.raises(ValueError, match=r"nshards\.txt: 'many' is not a number of shards"):
         read_split(folder, "cls", 8)
     (folder / "nshards.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"nshards\.txt: missing"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from jestlab.models.evaluation import retrieval
-from jestlab.models.evaluation.retrieval import recalls
+from jestlab.models import metrics
+from jestlab.models.metrics import recalls
 
 
 def unit(x):
@@ -35,12 +35,24 @@ def dataset(rng, n, most, noise):
     return images, captions, image_of_caption
 
 
-@settings(max_examples=40, deadline=None)
+def decides_rounding(images, captions, image_of_caption):
+    """Whether a wrong target is as near as the right one, but for rounding in float32."""
+    similarity = images.astype(float) @ captions.astype(float).T
+    belongs = image_of_caption == np.arange(len(images))[:, None]
+    for s, is_own in ((similarity, belongs), (similarity.T, belongs.T)):
+        best = np.where(is_own, s, -np.inf).max(axis=1, keepdims=True)
+        if (np.abs(np.where(is_own, np.inf, s) - best) < 1e-6).any():
+            return True
+    return False
+
+
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 6), st.sampled_from([1, 50, 2**23]))
 def test_recalls_are_the_published_ones_whatever_the_blocks(seed, n, most, block):
     data = dataset(np.random.default_rng(seed), n, most, 0.6)
+    assume(not decides_rounding(*data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrieval, "BLOCK", block)
+        patch.setattr(metrics, "PRODUCTS_AT_ONCE", block)
         assert recalls(*data) == published(*data)
 
 

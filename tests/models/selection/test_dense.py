@@ -4,16 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.models.support.dense import (
+    conditional_scores,
+    jointly_sample_batch,
+    softmax_scores,
+)
 from tests.models.support.structured import pairs, sigmoid_matrix
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.selection.dense import (
-    conditional_scores,
-    jointly_sample_batch,
-    score_matrix,
-    softmax_scores,
-)
-from jestlab.models.selection.rules import chunk_sizes
+from jestlab.models.selection.scores import score_matrix
+from jestlab.models.selection.select import chunk_sizes
 
 LEARNER, REFERENCE = pairs(40, 16, seed=1), pairs(40, 8, seed=2, temperature=20.0)
 CRITERIA = {

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
+from tests.models.support.algorithm1 import assert_drawn
 
 from jestlab.models.config.train import Runtime
 from jestlab.models.devices import AXIS, Devices
-from jestlab.models.selection import blocks, fused, select
-from jestlab.models.selection.backend import FUSED, best_sums, trouble
-from jestlab.models.selection.blocks import BLOCKS, Sums
+from jestlab.models.selection import fused, select
+from jestlab.models.selection.fused import FUSED, best_sums, disagreement
+from jestlab.models.selection.sums import BLOCKS, Sums
 
 INTERPRETED = Sums(
     functools.partial(fused.sigmoid_sums, interpret=True),
@@ -59,7 +60,7 @@ def test_sigmoid_sums_are_those_of_float64_and_of_blocks(pairs):
 def test_softmax_sums_are_those_of_float64_and_of_blocks(pairs):
     models, chunk, _ = pairs
     for z, other in zip(models, chunk, strict=True):
-        theirs = blocks.softmax_sums(z, other)
+        theirs = BLOCKS.softmax(z, other)
         for ours, blockwise, s in zip(INTERPRETED.softmax(z, other), theirs, oracle(z, other), strict=True):
             expected = np.logaddexp.reduce(s, axis=1)
             tolerance = 1e-6 * np.abs(expected).max()
@@ -78,14 +79,12 @@ def test_extreme_logits_neither_overflow_nor_vanish(embeddings, bias):
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
-def test_the_same_examples_are_selected(embeddings, loss):
+def test_it_selects_what_algorithm_1_selects(embeddings, loss):
     learner, reference = embeddings(150, 24, 1), embeddings(150, 40, 2)
     for seed in range(3):
-        ours, theirs = (
-            select(jax.random.key(seed), learner, reference, batch_size=40, chunks=4, loss=loss, sums=sums)
-            for sums in (INTERPRETED, BLOCKS)
-        )
-        np.testing.assert_array_equal(ours.indices, theirs.indices)
+        key = jax.random.key(seed)
+        ours = select(key, learner, reference, batch_size=40, chunks=4, loss=loss, sums=INTERPRETED)
+        assert_drawn(key, learner, reference, ours.indices, sizes=[10] * 4, loss=loss)
 
 
 @pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
@@ -150,16 +149,16 @@ def test_the_probe_tells_good_sums_from_bad_ones():
     def softmax(z, chunk):
         return BLOCKS.softmax(z, chunk._replace(text=chunk.text * jnp.nan))
 
-    assert trouble(INTERPRETED) is None
-    assert "off by" in str(trouble(BLOCKS._replace(sigmoid=sigmoid)))
-    assert "off by nan" in str(trouble(BLOCKS._replace(softmax=softmax)))
-    assert "it fails (ValueError: Only interpret mode" in str(trouble(FUSED))
+    assert disagreement(INTERPRETED) is None
+    assert "off by" in str(disagreement(BLOCKS._replace(sigmoid=sigmoid)))
+    assert "off by nan" in str(disagreement(BLOCKS._replace(softmax=softmax)))
+    assert "it fails (ValueError: Only interpret mode" in str(disagreement(FUSED))
 
 
 def test_what_sums_here():
     assert best_sums() is best_sums("blocks") is BLOCKS
     assert best_sums(Runtime().selection_kernel) is BLOCKS
-    with pytest.raises(ValueError, match="selection_kernel: fused runs on TPU, and this is cpu"):
+    with pytest.raises(ValueError, match="selection_kernel: fused runs on TPU only, and this is cpu"):
         best_sums("fused")
     with pytest.raises(ValueError, match="unknown selection kernel"):
         best_sums("cuda")

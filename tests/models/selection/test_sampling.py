@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from jestlab.models.selection.candidates import Candidates
-from jestlab.models.selection.sampling import draw, gumbel
+from jestlab.models.selection.sampling import Candidates, draw, gumbel
 
 
 def drawn(scores, k, gain=1.0, excluded=(), key=0):
@@ -69,3 +70,38 @@ def test_a_common_offset_changes_no_draw():
 )
 def test_effective_sample_size_is_the_number_of_likely_candidates(scores, excluded, expected):
     assert float(drawn(scores, 1, excluded=list(excluded)).effective) == pytest.approx(expected, rel=1e-5)
+
+
+ANY_FLOAT = st.floats(width=32) | st.sampled_from([np.inf, -np.inf, np.nan, -np.nan, 3e38, -3e38, 0.0])
+COMPILED = {
+    with_noise: jax.jit(
+        lambda scores, excluded, gain, noisy=with_noise: (
+            draw(
+                Candidates(12, None),
+                scores,
+                excluded,
+                gumbel(jax.random.key(0), 12) if noisy else None,
+                gain,
+                5,
+            ).indices
+        )
+    )
+    for with_noise in (True, False)
+}
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    scores=st.lists(ANY_FLOAT, min_size=12, max_size=12),
+    excluded=st.sets(st.integers(0, 11), max_size=7),
+    gain=st.floats(0.0, np.inf),
+    noise=st.booleans(),
+)
+def test_whatever_the_scores_are_nothing_excluded_is_drawn_and_nothing_twice(scores, excluded, gain, noise):
+    with np.errstate(over="ignore"):
+        found = COMPILED[noise](
+            np.array(scores, np.float32), np.isin(np.arange(12), list(excluded)), np.float32(gain)
+        )
+    drawn = set(np.asarray(found).tolist())
+    assert len(drawn) == 5
+    assert not drawn & excluded

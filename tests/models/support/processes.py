@@ -1,4 +1,4 @@
-"""Starts `steps_on_devices.py` as one process or as several that compute together."""
+"""Processes with several devices each: of a test's own, or several that compute together."""
 
 import os
 import socket
@@ -16,16 +16,18 @@ def free_port():
         return s.getsockname()[1]
 
 
+def with_devices(count):
+    """Return this process's environment, changed so that JAX finds `count` CPU devices."""
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"
+    return os.environ | {"XLA_FLAGS": flags.strip()}
+
+
 def start(processes, devices, *arguments):
-    """The script as so many processes, each with so many devices."""
+    """Start `steps_on_devices.py` as so many processes that compute together, each with so many devices."""
     port = free_port()
+    path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
     for number in range(processes):
-        # How work is shared out does not depend on how well it is compiled, which takes most of the time.
-        flags = f"--xla_force_host_platform_device_count={devices} --xla_backend_optimization_level=0"
-        path = os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]).rstrip(
-            os.pathsep
-        )
-        environment = os.environ | {"XLA_FLAGS": flags, "PYTHONPATH": path}
+        environment = with_devices(devices) | {"PYTHONPATH": path.rstrip(os.pathsep)}
         if processes > 1:
             environment |= {
                 "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",

@@ -1,9 +1,10 @@
 """Steps and a whole run on the devices that this process is given; results as JSON.
 
-    python steps_on_devices.py steps OUT            # the losses, and a few steps of several configs
-    python steps_on_devices.py train OUT FOLDER     # `train` with joint selection, all files in FOLDER
+    python steps_on_devices.py all OUT FOLDER DATA      # losses, selections, steps of two configs, and a run
+    python steps_on_devices.py train OUT FOLDER DATA    # the run alone
 
-While it trains, what it records is in FOLDER/records.jsonl, a line as soon as it is known.
+While it trains, what it records is in FOLDER/records.jsonl, a line as soon as it is known. DATA is what
+`prepare` made.
 
 Started with one device, eight, or as one of two processes with four each: results must not depend on it.
 """
@@ -24,24 +25,31 @@ from jax.sharding import PartitionSpec
 from tests.models.support import collectives, structured
 
 from jestlab.models.config import TrainConfig
+from jestlab.models.data.datasets import ensure_benchmark, ensure_web
+from jestlab.models.data.tokenizer import ensure_tokenizer
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.losses import loss_function
 from jestlab.models.processes import initialize_processes
-from jestlab.models.selection import blocks, select
+from jestlab.models.selection import select, sums
+from jestlab.models.training.checkpoints import save_parameters
+from jestlab.models.training.loop import train
+from jestlab.models.training.reference import Reference
 from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.tracker import NullTracker
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 
 TINY: dict[str, Any] = {
     "model": {
         "vision": {"width": 16, "depth": 1, "heads": 2, "image_size": 16, "patch_size": 4, "pooling": "map"},
-        "text": {"width": 16, "depth": 1, "heads": 2, "length": 6, "pooling": "last", "vocabulary_size": 80},
+        "text": {"width": 16, "depth": 1, "heads": 2, "length": 24, "pooling": "last", "vocabulary_size": 80},
         "embedding_dim": 16,
     },
     "schedule": {"batch_size": 32, "examples_seen": 32 * 20},
     "optimizer": {"warmup_percent": 0},
     "seed": 5,
 }
-JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "reference": "r"}
+# With a small gain rounding decides nothing: the noise of two candidates is hardly ever as near as that.
+JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "gain": 1.0, "reference": "r"}
 CONFIGS: dict[str, Any] = {
     "softmax": {
         "loss": "softmax",
@@ -51,7 +59,7 @@ CONFIGS: dict[str, Any] = {
     "flexi": {
         "selection": JOINT,
         "approximation": {"score": True, "share": 0.5},
-        "runtime": {"microbatches": 2},
+        "runtime": {"microbatches": 2, "diagnostics": {"every_steps": 2}},
     },
 }
 STEPS = 3
@@ -74,8 +82,8 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
 
 def messages_of(name: str, rule: str) -> list[tuple[str, str, bool]]:
     """Pairs of messages of a step, and whether one waits for the other."""
-    tree = copy.deepcopy(TINY) | CONFIGS[name] | {"runtime": {"diagnostics": {"every_steps": 2}}}
-    config = TrainConfig.model_validate(tree | {"selection": JOINT | {"rule": rule}})
+    tree = copy.deepcopy(TINY) | CONFIGS[name] | {"selection": JOINT | {"rule": rule}}
+    config = TrainConfig.model_validate(tree)
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
     state = devices.replicate(
         initial_state(config, initialize(config.model, jax.random.key(0)), jax.random.key(0))
@@ -104,8 +112,9 @@ def steps(config: TrainConfig, count: int = STEPS, devices: Devices | None = Non
     return history, parameters
 
 
-class Recorder:
+class Recorder(NullTracker):
     def __init__(self, path: Path | None = None):
+        super().__init__(lambda: self.stop)
         self.metrics: dict[int, Any] = {}
         self.scores: dict[int, Any] = {}
         self.stop = False
@@ -123,40 +132,42 @@ class Recorder:
         self.scores[step] = dict(scores)
         self.write("scores", step, scores)
 
-    def progress(self, step, total_steps):
-        pass
 
-    def flush(self):
-        pass
+RUN: dict[str, Any] = copy.deepcopy(TINY) | {
+    "data": {
+        "train": {"examples": 512, "image_size": 16, "shard_size": 256},
+        "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+    },
+    "schedule": {"batch_size": 16, "examples_seen": 16 * STEPS_OF_A_RUN},
+    "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
+    "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2, "diagnostics": {"every_steps": 1}},
+    "selection": JOINT,
+}
 
-    def saved(self):
-        pass
 
-    def stop_requested(self):
-        return self.stop
+def prepare(folder: Path) -> None:
+    """Make the data that `trained` reads, and a reference that knows nothing."""
+    config = TrainConfig.model_validate(RUN)
+    web = ensure_web(config.data.train, config.web_seed, folder / "data")
+    ensure_benchmark(config.data.benchmark, folder / "data")
+    save_parameters(folder / "reference/checkpoints", initialize(config.model, jax.random.key(9)))
+    tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
+    (folder / "reference/tokenizer.model").write_bytes(tokenizer.model)
 
 
-def trained(folder: Path) -> dict[str, Any]:
-    """Metrics and scores of a short run with joint selection, its reference trained before it."""
-    from jestlab.models.training import Reference, train
-
-    tree = copy.deepcopy(TINY) | {
-        "data": {
-            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
-            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
-        },
-        "schedule": {"batch_size": 16, "examples_seen": 16 * STEPS_OF_A_RUN},
-        "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
-        "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2, "diagnostics": {"every_steps": 1}},
-    }
+def trained(folder: Path, data: Path) -> dict[str, Any]:
+    """Return metrics and scores of a short run with joint selection."""
     recorder = Recorder(folder / "records.jsonl")
     signal.signal(signal.SIGTERM, lambda *_: setattr(recorder, "stop", True))
-    reference = TrainConfig.model_validate(tree | {"schedule": {"batch_size": 16, "examples_seen": 32}})
-    joint = TrainConfig.model_validate(tree | {"selection": JOINT})
-    common: dict[str, Any] = {"data_cache": folder / "data", "flops_per_example": 1.0}
-    train(reference, directory=folder / "reference", tracker=Recorder(), **common)
-    found = Reference(folder / "reference", reference.model)
-    done = train(joint, directory=folder / "joint", tracker=recorder, reference=found, **common)
+    config = TrainConfig.model_validate(RUN)
+    done = train(
+        config,
+        directory=folder / "joint",
+        data_cache=data / "data",
+        flops_per_example=1.0,
+        tracker=recorder,
+        reference=Reference(data / "reference", config.model),
+    )
     return {"done": done, "metrics": recorder.metrics, "scores": recorder.scores}
 
 
@@ -215,7 +226,7 @@ def selections() -> dict[str, Any]:
                 loss=loss,
                 chunks=5,
                 sweeps=1,
-                gain=10.0,
+                gain=1.0,
                 axis=AXIS,
                 trace=True,
             )
@@ -242,17 +253,16 @@ def keep_what_is_compiled() -> None:
 
 
 def main() -> None:
-    what, out = sys.argv[1], Path(sys.argv[2])
+    what, out, folder, data = sys.argv[1], *map(Path, sys.argv[2:])
     initialize_processes()
     keep_what_is_compiled()
-    if what == "steps":
-        blocks.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
-        results = {name: steps(config_of(name))[0] for name in CONFIGS}
+    results: dict[str, Any] = {"run": trained(folder, data)}
+    if what == "all":
+        sums.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
+        results |= {name: steps(config_of(name))[0] for name in CONFIGS}
         results |= {"losses": losses(), "selections": selections()}
         if jax.local_device_count() == 8:
             results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
-    else:
-        results = trained(Path(sys.argv[3]))
     if jax.process_index() == 0:
         out.write_text(json.dumps({"devices": jax.device_count(), "results": results}))
 

@@ -10,7 +10,7 @@ import pytest
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.shards import ShardSource
-from jestlab.models.training.composition import Composition
+from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
 
 
@@ -61,7 +61,7 @@ def test_metadata_that_cannot_be_read_cost_no_more_than_themselves(web, tmp_path
     for tar in copy.glob("*.tar"):
         tar.write_bytes(b"")
     assert composition(1, recent_of(np.arange(8)), np.arange(8)) == {"selected_again": 0.0}
-    assert "is not known" in caplog.text
+    assert "kinds of the selected examples unknown" in caplog.text
 
 
 def test_examples_that_were_selected_lately_are_counted(web):

@@ -13,50 +13,42 @@ import numpy as np
 import pytest
 from filelock import FileLock
 from tests.models.support.processes import start
-from tests.models.support.steps_on_devices import STEPS_OF_A_RUN
+from tests.models.support.steps_on_devices import STEPS_OF_A_RUN, prepare
 
 from jestlab.models.devices import Devices
 
-pytestmark = pytest.mark.timeout(1_500)  # a dozen processes, each with its own compiler
-LONGEST_SECONDS = 500
+pytestmark = pytest.mark.timeout(3_600)  # a dozen processes, each with its own compiler
+LONGEST_SECONDS = 1_000
 PLACES = {"one device": (1, 1), "eight devices": (1, 8), "two processes of four": (2, 4)}
 
 
-def results(what, folder):
-    """What each place found; of parallel test processes one asks, and the others read its answer."""
-    kept = folder / f"{what}.json"
-    with FileLock(folder / f"{what}.lock"):
-        if not kept.exists():
-            work = folder / what
-            work.mkdir()
-            kept.write_text(json.dumps(_results(what, work)))
-    return json.loads(kept.read_text())
-
-
-def _results(what, folder):
-    found = {}
-    for place, (processes, devices) in PLACES.items():
-        mine = folder / place
-        mine.mkdir()
-        running = list(start(processes, devices, what, mine / "out.json", mine))
-        for process in running:
-            output, _ = process.communicate(timeout=LONGEST_SECONDS)
-            assert process.returncode == 0, output[-3000:]
-        found[place] = json.loads((mine / "out.json").read_text())
-        assert found[place]["devices"] == processes * devices
-    return {place: result["results"] for place, result in found.items()}
+def found_at(place, folder):
+    """Return what a place found; of parallel test processes one asks, and the others read its answer."""
+    processes, devices = PLACES[place]
+    mine = folder / place
+    with FileLock(folder / f"{place}.lock"):
+        if not (mine / "out.json").exists():
+            finish(start_in(mine, folder, "all", processes, devices))
+    found = json.loads((mine / "out.json").read_text())
+    assert found["devices"] == processes * devices
+    return found["results"]
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """A folder that all test processes of this session share."""
+    """A folder that all test processes of this session share, with what runs read."""
     base = tmp_path_factory.getbasetemp()
-    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    folder = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "devices"
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "reference/tokenizer.model").exists():  # what is made last
+            prepare(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def steps(shared):
-    return results("steps", shared)
+    """Everything that each place found: a few steps, a run, and more."""
+    return {place: found_at(place, shared) for place in PLACES}
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
@@ -73,11 +65,10 @@ def test_steps_do_not_depend_on_the_devices(steps, place, name):
         assert ours.keys() == alone.keys()
         assert ours.get("selected") == alone.get("selected")
         for metric in ours.keys() - {"selected"}:
-            # The effective size is of exp(100 × score), which makes 100 times as much of rounding.
-            rel = 1e-3 if metric == "effective_sample_size" else 1e-5
             # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
             smallest = alone["loss"] * 1e-5 if metric.startswith("score") else 0.0
-            assert ours[metric] == pytest.approx(alone[metric], rel=rel, abs=smallest), metric
+            near = pytest.approx(alone[metric], rel=2e-5, abs=smallest, nan_ok=True)
+            assert ours[metric] == near, metric
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
@@ -98,17 +89,19 @@ def test_no_two_messages_of_a_step_are_on_their_way_at_once(steps):
 
 
 @pytest.fixture(scope="module")
-def runs(shared):
-    return results("train", shared)
+def runs(steps):
+    return {place: results["run"] for place, results in steps.items()}
 
 
 def assert_like(found, expected, kind):
-    """Of a run: its losses to 1e-5. Differences of losses, and scores of few examples, less closely."""
+    """Of a run: its losses closely; differences of losses less so; of scores two examples may tip."""
     assert found.keys() == expected.keys()
     for step, values in expected.items():
         if kind == "metrics":
-            assert found[step]["loss"] == pytest.approx(values["loss"], rel=1e-5)
-        assert found[step] == pytest.approx(values, rel=1e-4, abs=1e-5 if kind == "metrics" else 0.03)
+            assert found[step]["loss"] == pytest.approx(values["loss"], rel=1e-4)
+            assert found[step] == pytest.approx(values, rel=1e-3, abs=1e-4)
+        else:
+            assert found[step] == pytest.approx(values, abs=0.07)
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
@@ -127,15 +120,20 @@ def records(folder):
     return found
 
 
-def train_in(folder, processes=1, devices=1):
+def start_in(folder, data, what="train", processes=1, devices=1):
     folder.mkdir(exist_ok=True)
-    return list(start(processes, devices, "train", folder / "out.json", folder))
+    return list(start(processes, devices, what, folder / "out.json", folder, data))
 
 
 def finish(running):
-    for process in running:
-        output, _ = process.communicate(timeout=LONGEST_SECONDS)
-        assert process.returncode == 0, output[-3000:]
+    """Wait for processes to end well; none is left in any case."""
+    try:
+        for process in running:
+            output, _ = process.communicate(timeout=LONGEST_SECONDS)
+            assert process.returncode == 0, output[-3000:]
+    finally:
+        for process in running:
+            process.kill()
 
 
 def wait_for_step(folder, step, process):
@@ -148,31 +146,31 @@ def wait_for_step(folder, step, process):
         time.sleep(0.002)
 
 
-def test_killed_at_random_steps_it_goes_on_bit_for_bit(tmp_path, runs):
+def test_killed_at_random_steps_it_goes_on_bit_for_bit(tmp_path, shared, runs):
     """Selection, order of the data and evaluation included."""
     draw = random.Random(11)
     folder = tmp_path / "killed"
     for step in sorted(draw.sample(range(2, STEPS_OF_A_RUN), 2)):
-        (process,) = train_in(folder)
+        (process,) = start_in(folder, shared)
         wait_for_step(folder, step, process)
         time.sleep(draw.random() * 0.05)
         process.kill()
         process.communicate()
-    finish(train_in(folder))
+    finish(start_in(folder, shared))
     found = records(folder)
     assert all(found[kind] == runs["one device"][kind] for kind in found)
 
 
-def test_two_processes_stop_when_one_is_asked_and_go_on(tmp_path, runs):
+def test_two_processes_stop_when_one_is_asked_and_go_on(tmp_path, shared, runs):
     folder = tmp_path / "stopped"
-    running = train_in(folder, 2, 4)
+    running = start_in(folder, shared, "train", 2, 4)
     wait_for_step(folder, 3, running[0])
     running[1].send_signal(signal.SIGTERM)
     finish(running)
-    assert not json.loads((folder / "out.json").read_text())["results"]["done"]
+    assert not json.loads((folder / "out.json").read_text())["results"]["run"]["done"]
     assert 3 <= max(map(int, records(folder)["metrics"])) < STEPS_OF_A_RUN
-    finish(train_in(folder, 2, 4))
-    assert json.loads((folder / "out.json").read_text())["results"]["done"]
+    finish(start_in(folder, shared, "train", 2, 4))
+    assert json.loads((folder / "out.json").read_text())["results"]["run"]["done"]
     for kind, found in records(folder).items():
         assert found == runs["two processes of four"][kind]
 

@@ -11,13 +11,14 @@ from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig
 from jestlab.models.data.curation import load_metadata
 from jestlab.models.data.datasets import ensure_web
 from jestlab.models.data.images import decode
-from jestlab.models.data.order import examples_at
+from jestlab.models.data.pipeline import examples_at
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
-from jestlab.models.training import Reference
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.diagnose import diagnose
 from jestlab.models.training.embed import embed
+from jestlab.models.training.reference import Reference
+from jestlab.models.training.tracker import NullTracker
 from jestlab.models.two_towers import TwoTowerModel, initialize
 from jestlab.models.two_towers import embed as embed_pairs
 
@@ -38,11 +39,12 @@ SMALL = {
 }
 
 
-class Recorder:
+class Recorder(NullTracker):
     """A tracker in memory; asks to stop after some super-batches."""
 
     def __init__(self, stop_after=None):
-        self.metrics, self.steps, self.stop_after = {}, [], stop_after
+        super().__init__(lambda: stop_after is not None and self.steps[-1][0] >= stop_after)
+        self.metrics, self.steps = {}, []
 
     def log(self, step, metrics):
         for name, value in metrics.items():
@@ -53,15 +55,6 @@ class Recorder:
 
     def progress(self, step, total_steps):
         self.steps.append((step, total_steps))
-
-    def flush(self):
-        pass
-
-    def saved(self):
-        pass
-
-    def stop_requested(self):
-        return self.stop_after is not None and self.steps[-1][0] >= self.stop_after
 
     def value(self, name):
         """Of a metric with one step."""

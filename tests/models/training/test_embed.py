@@ -1,7 +1,6 @@
 """Embedding a whole training set: what is kept is what the reference says online, whatever interrupts it."""
 
 import copy
-import os
 import pickle
 import shutil
 import subprocess
@@ -13,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.models.support.algorithm1 import assert_drawn
+from tests.models.support.processes import with_devices
 
 from jestlab.models.config import EmbedConfig, TrainConfig
 from jestlab.models.data.curation import select
@@ -24,15 +25,17 @@ from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
 from jestlab.models.selection import select as choose
 from jestlab.models.training.checkpoints import load_parameters, save_parameters
 from jestlab.models.training.embed import embed
+from jestlab.models.training.tracker import NullTracker
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, initialize
 from jestlab.models.two_towers import embed as embed_pairs
 
 
-class Recorder:
+class Recorder(NullTracker):
     """A tracker in memory; asks to stop after a given step, or dies when it is told of one."""
 
     def __init__(self, stop_after=None, die_at=None):
-        self.metrics, self.steps, self.stop_after, self.die_at, self.flushed = {}, [], stop_after, die_at, 0
+        super().__init__(lambda: stop_after is not None and self.steps[-1][0] >= stop_after)
+        self.metrics, self.steps, self.die_at, self.flushed = {}, [], die_at, 0
 
     def log(self, step, metrics):
         self.metrics[step] = dict(metrics)
@@ -44,12 +47,6 @@ class Recorder:
 
     def flush(self):
         self.flushed = self.steps[-1][0]
-
-    def saved(self):
-        pass
-
-    def stop_requested(self):
-        return self.stop_after is not None and self.steps[-1][0] >= self.stop_after
 
 
 def config(tiny, **overrides):
@@ -140,7 +137,7 @@ def test_cached_scores_select_what_online_scores_select(
         seed=3,
         reference_tokenizer=(tokenizer, towers.text.length),
     )
-    cache = EmbeddingCache.open(tmp_path)
+    cache = EmbeddingCache(tmp_path)
     cache.check(cfg.data, web)
     for step in range(3):
         batch = next(batches)
@@ -152,7 +149,10 @@ def test_cached_scores_select_what_online_scores_select(
         np.testing.assert_allclose(np.linalg.norm(then.image, axis=1), 1.0, rtol=1e-5)
         learner = Embeddings(now.text, now.image, now.temperature, now.bias)  # another model's view
         key = jax.random.key(step)
-        online, cached = (choose(key, learner, z, batch_size=16, chunks=4).indices for z in (now, then))
+        online, cached = (
+            choose(key, learner, z, batch_size=16, chunks=4, gain=1.0).indices for z in (now, then)
+        )
+        assert assert_drawn(key, learner, then, cached, sizes=[4] * 4, gain=1.0)  # nothing hangs on rounding
         np.testing.assert_array_equal(online, cached)
 
 
@@ -175,7 +175,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tiny, run, whole, tmp_path, stop_afte
     assert not done
     assert first.steps[-1] == (stop_after + 1, 6)
     with pytest.raises(ValueError, match=rf"only {96 * (stop_after + 1)} of 512 examples are embedded"):
-        EmbeddingCache.open(tmp_path)
+        EmbeddingCache(tmp_path)
     done, second = run(config(tiny), tmp_path)
     assert done
     assert second.steps[0] == (stop_after + 1, 6)
@@ -216,7 +216,7 @@ def test_a_folder_of_other_embeddings_is_refused(tiny, run, whole):
 def test_half_precision_halves_the_files(tiny, run, whole, tmp_path):
     run(config(tiny, precision="float16"), tmp_path)
     index = np.arange(512)
-    full, half = EmbeddingCache.open(whole[0]), EmbeddingCache.open(tmp_path)
+    full, half = EmbeddingCache(whole[0]), EmbeddingCache(tmp_path)
     assert half.images(index).dtype == np.float32
     np.testing.assert_allclose(half.images(index), full.images(index), atol=2**-11)
     np.testing.assert_allclose(half.texts(index), full.texts(index), atol=2**-11)
@@ -227,7 +227,7 @@ def test_half_precision_halves_the_files(tiny, run, whole, tmp_path):
 def test_only_examples_that_satisfy_the_filter_are_embedded(tiny, web, run, whole, tmp_path):
     cfg = config(tiny, data__filter="similarity > 0.25")
     run(cfg, tmp_path)
-    cache, unfiltered = EmbeddingCache.open(tmp_path), EmbeddingCache.open(whole[0])
+    cache, unfiltered = EmbeddingCache(tmp_path), EmbeddingCache(whole[0])
     kept = select(web, "similarity > 0.25")
     np.testing.assert_allclose(cache.images(kept), unfiltered.images(kept), rtol=1e-5, atol=1e-6)
     dropped = next(i for i in range(512) if i not in kept)
@@ -240,7 +240,7 @@ def test_only_examples_that_satisfy_the_filter_are_embedded(tiny, web, run, whol
 
 
 def test_other_data_are_refused(tiny, web, whole, data_cache):
-    cache = EmbeddingCache.open(whole[0])
+    cache = EmbeddingCache(whole[0])
     data = config(tiny).data
     cache.check(data, web)
     other = ensure_web(data.train, 1, data_cache)
@@ -268,7 +268,7 @@ def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path
         "examples_damaged": 1,
         "examples_per_second": 0,
     }
-    cache, undamaged = EmbeddingCache.open(tmp_path), EmbeddingCache.open(whole[0])
+    cache, undamaged = EmbeddingCache(tmp_path), EmbeddingCache(whole[0])
     others = np.array([i for i in range(512) if i != 5])
     np.testing.assert_array_equal(cache.images(others), undamaged.images(others))
     with pytest.raises(ValueError, match="example 5 was damaged"):
@@ -278,11 +278,11 @@ def test_a_damaged_example_is_marked_and_counted(tiny, run, whole, web, tmp_path
 
 def test_a_run_without_embeddings_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="holds no embeddings: name a finished run of program embed"):
-        EmbeddingCache.open(tmp_path)
+        EmbeddingCache(tmp_path)
 
 
 def test_any_order_and_repetition(whole):
-    cache = EmbeddingCache.open(whole[0])
+    cache = EmbeddingCache(whole[0])
     index = np.array([500, 3, 3, 0, 499])
     everything = np.load(whole[0] / "embeddings" / "texts.npy")
     np.testing.assert_array_equal(cache.texts(index), everything[index])
@@ -295,9 +295,9 @@ from pathlib import Path
 from jestlab.models.training.embed import embed
 assert jax.device_count() == 3
 config, directory, cache, towers, reference = pickle.loads(bytes.fromhex(sys.stdin.read()))
-class Quiet:
-    def __getattr__(self, name): return lambda *_: None
-assert embed(config, directory=directory, data_cache=cache, tracker=Quiet(), reference=(towers, reference))
+from jestlab.models.training.tracker import NullTracker
+tracker = NullTracker()
+assert embed(config, directory=directory, data_cache=cache, tracker=tracker, reference=(towers, reference))
 """
 
 
@@ -305,13 +305,12 @@ def test_several_devices_share_the_work(tiny, reference, data_cache, whole, tmp_
     """Three, which do not divide the batch."""
     cfg = config(tiny, runtime={"batch_size": 100})
     given = pickle.dumps((cfg, tmp_path, data_cache, *reference)).hex()
-    environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
     result = subprocess.run(
-        [sys.executable, "-c", DEVICES], input=given, text=True, capture_output=True, env=environment
+        [sys.executable, "-c", DEVICES], input=given, text=True, capture_output=True, env=with_devices(3)
     )
     assert result.returncode == 0, result.stderr
     index = np.arange(512)
-    ours, theirs = EmbeddingCache.open(whole[0]), EmbeddingCache.open(tmp_path)
+    ours, theirs = EmbeddingCache(whole[0]), EmbeddingCache(tmp_path)
     np.testing.assert_allclose(ours.images(index), theirs.images(index), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(ours.texts(index), theirs.texts(index), rtol=1e-5, atol=1e-6)
     about = [(d / "embeddings" / "about.json").read_text() for d in (whole[0], tmp_path)]

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 
 from jestlab.models.config import TrainConfig
-from jestlab.models.training import Reference, train
+from jestlab.models.training.loop import train
+from jestlab.models.training.reference import Reference
+from jestlab.models.training.tracker import NullTracker
 
 
-class Recorder:
+class Recorder(NullTracker):
     """A tracker in memory; asks to stop after a given step."""
 
     def __init__(self, stop_after=None):
-        self.metrics, self.scores, self.stop_after, self.step, self.unflushed = {}, {}, stop_after, 0, 0
+        super().__init__(lambda: stop_after is not None and self.step >= stop_after)
+        self.metrics, self.scores, self.step, self.unflushed = {}, {}, 0, 0
 
     def log(self, step, metrics):
         self.metrics[step] = dict(metrics)
@@ -29,12 +32,6 @@ class Recorder:
 
     def flush(self):
         self.unflushed = 0
-
-    def saved(self):
-        pass
-
-    def stop_requested(self):
-        return self.stop_after is not None and self.step >= self.stop_after
 
 
 def config(tiny, **overrides):

@@ -59,9 +59,9 @@ def test_what_decays_is_a_field():
         "t": False,
     }
     assert decayed(names, "(img|txt)/.*")["txt"]["Embed_0"]["embedding"]
-    with pytest.raises(ValueError, match=r"'kernels' fits no parameter's name"):
+    with pytest.raises(ValueError, match=r"'kernels' matches no parameter's name"):
         decayed(names, "kernels")
-    with pytest.raises(ValidationError, match="is not a regular expression"):
+    with pytest.raises(ValidationError, match="not a valid regular expression"):
         Optimizer(decay_parameters="(")
 
 

@@ -34,7 +34,9 @@ def assert_like(found, expected):
         assert ours.keys() == theirs.keys()
         assert ours.get("selected") == theirs.get("selected")
         for name in ours.keys() - {"selected"}:
-            assert ours[name] == pytest.approx(theirs[name], rel=2e-5), name
+            # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
+            smallest = theirs["loss"] * 1e-5 if name.startswith("score") else 0.0
+            assert ours[name] == pytest.approx(theirs[name], rel=2e-5, abs=smallest, nan_ok=True), name
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +148,7 @@ def test_selected_positions_are_what_is_trained_on(one):
 def test_a_selection_without_its_reference_is_refused(one):
     cfg = config(selection=JOINT)
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(0))
-    with pytest.raises(ValueError, match="scores with a reference"):
+    with pytest.raises(ValueError, match="selection needs a reference, but none was given"):
         build_step(cfg, None, one)(one.replicate(state), one.split(batch_of(cfg, 0)), None)
 
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from jestlab.models.weights import content_hash, digest, open_weights, write
+from jestlab.models.weights import content_hash, open_weights, sources, write
 from jestlab.models.weights.layout import usual_heads
 
 
@@ -33,8 +33,7 @@ def test_it_is_kept_until_the_file_changes(npz, monkeypatch):
     path = npz()
     first = open_weights(path).digest()
     with monkeypatch.context() as patch:
-        patch.setattr(digest, "content_hash", None)  # not called: nothing is read again
-        patch.setattr("jestlab.models.weights.sources.content_hash", None)
+        patch.setattr(sources, "content_hash", None)  # not called: nothing is read again
         assert open_weights(path).digest() == first
     npz({"t": np.ones(1, np.float32)})
     assert open_weights(path).digest() != first
@@ -69,5 +68,5 @@ def test_model_json_is_part_of_what_lies_there(tmp_path, make_weights, towers):
 def test_usual_heads():
     """Of the sizes in big_vision's table, where one head is not always 64 wide."""
     assert [usual_heads(width) for width in (192, 768, 1152, 1280, 640)] == [3, 12, 16, 16, 10]
-    with pytest.raises(ValueError, match="number of heads of width 100"):
+    with pytest.raises(ValueError, match="number of heads unknown for width 100"):
         usual_heads(100)

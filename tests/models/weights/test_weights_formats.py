@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.two_towers import initialize
 from jestlab.models.weights import FORMATS, content_hash, open_weights, unflatten, write
-from jestlab.models.weights.tree import flatten, parameter_shapes
+from jestlab.models.weights.layout import flatten, parameter_shapes
 
 
 @st.composite

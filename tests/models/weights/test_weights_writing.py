@@ -13,7 +13,7 @@ def test_nothing_is_replaced_unasked(tmp_path, make_weights, towers):
         place = tmp_path / name
         write(weights, place, form)
         before = open_weights(place).digest()
-        with pytest.raises(ValueError, match=f"{name}: exists already: .* --force"):
+        with pytest.raises(ValueError, match=f"{name}: already exists: .* --force"):
             write(other, place, form)
         assert open_weights(place).digest() == before
         write(other, place, form, force=True)
@@ -25,7 +25,7 @@ def test_force_replaces_weights_only(tmp_path, make_weights, towers):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.tex").write_text("years of work")
     weights = make_weights(towers)
-    with pytest.raises(ValueError, match=r"thesis: holds chapter1.tex, which is no weights"):
+    with pytest.raises(ValueError, match=r"thesis: holds chapter1.tex, which is not part of weights"):
         write(weights, tmp_path / "thesis", "jestlab", force=True)
     with pytest.raises(ValueError, match=r"give a name that ends in .npz"):
         write(weights, tmp_path / "thesis", "big_vision", force=True)
@@ -33,7 +33,7 @@ def test_force_replaces_weights_only(tmp_path, make_weights, towers):
     with pytest.raises(ValueError, match=r"folder.npz: is a folder"):
         write(weights, tmp_path / "folder.npz", "big_vision", force=True)
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(ValueError, match="file: is no folder"):
+    with pytest.raises(ValueError, match="file: not a folder"):
         write(weights, tmp_path / "file", "huggingface", force=True)
     assert (tmp_path / "thesis" / "chapter1.tex").read_text() == "years of work"
 
@@ -103,5 +103,5 @@ class TestTokenizers:
         with pytest.raises(FileNotFoundError, match="no such tokenizer"):
             read_tokenizer(tmp_path / "spiece.model", towers)
         (tmp_path / "spiece.model").write_bytes(b"not a model")
-        with pytest.raises(ValueError, match=r"spiece.model: is no sentencepiece model"):
+        with pytest.raises(ValueError, match=r"spiece.model: not a sentencepiece model"):
             read_tokenizer(tmp_path / "spiece.model", towers)

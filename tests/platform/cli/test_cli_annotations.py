@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from jestlab.analysis import query
 from jestlab.platform.cli import cli, naming
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 
 RUNS = [
@@ -66,10 +66,10 @@ def test_a_run_of_an_experiment_that_is_said_apart(lab):
     [
         ("toy/uniform", "seeds 0, 1: choose one, as in uniform/0"),
         ("toy/uniform/7", "seeds 0, 1: choose one"),
-        ("toy/joint", "several runs are named 'joint': say which by its label"),
+        ("toy/joint", "several runs are named 'joint': choose one by its label"),
         ("toy/unifrom/1", "did you mean 'uniform'"),
         ("toi/uniform", "did you mean 'toy'"),
-        ("uniform", "no run 'uniform': name it experiment/run"),
+        ("uniform", "no run 'uniform': expected experiment/run"),
         ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
         ("abc", "no run 'abc'"),
     ],
@@ -133,4 +133,4 @@ def test_what_is_no_tag(lab, tag):
 @pytest.mark.parametrize("verb", ["note", "tag", "diff"])
 def test_help_has_an_example(verb):
     shown = CliRunner().invoke(cli, [verb, "--help"]).output
-    assert "Example:" in shown and "--json" in shown
+    assert "Examples:" in shown and "--json" in shown

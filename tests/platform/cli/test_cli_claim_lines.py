@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.platform.cli import main
-from jestlab.platform.cli.claim_lines import claim_lines
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
+from jestlab.platform.cli.outcome import claim_lines
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
 from jestlab.platform.store.store import Store
 
@@ -89,7 +89,7 @@ def test_a_launch_ends_in_them_and_leads_to_the_whole_table(root, tmp_path, caps
         return capsys.readouterr().out
 
     first = launched()
-    assert f"\n? {STATEMENT}  +0.0\nOf 1 claim 1 is undecided.\n" in first
+    assert f"\n? {STATEMENT}  +0.0\n1 claim: undecided.\n" in first
     assert f"\nclaims:  jestlab table claims toy --root {root}\n" in first
     assert "| source" not in first
     assert "| joint" in first

@@ -15,11 +15,11 @@ import pytest
 import stores_support as stores
 
 from jestlab.platform.cli import main
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import Budget, plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import Budget, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store import provenance
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 PAPER = """
@@ -98,7 +98,7 @@ def test_a_plan_for_a_slice_shows_chip_hours_and_says_what_is_assumed(jestlab):
     assert cells(out, "joint")[-1] == "7,960"
     assert cells(out, "all")[-1] == "9,800"
     assert "To do: 9,800 chip-hours on v5e-16x16, the longest run 31 h." in out
-    assert "40% of a v5e's 197 TFLOP/s, which is an assumption" in out
+    assert "assuming 40% of a v5e's 197 TFLOP/s." in out
     assert "$" not in out
 
 
@@ -107,7 +107,7 @@ def test_prices_and_utilisation_are_the_users(jestlab, tmp_path):
     out = jestlab("plan", "paper.yaml", "--all")[1]
     assert out.splitlines()[2].endswith("CHIP-HOURS       $")
     assert cells(out, "joint")[-2:] == ["6,370", "$7,650"]
-    assert "50% of a v5e's 197 TFLOP/s, which is an assumption, and $1.20 a chip-hour" in out
+    assert "assuming 50% of a v5e's 197 TFLOP/s and $1.20 per chip-hour." in out
     data = json.loads(jestlab("plan", "paper.yaml", "--json")[1])
     budgets = {run["run"]: run["budget"] for run in data["runs"]}
     assert budgets["joint"]["chip_hours"] == pytest.approx(JOINT * 0.4 / 0.5, rel=1e-3)
@@ -147,8 +147,24 @@ def test_a_plan_for_this_machine_has_hours_once_runs_have_completed_here(jestlab
     assert cells(out, "reference")[-1] == "6.00"  # three of two hours
     assert cells(out, "uniform")[-1] == "3.00"  # half as many examples
     assert cells(out, "joint")[-1] == "13.0"
-    assert "on this machine with 2 at a time, by 1 earlier run." in out
+    assert "on this machine with 2 at a time, estimated from 1 earlier run." in out
     assert "To do: about 16 h" in out  # (4 + 3 + 2 · 12.98) / 2, rounded
+
+
+def test_a_plan_that_the_settings_send_elsewhere_has_no_hours_of_this_machine(jestlab, tmp_path, monkeypatch):
+    planned = plan(load("local.yaml"))
+    store = Store.open(f"sqlite:///{tmp_path}/lab/results.db")
+    store.record(planned)
+    stores.attempt(
+        store, planned.runs[0], ended_at=stores.START + timedelta(hours=2), device=provenance.device()
+    )
+    store.close()
+    assert "on this machine" in jestlab("plan", "local.yaml")[1]
+    settings = tmp_path / "config.yaml"
+    settings.write_text("on: kubernetes\n")
+    monkeypatch.setenv("JESTLAB_CONFIG", str(settings))
+    assert "on this machine" not in jestlab("plan", "local.yaml")[1]
+    assert json.loads(jestlab("plan", "local.yaml", "--json")[1])["runs"][0]["budget"] is None
 
 
 @pytest.mark.parametrize("place", ["kubernetes", "vertex"])
@@ -158,7 +174,7 @@ def test_a_launch_above_the_limit_is_refused_before_anything_is_written(jestlab,
     assert (code, out) == (1, "")
     assert err == (
         "jestlab: the 2 runs to do would take 9,800 chip-hours, more than --max-chip-hours 9000 "
-        "(the most: joint seed 0 7,960, reference seed 0 1,840); nothing was launched\n"
+        "(largest: joint seed 0 7,960, reference seed 0 1,840); nothing was launched\n"
     )
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -168,10 +184,10 @@ def test_a_limit_that_nobody_can_vouch_for_is_refused(jestlab, tmp_path):
     (tmp_path / "own.yaml").write_text(spec)
     code, _, err = jestlab("launch", "own.yaml", "--on", "kubernetes", "--max-chip-hours", "1e9")
     assert code == 1
-    assert "the cost of a seed 0 is not known, its program json:dumps names no price" in err
+    assert "the cost of a seed 0 is unknown, because its program json:dumps has no price" in err
     code, _, err = jestlab("launch", "local.yaml", "--max-chip-hours", "1e9")
     assert code == 1
-    assert "how long reference seed 0 takes cannot be known here" in err
+    assert "how long reference seed 0 takes is unknown" in err
     assert not (tmp_path / "lab").exists()
 
 
@@ -231,7 +247,7 @@ def test_status_shows_the_drift(jestlab, tmp_path):
         "runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no sign of life"
     )
     assert out.rstrip().endswith(
-        "1 run completed, cost of what was planned: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
+        "1 run completed, actual of planned cost: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
         "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)"
     )
     cost = json.loads(jestlab("status", "toy", "--json")[1])[0]["cost"]

@@ -20,13 +20,14 @@ from sqlalchemy import Engine, text
 
 from jestlab.platform.cli import cli, main
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.store import identity, schema
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store import schema
 from jestlab.platform.store.engine import writable
-from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
+OLD = schema.HEAD
 RUNS = [plans.run("uniform", seed=0), plans.run("uniform", seed=1), plans.run("joint", point={"ratio": 0.8})]
 
 
@@ -37,6 +38,12 @@ def lab(tmp_path, store_url) -> Lab:
 
 
 @pytest.fixture
+def lab_without_store(tmp_path, database_url) -> Lab:
+    (tmp_path / "lab").mkdir()
+    return Lab.find(tmp_path / "lab", database_url)
+
+
+@pytest.fixture
 def engine(lab: Lab) -> Iterator[Engine]:
     engine = writable(lab.store_url)
     yield engine
@@ -44,10 +51,12 @@ def engine(lab: Lab) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def old(engine: Engine) -> Engine:
-    """A store of the first schema, with rows in every table."""
-    schema.migrate(engine, "0001")
-    rows.fill(engine, rows.FIRST)
+def old(engine: Engine, tmp_path, monkeypatch) -> Engine:
+    """A store with rows in every table, while the code has a schema that follows."""
+    rows.fill(engine, rows.ROWS)
+    head, folders = rows.add_later_schema(tmp_path / "later")
+    monkeypatch.setattr(schema, "HEAD", head)
+    monkeypatch.setattr(schema, "MIGRATIONS", folders)
     return engine
 
 
@@ -84,16 +93,16 @@ def test_an_old_store_is_upgraded_and_kept(lab, old, tmp_path):
     with pytest.raises(UserError, match="run jestlab db upgrade"):
         Store.open(lab.store_url)
     said = db(lab, "upgrade").splitlines()
-    assert said[0] == f"schema 0001 → {schema.HEAD}"
+    assert said[0] == f"schema {OLD} → {schema.HEAD}"
     store = Store.open(lab.store_url, create=False)
     assert len(store.runs("toy")) == 3
     store.close()
     if old.dialect.name == "sqlite":
-        kept = writable(f"sqlite:///{said[1].removeprefix('as it was: ')}")
+        kept = writable(f"sqlite:///{said[1].removeprefix('copy of the old store: ')}")
         assert rows.everything(kept) == before
         with kept.connect() as connection:
-            assert schema.revision(connection) == "0001"
-    assert db(lab, "upgrade") == f"schema {schema.HEAD} already: nothing to do\n"
+            assert schema.revision(connection) == OLD
+    assert db(lab, "upgrade") == f"nothing to do: the schema is {schema.HEAD} already\n"
     assert json.loads(db(lab, "upgrade", "--json"))["from"] == schema.HEAD
 
 
@@ -106,17 +115,19 @@ def test_runs_at_work_are_not_upgraded_away(lab, old):
     with pytest.raises(UserError, match=r"1 run is at work \(h\): stop them"):
         db(lab, "upgrade")
     with old.begin() as connection:
-        assert schema.revision(connection) == "0001"
+        assert schema.revision(connection) == OLD
         past = now() - timedelta(minutes=5)
         connection.execute(text("UPDATE attempt SET heartbeat_at = :past WHERE id = 5"), {"past": str(past)})
     db(lab, "upgrade")
 
 
-def test_what_cannot_be_upgraded(lab, engine):
+def test_a_store_that_is_not_there_cannot_be_upgraded(lab_without_store):
     with pytest.raises(UserError, match=r"no store at|is empty"):
-        db(lab, "upgrade")
-    Store.open(lab.store_url).close()
-    for version, remedy in (("9999", "upgrade jestlab"), ("0000", "which no jestlab knows")):
+        db(lab_without_store, "upgrade")
+
+
+def test_a_store_of_an_unknown_schema_cannot_be_upgraded(lab, engine):
+    for version, remedy in (("9999", "upgrade jestlab"), ("0002", "run jestlab export")):
         change(engine, f"UPDATE alembic_version SET version_num = '{version}'")
         with pytest.raises(UserError, match=remedy):
             db(lab, "upgrade")
@@ -127,7 +138,7 @@ def test_views_that_somebody_changed_are_made_anew(lab, sound):
     said = db(lab, "check", code=1)
     assert "the view v_costs is not the one of this code: run jestlab db upgrade" in said
     assert "v_metrics" in said
-    assert db(lab, "upgrade") == f"schema {schema.HEAD}; made anew: v_metrics, v_costs\n"
+    assert db(lab, "upgrade") == f"schema {schema.HEAD}; views recreated: v_metrics, v_costs\n"
     assert db(lab, "check").startswith("sound: ")
 
 
@@ -151,7 +162,7 @@ def test_a_sound_store(lab, sound):
 def test_an_old_store_is_one_finding(lab, old):
     [(kind, what)] = findings(lab)
     assert kind == "schema"
-    assert "older schema 0001" in what
+    assert f"older schema {OLD}" in what
 
 
 def test_runs_that_vanished_and_folders_that_are_gone(lab, sound):
@@ -231,7 +242,7 @@ def test_a_damaged_file(lab, sound):
 def id_of(url: str) -> str:
     store = Store.open(url, create=False)
     try:
-        found = identity.store_id(store)
+        found = store.id()
     finally:
         store.close()
     assert re.fullmatch("[0-9a-f]{32}", found)
@@ -261,9 +272,9 @@ def test_a_backup_of_an_old_store_is_old(lab, old, tmp_path):
     copy.dispose()
 
 
-def test_a_backup_of_nothing(lab, tmp_path):
+def test_a_backup_of_nothing(lab_without_store, tmp_path):
     with pytest.raises(UserError, match=r"no store|is empty"):
-        db(lab, "backup", tmp_path / "copy.db")
+        db(lab_without_store, "backup", tmp_path / "copy.db")
     assert not list(tmp_path.glob("*copy.db*"))
 
 
@@ -300,7 +311,8 @@ def test_a_backup_while_others_write_is_of_one_moment(lab, sound, tmp_path):
     assert 20 < counts[0] < counts[-1]
 
 
-def test_a_store_moves_to_another_database(lab, tmp_path, postgres_server):
+def test_a_store_moves_to_another_database(lab_without_store, tmp_path):
+    lab = lab_without_store
     source = Store.open(f"sqlite:///{tmp_path / 'old.db'}")
     source.record(plans.plan(*RUNS))
     for run in RUNS[:2]:
@@ -323,8 +335,9 @@ def test_a_store_moves_to_another_database(lab, tmp_path, postgres_server):
         db(lab, "restore", tmp_path / "diary.txt")
 
 
-def test_what_was_at_work_is_not_in_a_restored_store(lab, tmp_path):
+def test_what_was_at_work_is_not_in_a_restored_store(lab_without_store, tmp_path):
     """A launch on it would take the original's workers for its own, hear nothing of them, and stop them."""
+    lab = lab_without_store
     source = Store.open(f"sqlite:///{tmp_path / 'old.db'}")
     source.record(plans.plan(*RUNS))
     stores.attempt(source, RUNS[0], scores={"toy/score": 0.5}, loss=(2.0, 1.0))
@@ -355,7 +368,7 @@ def test_what_was_at_work_is_not_in_a_restored_store(lab, tmp_path):
 def test_every_verb_has_help_with_an_example(capsys):
     for verb in ("upgrade", "check", "backup", "restore"):
         shown = CliRunner().invoke(cli, ["db", verb, "--help"]).output
-        assert "Example:" in shown
+        assert "Examples:" in shown
         assert "--json" in shown
     with pytest.raises(SystemExit) as stop:
         main(["db", "backup"])

@@ -12,9 +12,9 @@ from sqlalchemy import insert
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform.cli import cli
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import tables
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 REFERENCE = plans.run("reference", config={"steps": 10})

@@ -13,12 +13,12 @@ import pytest
 import stores_support as stores
 from click.testing import CliRunner
 
-from jestlab.platform import doctor
 from jestlab.platform.cli import cli
-from jestlab.platform.lab import Lab
-from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import RunState
+from jestlab.platform.lab import doctor
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
 
 @pytest.fixture(autouse=True)
@@ -30,15 +30,16 @@ def _nothing_configured(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def lab(tmp_path, store_url):
-    return Lab.find(tmp_path / "lab", store_url)
+def lab(tmp_path, database_url):
+    return Lab.find(tmp_path / "lab", database_url)
 
 
 def examined(lab, jax=False):
     return {finding.check: finding for finding in doctor.examine(lab, jax)}
 
 
-def test_a_lab_that_is_not_made_yet_is_well(lab):
+def test_a_lab_that_is_not_made_yet_is_well(tmp_path, database_url):
+    lab = Lab.find(tmp_path / "lab", database_url)
     found = examined(lab)
     assert {finding.level for finding in found.values()} == {"ok"}, found
     assert "not made yet" in found["store"].found

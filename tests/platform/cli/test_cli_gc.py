@@ -20,17 +20,17 @@ from sqlalchemy import insert, text, update
 
 from jestlab.models.config import ShapesBenchmark, ShapesWeb
 from jestlab.models.data import datasets
-from jestlab.platform import garbage
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab import gc
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store import engine as engines
 from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
-from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
 DAY = timedelta(days=1)
 
@@ -62,14 +62,14 @@ def runs(lab):
 
 
 def found(lab, age=DAY):
-    listed = garbage.find(lab, Store.open(lab.store_url), age)
+    listed = gc.find(lab, Store.open(lab.store_url), age)
     return sorted(
         (item.kind.value, item.path.relative_to(lab.root).as_posix().rpartition("-")[0]) for item in listed
     )
 
 
 def collect(lab, age=DAY):
-    return garbage.collect(lab, Store.open(lab.store_url), age)
+    return gc.collect(lab, Store.open(lab.store_url), age)
 
 
 def count(lab, table):
@@ -152,7 +152,7 @@ def test_a_crash_after_the_rows_leaves_only_what_the_next_collection_finds(lab, 
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(garbage, "_remove", crash)
+    monkeypatch.setattr(gc, "_remove", crash)
     with pytest.raises(KeyboardInterrupt):
         collect(lab)
     monkeypatch.undo()
@@ -185,13 +185,13 @@ def test_a_crash_while_a_folder_is_emptied_leaves_no_half_of_it(lab, runs, monke
 
 def test_a_folder_that_a_run_has_taken_into_use_again_stays(lab, runs, monkeypatch):
     """Launched anew between the deletion of its rows and that of its folder."""
-    is_owned = garbage._is_owned
+    is_owned = gc._is_owned
 
     def launch_first(store, *rest):
         store.record(plans.plan(runs["uniform"], name="anew"))
         return is_owned(store, *rest)
 
-    monkeypatch.setattr(garbage, "_is_owned", launch_first)
+    monkeypatch.setattr(gc, "_is_owned", launch_first)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 
@@ -240,9 +240,7 @@ def test_half_made_things_and_locks_that_nobody_holds(lab, runs):
         for _ in range(2):  # looking does not make them younger
             names = {path for kind, path in found(lab) if kind == "leftover"}
         listed = [
-            item.path.name
-            for item in garbage.find(lab, Store.open(lab.store_url), DAY)
-            if item.kind == "leftover"
+            item.path.name for item in gc.find(lab, Store.open(lab.store_url), DAY) if item.kind == "leftover"
         ]
         assert sorted(listed) == [
             ".free.lock",
@@ -273,7 +271,7 @@ def test_data_that_no_run_reads(lab):
     }
     folders["users"].mkdir()
     make_old(lab.data)
-    assert [item.path for item in garbage.find(lab, store, DAY)] == [folders["another seed"]]
+    assert [item.path for item in gc.find(lab, store, DAY)] == [folders["another seed"]]
     collect(lab)
     assert [name for name, path in folders.items() if path.exists()] == ["web", "benchmark", "users"]
 
@@ -292,11 +290,11 @@ def test_the_verb(lab, runs):
         )
 
     shown = called().output
-    assert shown.splitlines()[-1].endswith("in all; to delete them: jestlab gc --delete")
+    assert shown.splitlines()[-1].endswith("in total; to delete: jestlab gc --delete")
     assert json.loads(called("--json").output)["deleted"] is False
     assert kept_folders(lab) == ["joint", "reference", "uniform"]
     assert called("--older-than", "2w", "--delete").output == "nothing to collect\n"
-    assert "no age: write 90m" in called("--older-than", "soon").output
+    assert "expected 90m" in called("--older-than", "soon").output
     done = json.loads(called("--delete", "--json").output)
     assert done["deleted"] and {item["kind"] for item in done["garbage"]} == {"run"}
     assert kept_folders(lab) == []
@@ -316,24 +314,24 @@ def test_after_real_launches_what_is_left_is_whole(root, tmp_path):
     for steps in (12, 13):
         runs = {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": steps}}
         study = labs.write_study(tmp_path, runs=runs)
-        assert labs.jestlab("launch", study, "--no-reports", root=root).returncode == 0
-    done = json.loads(labs.jestlab("gc", "--older-than", "0s", "--delete", "--json", root=root).stdout)
+        assert labs.here("launch", study, "--no-reports", root=root).returncode == 0
+    done = json.loads(labs.here("gc", "--older-than", "0s", "--delete", "--json", root=root).stdout)
     assert [(item["kind"], item["path"].partition("-")[0]) for item in done["garbage"]] == [
         ("run", "runs/uniform")
     ]
     left = sorted(path.name.partition("-")[0] for path in (root / "runs").iterdir())
     assert left == ["joint", "reference", "uniform"]
-    assert "nothing to run: all 3 runs" in labs.jestlab("launch", study, "--no-reports", root=root).stdout
+    assert "nothing to run: all 3 runs" in labs.here("launch", study, "--no-reports", root=root).stdout
     archive = tmp_path / "lab.tar.zst"
-    assert labs.jestlab("export", archive, "--with-checkpoints", root=root).returncode == 0
-    assert labs.jestlab("import", archive, root=tmp_path / "copy").returncode == 0
-    again = labs.jestlab("launch", study, "--no-reports", root=tmp_path / "copy")
+    assert labs.here("export", archive, "--with-checkpoints", root=root).returncode == 0
+    assert labs.here("import", archive, root=tmp_path / "copy").returncode == 0
+    again = labs.here("launch", study, "--no-reports", root=tmp_path / "copy")
     assert "nothing to run: all 3 runs" in again.stdout
 
 
 def test_the_store_is_free_while_sizes_are_looked_up(lab, runs, monkeypatch):
     """Looking takes minutes where there are many files; nothing may wait for it."""
-    size = garbage._size
+    size = gc._size
 
     def look(path):
         engine = writable(lab.store_url)
@@ -345,7 +343,7 @@ def test_the_store_is_free_while_sizes_are_looked_up(lab, runs, monkeypatch):
         return size(path)
 
     monkeypatch.setattr(engines, "BUSY_SECONDS", 0.3)
-    monkeypatch.setattr(garbage, "_size", look)
+    monkeypatch.setattr(gc, "_size", look)
     assert len(collect(lab)) == 3
 
 
@@ -359,7 +357,7 @@ def test_workers_of_runs_that_stay_write_while_others_go(tmp_path, postgres, mon
     stores.attempt(store, stays, RunState.RUNNING, loss=(1.0,))
     with store.writing() as connection:
         connection.execute(update(tables.Run).values(updated_at=now() - 3 * DAY))
-    delete_rows = garbage._delete_rows
+    delete_rows = gc._delete_rows
 
     def last(connection, fingerprints):
         delete_rows(connection, fingerprints)
@@ -373,21 +371,21 @@ def test_workers_of_runs_that_stay_write_while_others_go(tmp_path, postgres, mon
             )
             worker.execute(text("UPDATE run SET step = 2 WHERE state = 'RUNNING'"))
 
-    monkeypatch.setattr(garbage, "_delete_rows", last)
+    monkeypatch.setattr(gc, "_delete_rows", last)
     assert [item.fingerprint for item in collect(lab)] == [goes.fingerprint]
 
 
 def test_what_becomes_wanted_while_it_is_being_locked_stays(lab, runs, monkeypatch):
     """An experiment takes a run up between the first look and the lock."""
-    locked = garbage._State.locked
+    locked = gc._State.locked
 
     def later(state, connection, older_than):
-        run_id = next(run.id for run in state.garbage if run.fingerprint == runs["uniform"].fingerprint)
+        run_id = next(run.id for run in state.unreferenced if run.fingerprint == runs["uniform"].fingerprint)
         tag = {"run_id": run_id, "name": "keep", "created_at": now()}
         connection.execute(insert(tables.Tag).values(**tag))
         return locked(state, connection, older_than)
 
-    monkeypatch.setattr(garbage._State, "locked", later)
+    monkeypatch.setattr(gc._State, "locked", later)
     collect(lab)
     assert kept_folders(lab) == ["uniform"]
 

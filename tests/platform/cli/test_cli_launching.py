@@ -18,12 +18,13 @@ from executor_harnesses import IMAGE
 from fake_kubernetes import FakeKubernetes
 
 from jestlab.platform.cli.watch import Line, _shown, text
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch.bell import Bell
-from jestlab.platform.launch.silence import Silence
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.liveness import Silence
+from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import load
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import Spending
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState, Spending
 from jestlab.platform.store.store import Store
 
 PODS = {"on": "kubernetes", "tpu": "v5e-16x16"}
@@ -40,7 +41,7 @@ def test_manifests_are_rendered_and_nothing_else_happens(root, tmp_path, monkeyp
     settings(tmp_path, monkeypatch)
     spec = labs.write_study(tmp_path, resources=PODS)
     store = "postgresql://lab:open-sesame@db.example/results"
-    rendered = labs.jestlab("launch", spec, "--render", tmp_path / "jobs", "--store", store, root=root)
+    rendered = labs.here("launch", spec, "--render", tmp_path / "jobs", "--store", store, root=root)
     assert rendered.returncode == 0, rendered.stderr
     assert rendered.stdout == f"3 manifests in {tmp_path / 'jobs'}\n"
     files = sorted((tmp_path / "jobs").iterdir())
@@ -53,7 +54,7 @@ def test_manifests_are_rendered_and_nothing_else_happens(root, tmp_path, monkeyp
 
 
 def test_processes_have_no_manifests(root, tmp_path):
-    refused = labs.jestlab("launch", labs.write_study(tmp_path), "--render", tmp_path / "jobs", root=root)
+    refused = labs.here("launch", labs.write_study(tmp_path), "--render", tmp_path / "jobs", root=root)
     assert refused.returncode == 1
     assert "--on kubernetes" in refused.stderr
     assert not (tmp_path / "jobs").exists()
@@ -62,23 +63,39 @@ def test_processes_have_no_manifests(root, tmp_path):
 def test_what_an_executor_lacks_is_said_before_anything_is_written(root, tmp_path, monkeypatch):
     settings(tmp_path, monkeypatch, image=None)
     spec = labs.write_study(tmp_path, resources=PODS)
-    refused = labs.jestlab("launch", spec, root=root)
+    refused = labs.here("launch", spec, root=root)
     assert refused.returncode == 1
     assert "image" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+    assert not root.exists()
 
 
 def test_pods_are_not_sent_where_they_cannot_reach_the_store(root, tmp_path, monkeypatch):
     settings(tmp_path, monkeypatch)
     spec = labs.write_study(tmp_path, resources=PODS)
-    refused = labs.jestlab("launch", spec, root=root)
+    refused = labs.here("launch", spec, root=root)
     assert refused.returncode == 1
     assert len(refused.stderr.splitlines()) == 1
     assert (
         f"jobs on kubernetes cannot reach the SQLite file {root / 'results.db'}: give --store"
         in refused.stderr
     )
-    assert set(sqlite3.connect(root / "results.db").execute("SELECT attempts FROM v_runs")) == {(0,)}
+    assert not root.exists()
+
+
+def test_a_finished_study_needs_no_executor(root, tmp_path, monkeypatch):
+    """Launched again with an executor that could not launch it, it says that there is nothing to run."""
+    settings(tmp_path, monkeypatch, image=None)
+    spec = labs.write_study(tmp_path, resources=PODS)
+    planned = plan(load(str(spec)))
+    store = Store.open(Lab.find(root).store_url)
+    store.record(planned)
+    for run in planned.runs:
+        plans.begun(store, run, root / run.directory).complete()
+    store.close()
+    shown = labs.here("launch", spec, "--on", "kubernetes", "--max-chip-hours", 0, root=root)
+    assert shown.returncode == 0, shown.stderr
+    assert f"nothing to run: all {len(planned.runs)} runs are COMPLETED" in shown.stdout
 
 
 def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
@@ -90,7 +107,7 @@ def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
         run = plans.run("joint")
         store = Store.open(Lab.find(root).store_url)
         store.record(plans.plan(run))
-        none = labs.jestlab("logs", "toy", "joint", root=root)
+        none = labs.here("logs", "toy", "joint", root=root)
         assert none.returncode == 1
         assert "has no log yet: it is PENDING" in none.stderr
         claim = leases.claim(
@@ -98,7 +115,7 @@ def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
         )
         assert claim is not None
         leases.launched(store, claim.attempt_id, "vm/default/jestlab-gone-1")
-        asked = labs.jestlab("logs", "toy", "joint", root=root)
+        asked = labs.here("logs", "toy", "joint", root=root)
         assert asked.returncode == 1
         assert len(asked.stderr.splitlines()) == 1
     finally:
@@ -141,7 +158,7 @@ def test_logs_go_on_through_a_retry(root, tmp_path):
     (root / ended_run.directory).mkdir(parents=True)
     (root / ended_run.directory / "log.txt").write_text("last\n")
     plans.begun(store, ended_run).fail("no such file")
-    ended = labs.jestlab("logs", "other", "other", "-f", root=root)
+    ended = labs.here("logs", "other", "other", "-f", root=root)
     assert (ended.returncode, ended.stdout) == (0, "last\n")
     store.close()
 
@@ -153,20 +170,20 @@ def test_what_is_advised_after_a_failure_works_as_it_stands(root, tmp_path):
         axes=[{"runs": "joint", "grid": {"steps": [10, 11]}}],
         resources={"retries": 0},
     )
-    failed = labs.jestlab("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
+    failed = labs.here("launch", spec, "--store", f"sqlite:///{root}/own.db", root=root)
     assert failed.returncode == 1, failed.stderr
     advice = dict(line.split(": ", 1) for line in failed.stdout.splitlines() if ": jestlab " in line)
     assert set(advice) == {"see", "then"}
     for command in advice.values():
         assert command.endswith(f" --root {root} --store sqlite:///{root}/own.db")
     words = shlex.split(advice["see"])
-    said = subprocess.run([*labs.JESTLAB, *words[1:]], capture_output=True, text=True, timeout=60)
+    said = labs.here(*words[1:])
     assert said.returncode == 0, said.stderr
     assert "--- attempt 1" in said.stdout
 
 
 def test_watch_on_a_terminal_goes_on_until_all_is_over(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 60, "pause": 0.05}})
+    spec = labs.write_study(tmp_path, runs={"uniform": {"steps": 60, "gate": str(tmp_path / "gate")}})
     with labs.started("launch", spec, root=root) as launcher:
         labs.wait_until(lambda: labs.starts(root, "uniform"))
         ours, theirs = pty.openpty()
@@ -183,6 +200,8 @@ def test_watch_on_a_terminal_goes_on_until_all_is_over(root, tmp_path):
                 shown += os.read(ours, 65536)
             except OSError:  # the terminal has been closed
                 break
+            if b"RUNNING" in shown:
+                (tmp_path / "gate").touch()
         assert watching.wait(30) == 0
         launcher.wait(30)
     screen = shown.decode(errors="replace")
@@ -206,17 +225,17 @@ def test_of_more_runs_than_lines_those_that_run_are_shown(root):
 def test_cancel_says_what_it_stopped(root, tmp_path):
     store = Store.open(Lab.find(root).store_url)
     store.record(plans.reference_and_two())
-    one = labs.jestlab("cancel", "toy", "uniform", "--json", root=root)
+    one = labs.here("cancel", "toy", "uniform", "--json", root=root)
     assert (one.returncode, json.loads(one.stdout)) == (
         0,
         [{"run": "uniform", "label": "uniform ratio=0.5", "seed": 0}],
     )
     states = dict(sqlite3.connect(root / "results.db").execute("SELECT run, state FROM v_runs"))
     assert states == {"reference": "PENDING", "joint": "BLOCKED", "uniform": "CANCELLED"}
-    wrong = labs.jestlab("cancel", "toy", "unifrom", root=root)
+    wrong = labs.here("cancel", "toy", "unifrom", root=root)
     assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
     assert "uniform" in wrong.stderr
-    assert labs.jestlab("cancel", "toy", "--seed", 1, root=root).returncode == 2
+    assert labs.here("cancel", "toy", "--seed", 1, root=root).returncode == 2
     assert store.reasons([row.fingerprint for row in store.runs("toy")]).keys() == {
         row.fingerprint for row in store.runs("toy") if row.state == RunState.CANCELLED
     }
@@ -227,24 +246,24 @@ def test_cancel_says_what_other_studies_lose_by_it(root):
     reference, joint, uniform = plans.reference_and_two().runs
     store.record(plans.plan(reference, joint, uniform))
     store.record(plans.plan(reference, joint, name="other"))
-    shown = labs.jestlab("cancel", "toy", root=root)
+    shown = labs.here("cancel", "toy", root=root)
     assert shown.stdout.splitlines()[-2:] == [
         "3 runs cancelled",
-        "2 of them belong to other, too: they stay CANCELLED there until it is launched",
+        "2 of them also belong to other and stay CANCELLED there until other is launched again",
     ]
 
 
-def test_silence_is_told_by_ones_own_clock():
+def test_silence_is_measured_by_ones_own_clock():
     now = [10.0]
     silence = Silence(lambda: now[0])
-    assert silence.of("a", "first") == 0
+    assert silence.seconds("a", "first") == 0
     now[0] = 40.0
-    assert (silence.of("a", "first"), silence.of("b", "first")) == (30.0, 0.0)
-    assert silence.of("a", "second") == 0
+    assert (silence.seconds("a", "first"), silence.seconds("b", "first")) == (30.0, 0.0)
+    assert silence.seconds("a", "second") == 0
     now[0] = 50.0
-    silence.forget()
-    assert silence.of("a", "second") == 0
+    silence.clear()
+    assert silence.seconds("a", "second") == 0
 
 
-def test_a_bell_that_nobody_hears_breaks_nothing():
-    Bell().ring()
+def test_a_wakeup_that_nobody_waits_for_breaks_nothing():
+    Wakeup().set()

@@ -110,9 +110,9 @@ def test_for_people(jestlab):
     at = next(i for i, line in enumerate(lines) if line[:1] == ["jest"])
     assert lines[at][1:9] == ["counted", "0.809", "0.190", "0.001", "1.665", "0.005", "1.665", "4.34"]
     assert lines[at + 1][:8] == ["paper", "0.809", "0.191", "–", "1.333", "–", "1.667", "4.00"]
-    assert "as all that uniform sees, in scope scoring." in out
+    assert "as all of uniform's, in scope scoring." in out
     assert "Not priced by the example: cache, own." in out
-    assert "a lone run pays all of it" in out
+    assert "a single run would pay all of it" in out
 
 
 def test_what_a_step_of_each_method_costs_is_drawn(jestlab, tmp_path):
@@ -131,7 +131,7 @@ def test_drawing_needs_a_run_that_chooses(jestlab, tmp_path):
     code, out, err = jestlab("costs", "iid.yaml", "--plot", "figures")
     assert (code, out) == (1, "")
     assert err == (
-        "jestlab: study iid: no run chooses its batches, so there is nothing to draw: leave out --plot\n"
+        "jestlab: study iid: no run selects its batches, so there is nothing to draw: leave out --plot\n"
     )
     (tmp_path / "file").write_text("")
     code, out, err = jestlab("costs", "paper.yaml", "--plot", "file/below")
@@ -145,7 +145,7 @@ def test_errors_are_one_line(jestlab, tmp_path):
     assert err == "jestlab: no run 'unifrm' that trains: did you mean 'uniform'?\n"
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     code, out, err = jestlab("costs", "own.yaml")
-    assert (code, err) == (1, "jestlab: study own: no run of it trains anything that could be priced\n")
+    assert (code, err) == (1, "jestlab: study own: no run trains anything that can be priced\n")
     assert jestlab("costs", "paper.yaml", "--scope", "all")[0] == 2
 
 

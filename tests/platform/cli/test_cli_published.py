@@ -46,7 +46,7 @@ def mine(tmp_path: Path) -> Path:
 
 
 def test_in_out_and_in_again(call, mine):
-    assert call("list") == "nothing published yet: jestlab published import\n"
+    assert call("list") == "no published results yet: jestlab published import\n"
     assert not Path("lab").exists()  # looking makes nothing
     assert call("import").startswith("Evans et al. 2024: cells new 233, changed 0, unchanged 0")
     assert json.loads(call("import", str(mine), "--json")) == {
@@ -70,7 +70,7 @@ def test_what_changes_is_said(call, mine):
     assert "small, row 2, mean_delta: printed +0.6 → +0.7, value 0.006 → 0.007" in call("import", str(mine))
     mine.write_text("\n".join(MINE.format("0.7").splitlines()[:-1]))
     said = call("import", str(mine))
-    assert "though not in what was imported: 1 (small, row 2, mean_delta, …); to be rid" in said
+    assert "not in the import and are kept: 1 (small, row 2, mean_delta, …); to delete them" in said
     assert [key["quantity"] for key in json.loads(call("import", str(mine), "--json"))["left"]] == [
         "mean_delta"
     ]
@@ -130,8 +130,11 @@ def test_mistakes_are_one_line_and_change_nothing(call, mine, capsys):
     bad = mine.with_name("bad.csv")
     bad.write_text(MINE.format("many"))
     for arguments, said in (
-        (["import", str(mine), str(bad)], "bad.csv, line 6, column printed: '+many' is no printed number"),
-        (["import", str(mine), str(mine)], "mine.csv both have small, row 1, imagenet/zero_shot: leave one"),
+        (["import", str(mine), str(bad)], "bad.csv, line 6, column printed: '+many' is not a number"),
+        (
+            ["import", str(mine), str(mine)],
+            "mine.csv both contain small, row 1, imagenet/zero_shot: remove",
+        ),
         (["import", "none.csv"], "cannot read none.csv: No such file or directory"),
         (["lint", str(bad)], "bad.csv, line 6, column printed"),
         (["list", "--source", "Doe"], "no published source 'Doe' in the store: there are none"),
@@ -173,4 +176,4 @@ def test_tables_and_figures_of_published_rows_alone(call, tmp_path):
     assert [path.name for path in drawn] == ["published.png", "published.svg", "published.pdf"]
     assert all(path.stat().st_size > 1000 for path in drawn)
     result = CliRunner().invoke(cli, ["plot"])
-    assert "name an experiment: jestlab plot EXPERIMENT" in str(result.exception)
+    assert "missing EXPERIMENT: only --kind published" in str(result.exception)

@@ -17,7 +17,7 @@ from labs_support import JESTLAB
 from pyarrow import parquet
 
 from jestlab.platform.cli import cli, main
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -147,7 +147,7 @@ def test_parquet_is_not_for_a_terminal(lab):
     os.close(terminal)
     os.close(screen)
     assert done.returncode == 2
-    assert "parquet is not for a terminal: give --output FILE" in done.stderr
+    assert "cannot print parquet to a terminal: give --output FILE" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_parquet_is_not_for_a_terminal(lab):
         (["--where", "seed ="], 1, "jestlab: where: character 7, at the end: expected"),
         (["--view", "rnus"], 1, "jestlab: no view 'rnus': did you mean 'runs'?"),
         (["--experiment", "toi"], 1, "did you mean 'toy'?"),
-        (["SELECT 1", "--where", "seed = 1"], 2, "give either SQL, or --view"),
+        (["SELECT 1", "--where", "seed = 1"], 2, "expected either SQL, or --view"),
         (["--limit", "x"], 2, "'x' is not a valid integer"),
         (["--view", "runs", "--output", "/proc/no/file.csv"], 1, "cannot write /proc/no/file.csv"),
     ],

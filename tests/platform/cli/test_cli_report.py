@@ -10,9 +10,9 @@ import plans_support as plans
 import pytest
 from sqlalchemy import text
 
-from jestlab.platform import reports, stamps
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import Plan
+from jestlab.platform import reports
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.annotations import Subject, add_note
 from jestlab.platform.store.store import Store
@@ -59,7 +59,7 @@ def report(root, jestlab):
 
 def launched(root, store):
     """Whether the end of a launch writes the reports."""
-    stamp = root / "reports" / "toy" / stamps.NAME
+    stamp = root / "reports" / "toy" / reports.BUILD_FILE
     before = stamp.stat().st_mtime_ns if stamp.is_file() else 0
     made = reports.bring_up_to_date(Lab.find(root), store, STUDY, lambda _: None)
     assert made.files["toy"][0].is_file()
@@ -155,5 +155,5 @@ def test_a_study_that_this_build_does_not_understand_has_a_page_and_no_stamp(roo
 
 def test_a_store_of_an_older_build_has_a_page(root, store, report):
     with store.writing() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
     assert report()

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from jestlab.platform.cli import main
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 GRID = """
@@ -106,10 +106,10 @@ def test_show_says_what_is_claimed_and_what_decides_it(jestlab):
 
 
 def test_plan_says_when_one_seed_is_too_few_for_claims(jestlab):
-    text = "One seed decides none of its 3 claims: with --set seeds=3 they get intervals and verdicts."
+    text = "3 claims cannot be decided with one seed: --set seeds=3 gives intervals and verdicts."
     assert text in jestlab("plan", "learnable_batches", "--scale", "paper")[1]
-    assert "One seed" not in jestlab("plan", "learnable_batches")[1]
-    assert "One seed decides none of its" in jestlab("plan", "paper", "--scale", "paper")[1]
+    assert "one seed" not in jestlab("plan", "learnable_batches")[1]
+    assert "claims cannot be decided with one seed" in jestlab("plan", "paper", "--scale", "paper")[1]
 
 
 def test_show_yaml_launches_the_same_runs(jestlab, tmp_path):
@@ -207,7 +207,7 @@ def test_a_program_without_prices_is_no_obstacle(jestlab, tmp_path):
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     out = jestlab("plan", "own.yaml")[1]
     assert "?" in next(line for line in out.splitlines() if line.startswith("a "))
-    assert "The cost of 1 is not known." in out
+    assert "The cost of 1 run is unknown." in out
 
 
 @pytest.mark.parametrize("verb", ["show", "plan"])
@@ -232,7 +232,7 @@ def test_errors_are_one_line_and_nothing_is_written(jestlab, tmp_path, verb, arg
 def test_help_has_an_example(jestlab, verb):
     code, out, _ = jestlab(verb, "--help")
     assert code == 0
-    assert f"jestlab {verb}" in out.split("Example:")[1]
+    assert f"jestlab {verb}" in out.split("Examples:")[1]
 
 
 HEAVY = {"jax", "flax", "pandas", "matplotlib", "alembic", "xmanager", "grain", "sqlalchemy", "numpy", "rich"}

@@ -15,7 +15,7 @@ from jestlab.platform.cli import logs as logs_verb
 from jestlab.platform.cli import query as query_verb
 from jestlab.platform.cli import status as status_verb
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
 
@@ -153,10 +153,10 @@ def test_without_sql_the_views_are_listed(tmp_path):
         ("SELEC 1", "query: near \"SELEC\": syntax error"),
         ("SELECT lable FROM v_runs", "query: no such column: lable"),
         ("SELECT 1; DELETE FROM run", "query: You can only execute one statement at a time"),
-        ("DELETE FROM run", "query: only reading is allowed"),
-        ("PRAGMA user_version = 3", "query: only reading is allowed"),
-        ("VACUUM", "query: only reading is allowed"),
-        ("", "query: this SQL gives no rows"),
+        ("DELETE FROM run", "query: queries are read-only"),
+        ("PRAGMA user_version = 3", "query: queries are read-only"),
+        ("VACUUM", "query: queries are read-only"),
+        ("", "query: this SQL returns no rows"),
     ],
 )  # fmt: skip
 def test_a_query_that_cannot_be_answered_is_one_line(lab, sql, message):
@@ -169,5 +169,5 @@ def test_a_query_that_cannot_be_answered_is_one_line(lab, sql, message):
 @pytest.mark.parametrize("verb", [status_verb, logs_verb, query_verb])
 def test_help_has_an_example(verb):
     shown = CliRunner().invoke(verb.command, ["--help"]).output
-    assert "Example:" in shown
+    assert "Examples:" in shown
     assert "--json" in shown

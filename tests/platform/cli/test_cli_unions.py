@@ -13,9 +13,9 @@ import plans_support as plans
 import pytest
 import yaml
 
-from jestlab.platform import stamps
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
+from jestlab.platform import reports
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
 from jestlab.platform.store.annotations import Subject, add_note
 from jestlab.platform.store.store import Store
@@ -76,7 +76,7 @@ def page(root, name):
 
 
 def test_one_launch_runs_what_is_shared_once_and_leaves_every_part_an_experiment(root, spec, jestlab):
-    launched = labs.jestlab("launch", spec, root=root)
+    launched = labs.here("launch", spec, root=root)
     assert launched.returncode == 0, launched.stderr
     assert len(labs.starts(root, "uniform")) == 1
     assert not list((root / "runs").glob("baseline-*"))
@@ -120,7 +120,7 @@ def test_what_has_not_changed_is_not_written_again(root, spec, completed, jestla
 
 def test_a_stamp_tells_whatever_reports_depend_on(root, spec, completed, monkeypatch):
     def made_from(path=spec, name="first"):
-        return stamps.made_from(completed, load(str(path)).studies[name])
+        return reports.build_key(completed, load(str(path)).studies[name])
 
     seen = [made_from()]
     planned = plan(load(str(spec)))
@@ -137,24 +137,24 @@ def test_a_stamp_tells_whatever_reports_depend_on(root, spec, completed, monkeyp
     assert made_from(other, "second") != made_from(spec, "second")
     completed.record(plan(load(str(write(spec.with_name("more.yaml"), seeds=2)))))
     seen.append(made_from())
-    monkeypatch.setattr(stamps, "version", lambda _: "another")
+    monkeypatch.setattr(reports, "version", lambda _: "another")
     seen.append(made_from())
     assert len(set(seen)) == len(seen)
 
 
 def test_a_failure_in_one_part_leaves_the_other_and_is_tried_again(root, tmp_path):
     runs = {"baseline": {}, "longer": {"steps": 8, "needs": ["baseline"], "fail_at": 3}}
-    failed = labs.jestlab("launch", write(tmp_path / "both.yaml", runs=runs), "--no-reports", root=root)
+    failed = labs.here("launch", write(tmp_path / "both.yaml", runs=runs), "--no-reports", root=root)
     assert failed.returncode == 1
     assert "second  1 COMPLETED, 1 FAILED" in failed.stdout
     assert f"then: jestlab retry both --root {root}" in failed.stdout
     assert "see: jestlab logs both second/longer --seed 0" in failed.stdout
-    retry = labs.jestlab("retry", "both", "second/longer", "--no-reports", "--json", root=root)
+    retry = labs.here("retry", "both", "second/longer", "--no-reports", "--json", root=root)
     again = json.loads(retry.stdout)
     assert [run["label"] for run in again["runs"]] == ["second/longer"]
     counts = [study["counts"] for study in again["studies"]]
     assert counts == [{"COMPLETED": 3}, {"COMPLETED": 1, "FAILED": 1}]
-    assert "diverged at step 3" in labs.jestlab("logs", "both", "second/longer", root=root).stdout
+    assert "diverged at step 3" in labs.here("logs", "both", "second/longer", root=root).stdout
 
 
 def test_a_part_whose_reports_cannot_be_written_leaves_the_others(root, spec, completed, jestlab):
@@ -172,7 +172,7 @@ def test_ctrl_c_ends_the_writing_of_reports(root, tmp_path, when):
     """All processes of the terminal get it, as they do here; none lives on, and no report is cut off."""
     spec = write(tmp_path / "both.yaml", reports=[{"kind": "table"}])
     complete(root, spec)
-    with labs.started("launch", spec, root=root) as launch:
+    with labs.started("launch", spec, root=root, ignoring_sigint=when == "they import") as launch:
         assert launch.stdout is not None
         said = ""
         while "writing the reports of 2 studies" not in said:
@@ -194,7 +194,7 @@ def test_the_other_verbs_take_a_union_for_an_experiment(root, spec, completed, j
     assert "second/longer" in jestlab("query", "--experiment", "both", "--columns", "label,state")
     assert "steps" in jestlab("diff", "both/first/joint/0", "both/second/longer")
     assert jestlab("cancel", "both") == "nothing to cancel\n"
-    assert "nothing failed" in jestlab("retry", "both", "--no-reports")
+    assert "nothing to retry" in jestlab("retry", "both", "--no-reports")
     assert "first/uniform" in jestlab("table", "both")
     jestlab("gc")
     jestlab("export", tmp_path / "both.tar.gz", "both")
@@ -215,7 +215,7 @@ def test_the_verdicts_on_what_its_parts_claim_are_told_and_its_page_leads_to_the
     out = jestlab("launch", spec)
     assert out.splitlines()[-4:] == [
         "? first  Joint learns more  +0.0",
-        "Of 1 claim 1 is undecided.",
+        "1 claim: undecided.",
         f"claims:  jestlab table claims both --root {root}",
         f"page:    {page(root, 'both')}",
     ]

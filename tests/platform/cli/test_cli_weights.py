@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.data.tokenizer import train_tokenizer
 from jestlab.models.weights import open_weights
-from jestlab.models.weights.tree import parameter_shapes
+from jestlab.models.weights.layout import parameter_shapes
 from jestlab.platform.cli import cli
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.store import Store
 
@@ -44,7 +44,7 @@ def place(tmp_path, monkeypatch):
 
 
 def weights(*arguments, root):
-    return labs.jestlab("weights", *arguments, root=root)
+    return labs.here("weights", *arguments, root=root)
 
 
 def test_inspect(place, root):
@@ -96,7 +96,7 @@ def test_nothing_is_replaced_unasked(place, root):
     save(place / "siglip.npz", seed=1)
     again = weights("import", "siglip.npz", "own", root=root)
     assert again.returncode == 1
-    assert again.stderr == "jestlab: own: exists already: choose another name, or replace it by --force\n"
+    assert again.stderr == "jestlab: own: already exists: choose another name, or replace it with --force\n"
     forced = weights("import", "siglip.npz", "own", "--force", root=root)
     assert forced.returncode == 0
     digest = open_weights(place / "siglip.npz").digest()
@@ -155,10 +155,14 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("inspect", "nowhere.npz"), 1, "no file, folder or finished run 'nowhere.npz': give a path, or"),
-        (("inspect", "notes.txt"), 1, "notes.txt: is neither .npz (big_vision) nor .safetensors"),
+        (
+            ("inspect", "nowhere.npz"),
+            1,
+            "no file, folder or completed run 'nowhere.npz': expected a path, or",
+        ),
+        (("inspect", "notes.txt"), 1, "notes.txt: neither .npz (big_vision) nor .safetensors"),
         (("import", "siglip.npz", "own", "--tokenizer", "no.model"), 1, "no.model: no such tokenizer"),
-        (("import", "siglip.npz", "own", "--tokenizer", "notes.txt"), 1, "is no sentencepiece model"),
+        (("import", "siglip.npz", "own", "--tokenizer", "notes.txt"), 1, "not a sentencepiece model"),
         (("export", "siglip.npz", "own", "--format", "big_vision"), 1, "give a name that ends in .npz"),
         (("export", "siglip.npz", "own", "--format", "onnx"), 2, "'onnx' is not one of"),
         (("export", "siglip.npz", "own"), 2, "Missing option '--format'"),

@@ -13,8 +13,7 @@ import pytest
 
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.display import Lines, Moving, Rate, display
-from jestlab.platform.store.records import Progress
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import Progress, RunState
 
 
 class Terminal(io.StringIO):

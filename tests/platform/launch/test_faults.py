@@ -1,4 +1,7 @@
-"""What a launch survives: killed workers, killed launchers, Ctrl-C, and a second launcher beside it."""
+"""What a launch survives: killed workers, killed launchers, Ctrl-C, and a second launcher beside it.
+
+Where the launcher itself is not harmed, it runs in this process: that saves a start of Python and XManager.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,19 @@ import os
 import signal
 import sqlite3
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
 import pytest
 
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
+
 RUNS = {
-    "reference": {"steps": 40, "pause": 0.02},
-    "joint": {"needs": ["reference"], "steps": 12},
     "uniform": {"steps": 60, "pause": 0.02},
+    "joint": {"needs": ["uniform"], "steps": 12},
 }
 NEVER_STOPS = {"deaf": {"program": "toy_programs:stubborn"}, "next": {"steps": 3}}
 
@@ -52,24 +58,47 @@ def step_of(root: Path, run: str) -> int:
     return step or 0
 
 
-def _has_started(root: Path, run: str, times: int) -> bool:
-    return len(labs.starts(root, run)) == times
+def launched(root: Path, spec: Path) -> int:
+    """Launch in this process, and return the exit code."""
+    planned = plan(load(str(spec)))
+    return labs.launch_here(root, planned).exit_code
+
+
+def _has_started(root: Path, times: int) -> bool:
+    return len(labs.starts(root, "uniform")) == times
+
+
+def is_under_way(root: Path) -> bool:
+    return step_of(root, "uniform") > 5
+
+
+def kill_uniform(root: Path, number: int, times: int = 1) -> Callable[[], None]:
+    """Something that sends a signal to each of the first workers of `uniform`, in mid-run."""
+
+    def act() -> None:
+        for attempt in range(1, times + 1):
+            labs.wait_until(lambda: is_under_way(root))
+            labs.wait_until(functools.partial(_has_started, root, attempt))
+            os.kill(labs.starts(root, "uniform")[-1][0], number)
+
+    return act
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> dict[str, list[tuple[Any, ...]]]:
     """The results of the study in a lab where nothing went wrong."""
     folder = tmp_path_factory.mktemp("undisturbed")
-    spec = labs.write_study(folder, runs=RUNS)
-    assert labs.jestlab("launch", spec, root=folder / "lab").returncode == 0
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in labs.variables(folder / "lab").items():
+            monkeypatch.setenv(name, value)
+        assert launched(folder / "lab", labs.write_study(folder, runs=RUNS)) == 0
     return results(folder / "lab")
 
 
 def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any, ...]]]) -> None:
-    """The same command completes the study, from a checkpoint, with the results of an undisturbed lab."""
+    """Another launch completes the study, from a checkpoint, with the results of an undisturbed lab."""
     assert labs.processes_of(root) == []
-    again = labs.jestlab("launch", spec, root=root)
-    assert again.returncode == 0, again.stdout + again.stderr
+    assert launched(root, spec) == 0
     assert set(states(root).values()) == {"COMPLETED"}
     assert results(root) == undisturbed
     assert labs.starts(root, "uniform")[-1][1] > 0
@@ -77,22 +106,16 @@ def assert_goes_on(root: Path, spec: Path, undisturbed: dict[str, list[tuple[Any
 
 def test_a_worker_killed_in_mid_run(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS)
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
-        [(worker, _)] = labs.starts(root, "uniform")
-        os.kill(worker, signal.SIGKILL)
-        assert launcher.wait(60) == 1
-    assert states(root) == {"reference": "COMPLETED", "joint": "COMPLETED", "uniform": "FAILED"}
+    with labs.meanwhile(kill_uniform(root, signal.SIGKILL)):
+        assert launched(root, spec) == 1
+    assert states(root) == {"uniform": "FAILED", "joint": "SKIPPED"}
     assert_goes_on(root, spec, undisturbed)
 
 
 def test_a_killed_worker_is_tried_again_from_its_checkpoint(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS, resources={"retries": 1})
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
-        [(worker, _)] = labs.starts(root, "uniform")
-        os.kill(worker, signal.SIGKILL)
-        assert launcher.wait(60) == 0
+    with labs.meanwhile(kill_uniform(root, signal.SIGKILL)):
+        assert launched(root, spec) == 0
     assert results(root) == undisturbed
     [(_, began), (_, resumed)] = labs.starts(root, "uniform")
     assert began == 0 < resumed
@@ -100,11 +123,8 @@ def test_a_killed_worker_is_tried_again_from_its_checkpoint(root, tmp_path, undi
 
 def test_a_worker_stopped_from_outside_goes_on_without_using_up_retries(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS)
-    with labs.started("launch", spec, root=root) as launcher:
-        for attempt in (1, 2):
-            labs.wait_until(functools.partial(_has_started, root, "uniform", attempt))
-            os.kill(labs.starts(root, "uniform")[-1][0], signal.SIGTERM)
-        assert launcher.wait(60) == 0
+    with labs.meanwhile(kill_uniform(root, signal.SIGTERM, times=2)):
+        assert launched(root, spec) == 0
     assert results(root) == undisturbed
     ended = sqlite3.connect(root / "results.db").execute(
         "SELECT attempt.state FROM attempt JOIN run ON run.id = run_id WHERE directory LIKE '%uniform%'"
@@ -116,15 +136,14 @@ def test_a_launcher_killed_in_mid_run(root, tmp_path, undisturbed):
     """Its workers go on, and the next launcher finds them."""
     spec = labs.write_study(tmp_path, runs=RUNS | {"uniform": {"steps": 60, "pause": 0.1}})
     with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
+        labs.wait_until(lambda: is_under_way(root))
         launcher.kill()
         launcher.wait()
-        again = labs.jestlab("launch", spec, root=root)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert len(labs.starts(root, "uniform")) == 1, again.stdout
-    names = [("joint",), ("reference",), ("uniform",)]
+        assert launched(root, spec) == 0
+    assert len(labs.starts(root, "uniform")) == 1
     completed = "SELECT run FROM v_runs WHERE state = 'COMPLETED' AND attempts = 1 ORDER BY run"
-    assert sqlite3.connect(root / "results.db").execute(completed).fetchall() == names
+    found = sqlite3.connect(root / "results.db").execute(completed).fetchall()
+    assert found == [("joint",), ("uniform",)]
 
 
 def test_ctrl_c_stops_what_an_earlier_launcher_left_running(root, tmp_path):
@@ -144,10 +163,10 @@ def test_ctrl_c_stops_what_an_earlier_launcher_left_running(root, tmp_path):
 
 
 def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
-    """Nor does the launcher whose runs they are start them again."""
+    """Nor does the launcher whose runs they are start them again. As in `nohup jestlab launch … &`."""
     runs = {"long": {"steps": 5_000, "pause": 0.02}, "next": {"needs": ["long"], "steps": 3}}
     spec = labs.write_study(tmp_path, runs=runs)
-    with labs.started("launch", spec, root=root) as launcher:
+    with labs.started("launch", spec, root=root, ignoring_sigint=True) as launcher:
         labs.wait_until(lambda: step_of(root, "long") > 2)
         cancelled = labs.jestlab("cancel", "toy", root=root)
         assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
@@ -155,7 +174,7 @@ def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
         assert launcher.wait(15) == 1
         assert labs.processes_of(root) == []
     assert states(root) == {"long": "CANCELLED", "next": "CANCELLED"}
-    assert labs.jestlab("cancel", "toy", root=root).returncode == 0
+    assert labs.here("cancel", "toy", root=root).returncode == 0
 
 
 def test_cancel_ends_what_does_not_stop(root, tmp_path):
@@ -170,13 +189,10 @@ def test_cancel_ends_what_does_not_stop(root, tmp_path):
     assert states(root) == {"deaf": "CANCELLED", "next": "PENDING"}
 
 
-def test_a_frozen_worker_is_given_up_and_its_run_goes_on(root, tmp_path, undisturbed):
+def test_a_frozen_worker_is_revoked_and_its_run_goes_on(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS, resources={"lease_seconds": 8.0})
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
-        [(worker, _)] = labs.starts(root, "uniform")
-        os.kill(worker, signal.SIGSTOP)
-        assert launcher.wait(60) == 0
+    with labs.meanwhile(kill_uniform(root, signal.SIGSTOP)):
+        assert launched(root, spec) == 0
     assert results(root) == undisturbed
     reasons = sqlite3.connect(root / "results.db").execute(
         "SELECT reason FROM attempt WHERE state = 'PREEMPTED'"
@@ -188,8 +204,8 @@ def test_a_frozen_worker_is_given_up_and_its_run_goes_on(root, tmp_path, undistu
 def test_the_first_failure_stops_all_where_that_is_wanted(root, tmp_path):
     runs = {"bad": {"fail_at": 3}, "long": {"steps": 5_000, "pause": 0.02}, "next": {"steps": 3}}
     spec = labs.write_study(tmp_path, runs=runs)
-    result = labs.jestlab("launch", spec, "--fail-fast", "--parallel", 2, root=root)
-    assert result.returncode == 1
+    outcome = labs.launch_here(root, plan(load(str(spec))), fail_fast=True, parallel=2)
+    assert outcome.exit_code == 1
     assert states(root) == {"bad": "FAILED", "long": "CANCELLED", "next": "CANCELLED"}
 
 
@@ -201,7 +217,7 @@ def test_retry_runs_what_failed_and_what_waited_for_it_and_nothing_else(root, tm
         "done": {"steps": 5},
     }
     spec = labs.write_study(tmp_path, runs=runs)
-    assert labs.jestlab("launch", spec, root=root).returncode == 1
+    assert launched(root, spec) == 1
     database = sqlite3.connect(root / "results.db")
     with database:
         database.execute("UPDATE run SET state = 'CANCELLED' WHERE directory LIKE 'runs/stopped%'")
@@ -211,24 +227,24 @@ def test_retry_runs_what_failed_and_what_waited_for_it_and_nothing_else(root, tm
         "stopped": "CANCELLED",
         "done": "COMPLETED",
     }
-    again = labs.jestlab("retry", "toy", root=root)
+    again = labs.here("retry", "toy", root=root)
     assert again.returncode == 0, again.stdout + again.stderr
     done = "COMPLETED"
     assert states(root) == {"flaky": done, "after": done, "stopped": "CANCELLED", "done": done}
-    assert "nothing failed" in labs.jestlab("retry", "toy", root=root).stdout
+    assert "nothing to retry" in labs.here("retry", "toy", root=root).stdout
 
 
 def test_launcher_and_worker_killed_at_once(root, tmp_path, undisturbed):
     spec = labs.write_study(tmp_path, runs=RUNS)
     with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
+        labs.wait_until(lambda: is_under_way(root))
         launcher.kill()
         for pid in labs.processes_of(root):
             os.kill(pid, signal.SIGKILL)
         launcher.wait()
         labs.wait_until(lambda: not labs.processes_of(root))
     assert states(root)["uniform"] == "RUNNING"  # nobody was left to say otherwise
-    status = labs.jestlab("status", "toy", root=root).stdout
+    status = labs.here("status", "toy", root=root).stdout
     assert "its process has vanished: launch again to go on" in status
     assert_goes_on(root, spec, undisturbed)
     ended = sqlite3.connect(root / "results.db").execute(
@@ -239,13 +255,14 @@ def test_launcher_and_worker_killed_at_once(root, tmp_path, undisturbed):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_launch_stopped_by_its_user(root, tmp_path, undisturbed, number):
+    """Also where it was started with SIGINT ignored, as shells do in the background."""
     spec = labs.write_study(tmp_path, runs=RUNS)
-    with labs.started("launch", spec, root=root) as launcher:
-        labs.wait_until(lambda: step_of(root, "uniform") > 5)
+    with labs.started("launch", spec, root=root, ignoring_sigint=True) as launcher:
+        labs.wait_until(lambda: is_under_way(root))
         os.killpg(launcher.pid, number)
         assert launcher.wait(15) == 130
         assert labs.processes_of(root) == []
-    assert states(root) == {"reference": "CANCELLED", "joint": "CANCELLED", "uniform": "CANCELLED"}
+    assert states(root) == {"joint": "CANCELLED", "uniform": "CANCELLED"}
     assert_goes_on(root, spec, undisturbed)
 
 

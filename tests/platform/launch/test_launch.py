@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import labs_support as labs
+from workers_support import ForkingLocal
 
 from jestlab.analysis import frames, tables
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.controller import Outcome
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 
 
 def launched(root, spec, **options) -> tuple[Outcome, dict[str, RunState]]:
@@ -36,7 +37,7 @@ def rows(root, sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_runs_complete_in_the_order_of_their_needs(root, tmp_path):
-    outcome, states = launched(root, labs.write_study(tmp_path, seeds=2))
+    outcome, states = launched(root, labs.write_study(tmp_path, seeds=2), executor=ForkingLocal)
     assert outcome.exit_code == 0
     assert outcome.launched == 6
     assert set(states.values()) == {RunState.COMPLETED}
@@ -51,7 +52,7 @@ def test_runs_complete_in_the_order_of_their_needs(root, tmp_path):
 
 def test_no_more_run_at_once_than_there_are_places(root, tmp_path):
     runs = {f"run{i}": {"steps": 5 + i, "pause": 0.02} for i in range(5)}
-    launched(root, labs.write_study(tmp_path, runs=runs), parallel=2)
+    launched(root, labs.write_study(tmp_path, runs=runs), parallel=2, executor=ForkingLocal)
     spans = rows(root, "SELECT started_at, ended_at FROM attempt")
     assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) <= 2
 
@@ -64,7 +65,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
         "uniform": {"steps": 12},
     }
     spec = labs.write_study(tmp_path, runs=runs)
-    outcome, states = launched(root, spec)
+    outcome, states = launched(root, spec, executor=ForkingLocal)
     assert outcome.exit_code == 1
     assert states == {
         "reference": RunState.FAILED,
@@ -83,7 +84,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
 def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, tmp_path):
     """Equal configs are one run, trained once, which stands in the table under both names."""
     runs = {"reference": {}, "uniform": {}, "joint": {"needs": ["reference"], "steps": 12}}
-    outcome, _ = launched(root, labs.write_study(tmp_path, runs=runs))
+    outcome, _ = launched(root, labs.write_study(tmp_path, runs=runs), executor=ForkingLocal)
     assert outcome.exit_code == 0
     assert rows(root, "SELECT run, needed FROM v_runs ORDER BY run") == [
         ("joint", 0),
@@ -101,10 +102,10 @@ def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, t
 
 def test_a_smaller_study_of_the_same_name_says_what_it_leaves_out(root, tmp_path):
     spec = labs.write_study(tmp_path, runs={"a": {}, "b": {"steps": 5}})
-    assert labs.jestlab("launch", spec, root=root).returncode == 0
+    assert labs.here("launch", spec, root=root).returncode == 0
     spec = labs.write_study(tmp_path, runs={"a": {}})
-    again = labs.jestlab("launch", spec, root=root)
-    assert "1 runs of the last launch are no longer part of toy" in again.stdout
+    again = labs.here("launch", spec, root=root)
+    assert "no longer part of toy: 1 run of the last launch" in again.stdout
     assert "nothing to run" in again.stdout
     assert rows(root, "SELECT COUNT(*) FROM run") == [(2,)]
 
@@ -182,7 +183,7 @@ def test_a_process_that_cannot_start_fails_its_run_alone(root, tmp_path, monkeyp
 def test_the_same_command_again_runs_nothing_and_loads_nothing_heavy(root, tmp_path):
     spec = labs.write_study(tmp_path, reports=[{"kind": "table", "baseline": "uniform"}, "curves"])
     launched(root, spec)
-    first = labs.jestlab("launch", spec, root=root)
+    first = labs.here("launch", spec, root=root)
     assert first.returncode == 0, first.stderr
     check = (
         "import sys; from jestlab.platform.cli import main\n"
@@ -215,7 +216,7 @@ def test_plain_lines_when_nobody_watches_and_json_alone_on_stdout(root, tmp_path
 
 def test_a_wrong_spec_writes_nothing(root, tmp_path):
     spec = labs.write_study(tmp_path, runs={"joint": {"needs": ["referense"]}, "reference": {}})
-    result = labs.jestlab("launch", spec, root=root)
+    result = labs.here("launch", spec, root=root)
     assert result.returncode == 1
     assert len(result.stderr.splitlines()) == 1
     assert "reference" in result.stderr

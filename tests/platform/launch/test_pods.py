@@ -14,15 +14,15 @@ import pytest
 from cluster_support import Cluster
 from executor_harnesses import Harness, KubernetesHarness, VertexHarness
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch.bell import Bell
-from jestlab.platform.launch.controller import Options, Outcome, job_of, launch
-from jestlab.platform.launch.executors import tries
-from jestlab.platform.launch.listener import Listener
-from jestlab.platform.plan import Plan, plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executors import job_of
+from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.store import identity, leases
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 RUNS = {
@@ -34,7 +34,7 @@ RUNS = {
 
 @pytest.fixture(params=[KubernetesHarness, VertexHarness], ids=["kubernetes", "vertex"])
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     made = request.param(tmp_path, monkeypatch)
     yield made
     made.close()
@@ -48,13 +48,13 @@ def study(tmp_path: Path) -> Plan:
 def launched(
     root: Path, study: Plan, harness: Harness, retries: int = 0, **harms: str
 ) -> tuple[Outcome, Cluster]:
-    lab, bell = Lab.find(root), Bell()
+    lab, wakeup = Lab.find(root), Wakeup()
     store = Store.open(lab.store_url)
     store.record(study)
-    cluster = Cluster(harness, root, bell.ring)
+    cluster = Cluster(harness, root, wakeup.set)
     cluster.harms = dict(harms)
     how = Options(executor=cluster.place, retries=retries, lease_seconds=30.0)
-    outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=how, bell=bell)
+    outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=how, wakeup=wakeup)
     store.close()
     return outcome, cluster
 
@@ -80,7 +80,7 @@ def test_pods_that_are_taken_away_or_deleted_cost_no_retries(root, study, harnes
     assert [step > 0 for _, step in labs.starts(root, "uniform")] == [False, True]
     values = rows(root, "SELECT run, step, value FROM v_metrics WHERE name = 'loss' ORDER BY run, step")
     lab = root.parent / "undisturbed"
-    assert labs.launch_here(lab, study).exit_code == 0
+    assert launched(lab, study, harness)[0].exit_code == 0
     assert (
         rows(lab, "SELECT run, step, value FROM v_metrics WHERE name = 'loss' ORDER BY run, step") == values
     )
@@ -126,9 +126,7 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     log = f"{uniform.directory}/log.txt"
     claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
     assert claim is not None
-    handle = cluster.launch(
-        job_of(lab, "toy", uniform, claim.number, log, cluster.name, identity.store_id(store))
-    )
+    handle = cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name, store.id()))
     leases.launched(store, claim.attempt_id, handle)
     leases.leave(store, gone)
     options = Options(executor=cluster.place)
@@ -139,11 +137,11 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
 
 
 def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, tmp_path, monkeypatch):
-    lab, bell = Lab.find(root), Bell()
+    lab, wakeup = Lab.find(root), Wakeup()
     store = Store.open(lab.store_url)
     store.record(study)
     harness = KubernetesHarness(tmp_path, monkeypatch)
-    cluster = Cluster(harness, root, bell.ring)
+    cluster = Cluster(harness, root, wakeup.set)
     cluster.harms, cluster.held = {"uniform": "hold"}, harness.wait_for_image
     heard = []
 
@@ -153,7 +151,7 @@ def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, tmp_path,
                 heard.append((run.name, reason, store.reasons([run.fingerprint])[run.fingerprint]))
                 cluster.release.set()
 
-    launch(lab, store, "toy", study.runs, lambda _: cluster, options=Options(), listener=Ear(), bell=bell)
+    launch(lab, store, "toy", study.runs, lambda _: cluster, options=Options(), listener=Ear(), wakeup=wakeup)
     harness.close()
     why = "ImagePullBackOff: Back-off pulling image"
     assert heard == [("uniform", why, why)]
@@ -161,7 +159,7 @@ def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, tmp_path,
 
 
 def test_a_cancelled_pod_is_stopped(root, study, harness):
-    """By whoever cancels it, with the executor that the store names."""
+    """Stopped by whoever cancels it, with the executor that the store names."""
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
     store.record(study)
@@ -174,12 +172,10 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     leases.launched(
         store,
         claim.attempt_id,
-        cluster.launch(
-            job_of(lab, "toy", uniform, claim.number, log, cluster.name, identity.store_id(store))
-        ),
+        cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name, store.id())),
     )
     labs.wait_until(functools.partial(labs.starts, root, "uniform"))
     leases.request_stop(store, [uniform.fingerprint], "cancelled by me")
     outcome = launch(lab, store, "toy", [uniform], lambda _: cluster)
     assert outcome.states == {uniform.fingerprint: RunState.CANCELLED}
-    labs.wait_until(lambda: labs.processes_of(root) == [])
+    labs.wait_until(lambda: cluster.running == [])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.launch import exits
+from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import (
     Adopt,
@@ -18,17 +18,16 @@ from jestlab.platform.launch.reconcile import (
     Done,
     End,
     Enter,
+    RetryRules,
     Seen,
     Stop,
     Wait,
-    backoff_seconds,
     decide,
 )
-from jestlab.platform.store.records import Lease, Standing
-from jestlab.platform.store.states import LIVE, RunState
+from jestlab.platform.store.records import LIVE, Lease, RunState, Standing
 
 NOW = datetime(2026, 1, 1, 12)
-RETRIES = 2
+RULES = RetryRules(retries=2)
 LEASE_SECONDS = 90.0
 
 
@@ -80,7 +79,7 @@ RUNNING = run(RunState.RUNNING, lease())
         ),
         (run(RunState.FAILED, lease(RunState.FAILED), failures=3), seen(), Done(RunState.FAILED, "because")),
         (
-            run(RunState.FAILED, lease(RunState.FAILED, exit_code=exits.REFUSED), failures=1),
+            run(RunState.FAILED, lease(RunState.FAILED, exit_code=processes.EXIT_REFUSED), failures=1),
             seen(),
             Done(RunState.FAILED, "because"),
         ),
@@ -125,8 +124,13 @@ RUNNING = run(RunState.RUNNING, lease())
         ),
         (
             RUNNING,
-            seen(JobStatus(JobState.FAILED, "", exits.BUSY)),
-            End(lease(), RunState.PREEMPTED, "its worker could not tell the store how it ended", exits.BUSY),
+            seen(JobStatus(JobState.FAILED, "", processes.EXIT_BUSY)),
+            End(
+                lease(),
+                RunState.PREEMPTED,
+                "its worker could not tell the store how it ended",
+                processes.EXIT_BUSY,
+            ),
         ),
         (
             run(RunState.PENDING, lease(RunState.PENDING)),
@@ -183,7 +187,7 @@ RUNNING = run(RunState.RUNNING, lease())
     ],
 )
 def test_each_case(standing, sees, action):
-    assert decide(standing, sees, RETRIES) == action
+    assert decide(standing, sees, RULES) == action
 
 
 @st.composite
@@ -213,7 +217,7 @@ def _cases(draw):
 @given(_cases())
 def test_what_holds_always(case):
     standing, sees = case
-    action = decide(standing, sees, RETRIES)
+    action = decide(standing, sees, RULES)
     if isinstance(action, Claim):
         assert not standing.is_live
         assert standing.state != RunState.COMPLETED
@@ -232,4 +236,4 @@ def test_what_holds_always(case):
 
 
 def test_backoff_grows_and_ends():
-    assert [backoff_seconds(n) for n in range(6)] == [0, 2, 8, 32, 128, 300]
+    assert [RULES.wait_seconds(n) for n in range(6)] == [0, 2, 8, 32, 128, 300]

@@ -13,7 +13,7 @@ import pytest
 from xmanager import xm
 from xmanager.xm_local import registry
 
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.xmanager import Experiment, Handover
 
@@ -46,6 +46,9 @@ class Jobs:
 
     def logs(self, handle: str) -> Iterator[bytes]:
         yield b""
+
+    def close(self) -> None:
+        pass
 
     def render(self, job: Job) -> dict[str, Any] | None:
         return None

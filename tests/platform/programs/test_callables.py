@@ -12,10 +12,10 @@ import pytest
 
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
-from jestlab.platform.programs import callables
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import program
 from jestlab.platform.spec.load import load
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 EXPLODES = "raise RuntimeError('imported')\n"
@@ -77,7 +77,7 @@ def test_folders_without_init_files_are_packages_too(tmp_path, monkeypatch):
 def test_whatever_may_define_the_name_is_accepted(tmp_path, source):
     file = tmp_path / "own.py"
     file.write_text(source + "\n")
-    callables.check(f"{file}:fit")
+    program.check_callable(f"{file}:fit")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_does_not_define_the_name_is_refused(tmp_path, source):
     file = tmp_path / "own.py"
     file.write_text(source + "\n")
     with pytest.raises(UserError, match="no 'fit' in"):
-        callables.check(f"{file}:fit")
+        program.check_callable(f"{file}:fit")
 
 
 def test_a_file_counts_from_the_specs_folder(tmp_path, monkeypatch):
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_said_where_the_spec_is_read(tmp_path, program, source,
         _ = load(str(spec(tmp_path, program))).members
 
 
-def test_a_file_runs_with_its_neighbours_importable(root, tmp_path):
+def test_a_file_runs_with_its_neighbours_importable(root, tmp_path, monkeypatch):
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "neighbour_c.py").write_text("FACTOR = 3.0\n")
     (tmp_path / "code" / "own.py").write_text(
@@ -158,7 +158,8 @@ def test_a_file_runs_with_its_neighbours_importable(root, tmp_path):
             """
         )
     )
-    done = labs.jestlab("launch", spec(tmp_path, "code/own.py:Programs.fit"), root=root, cwd="/")
+    monkeypatch.chdir("/")
+    done = labs.here("launch", spec(tmp_path, "code/own.py:Programs.fit"), root=root)
     assert done.returncode == 0, done.stdout
     store = Store.open(f"sqlite:///{root / 'results.db'}")
     assert store.runs("study")[0].state == RunState.COMPLETED
@@ -167,7 +168,8 @@ def test_a_file_runs_with_its_neighbours_importable(root, tmp_path):
 def test_reading_a_spec_imports_no_jax(tmp_path):
     (tmp_path / "own.py").write_text("import jax\ndef fit(config, context): ...\n")
     code = (
-        "import sys; from jestlab.platform.spec.load import load; from jestlab.platform.plan import plan;"
+        "import sys; from jestlab.platform.spec.load import load; "
+        "from jestlab.platform.planning.plan import plan; "
         f"plan(load({str(spec(tmp_path, 'own.py:fit'))!r})); print('jax' in sys.modules)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,12 +15,13 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 import yaml
+from workers_support import Worker
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits
-from jestlab.platform.plan import PlannedRun
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import leases
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 PYTHON = [sys.executable, "-c"]
@@ -48,18 +48,12 @@ def recorded(lab: Lab, run: PlannedRun) -> Store:
     return store
 
 
-def worker(lab: Lab, run: PlannedRun) -> subprocess.Popen[str]:
+def worker(lab: Lab, run: PlannedRun) -> Worker:
     number = plans.claimed(Store.open(lab.store_url), run)
-    arguments = ["--root", lab.root, "--run", run.fingerprint, "--attempt", number]
-    return subprocess.Popen(
-        [sys.executable, "-m", "jestlab.platform.worker", *map(str, arguments)],
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    return Worker("--root", lab.root, "--run", run.fingerprint, "--attempt", number)
 
 
-def finished(lab: Lab, run: PlannedRun) -> tuple[int, str]:
+def finished(lab: Lab, run: PlannedRun) -> tuple[int | None, str]:
     process = worker(lab, run)
     said = process.communicate(timeout=60)[1]
     return process.returncode, said
@@ -85,7 +79,7 @@ def test_it_does_not_find_the_store(lab, monkeypatch):
     run = command(*PYTHON, see)
     recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
 
 
 def test_what_it_finds(lab, tmp_path):
@@ -106,7 +100,7 @@ def test_what_it_finds(lab, tmp_path):
     run = command(*PYTHON, see, *words, learning_rate=1e-3, model={"width": 64}, cwd=str(tmp_path / "code"))
     recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     arguments, environment, cwd, given = json.loads(said.splitlines()[1])
     folder = str(directory(lab, run))
     assert arguments == ["--lr=0.001", "64", "3", folder, "<>", "{}", '{"width":64}']
@@ -132,7 +126,7 @@ def test_a_shell_reports_by_echo(lab):
     run = command(*SH, literally(script))
     store = recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     assert '{"type": "flushed", "id": 7}' in said
     assert metrics(lab) == {("loss", 1): 0.5, ("grad/norm", 1): None, ("loss", 2): 0.25}
     assert store.runs("toy")[0].step == 1
@@ -157,7 +151,7 @@ print(sqlite3.connect(sys.argv[1]).execute("SELECT name, step, value FROM v_metr
     run = command(*PYTHON, script, str(lab.root / "results.db"))
     recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     assert "[('loss', 1, 0.5)]" in said
 
 
@@ -171,7 +165,7 @@ for step in range(100_000):
     run = command(*PYTHON, script)
     recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     assert sqlite3.connect(lab.root / "results.db").execute(
         "SELECT COUNT(*), MAX(step), SUM(value) FROM v_metrics"
     ).fetchone() == (100_000, 99_999, sum(range(100_000)) / 2)
@@ -193,7 +187,7 @@ sys.exit(sum(child.wait() for child in children))
     run = command(*PYTHON, literally(script))
     recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
     assert metrics(lab) == {(name, step): step for name in "abc" for step in range(500)}
 
 
@@ -201,7 +195,7 @@ def test_a_failing_commands_last_lines_are_the_reason(lab):
     run = command(*PYTHON, "print('begun'); raise ValueError('diverged at step 3')")
     store = recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.FAILED
+    assert code == processes.EXIT_FAILED
     assert store.runs("toy")[0].state == RunState.FAILED
     said_reason = str(reason(store, run))
     assert said_reason.startswith("exit code 1: ")
@@ -218,16 +212,24 @@ def artifact(path: str) -> str:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([*SH, "exit 7"], exits.FAILED, "exit code 7"),
-        ([*SH, "echo out of memory; kill -SEGV $$"], exits.FAILED, "killed by SIGSEGV: out of memory"),
-        (["no-such-command"], exits.REFUSED, "cannot start 'no-such-command': [Errno 2]"),
+        ([*SH, "exit 7"], processes.EXIT_FAILED, "exit code 7"),
+        (
+            [*SH, "echo out of memory; kill -SEGV $$"],
+            processes.EXIT_FAILED,
+            "killed by SIGSEGV: out of memory",
+        ),
+        (["no-such-command"], processes.EXIT_REFUSED, "cannot start 'no-such-command': [Errno 2]"),
         (
             [*SH, "echo loss=3 > $JESTLAB_REPORTS; sleep 9"],
-            exits.REFUSED,
-            "message 1: 'loss=3' is no message: no JSON: expected value",
+            processes.EXIT_REFUSED,
+            "message 1: 'loss=3' is not a valid message: not valid JSON: expected value",
         ),
-        ([*SH, artifact("gone")], exits.REFUSED, "message 1: artifact 'a': nothing at "),
-        ([*SH, artifact("/etc")], exits.REFUSED, "message 1: artifact 'a' at /etc lies outside the lab"),
+        ([*SH, artifact("gone")], processes.EXIT_REFUSED, "message 1: artifact 'a': nothing at "),
+        (
+            [*SH, artifact("/etc")],
+            processes.EXIT_REFUSED,
+            "message 1: artifact 'a' at /etc lies outside the lab",
+        ),
     ],
 )
 def test_how_it_fails(lab, words, code, message):
@@ -244,7 +246,7 @@ def test_what_it_prints_is_the_runs_log_however_much_it_is(lab):
     run = command(*PYTHON, script)
     store = recorded(lab, run)
     code, said = finished(lab, run)
-    assert code == exits.FAILED
+    assert code == processes.EXIT_FAILED
     assert said.count("x") >= 3_000_000
     assert str(reason(store, run)).endswith("x | the end")
 
@@ -278,7 +280,7 @@ def test_it_is_told_to_stop_and_goes_on_where_it_was(lab, by):
     else:
         leases.request_stop(store, [run.fingerprint], "cancelled by me")
     said = process.communicate(timeout=30)[1]
-    assert process.returncode == exits.STOPPED, said
+    assert process.returncode == processes.EXIT_STOPPED, said
     state, why = (
         (RunState.PREEMPTED, "stopped by SIGTERM")
         if by == "signal"
@@ -293,7 +295,7 @@ def test_it_is_told_to_stop_and_goes_on_where_it_was(lab, by):
     assert f"new stopped at {step}" in said
     if by == "signal":
         code, said = finished(lab, run)
-        assert (code, "resumed stopped at 150" in said) == (exits.COMPLETED, True), said
+        assert (code, "resumed stopped at 150" in said) == (processes.EXIT_COMPLETED, True), said
         assert metrics(lab) == {("loss", n): n for n in range(1, 151)}
 
 
@@ -311,7 +313,7 @@ def test_sigterm_is_passed_on_once_and_any_end_is_a_stop_then(lab, code):
     labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
     os.killpg(process.pid, signal.SIGTERM)
     process.communicate(timeout=30)
-    assert process.returncode == exits.STOPPED
+    assert process.returncode == processes.EXIT_STOPPED
     assert (directory(lab, run) / "terms").read_text() == "term\n"
     assert store.runs("toy")[0].state == RunState.PREEMPTED
 
@@ -323,7 +325,7 @@ def test_a_command_that_is_deaf_to_signals_reads_that_it_shall_stop(lab):
     labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=30)[1]
-    assert process.returncode == exits.STOPPED
+    assert process.returncode == processes.EXIT_STOPPED
     assert '{"type": "stop"}' in said
 
 
@@ -342,7 +344,7 @@ def test_a_child_of_the_command_has_time_to_save(lab):
     labs.wait_until(lambda: (directory(lab, run) / "begun").exists())
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
-    assert process.returncode == exits.STOPPED
+    assert process.returncode == processes.EXIT_STOPPED
     assert (directory(lab, run) / "saved").exists()
 
 
@@ -370,7 +372,7 @@ time.sleep(600)
     labs.wait_until(lambda: pid not in labs.processes_of(lab.root), seconds=5)
     leases.end(store, run.fingerprint, attempt_id(lab), RunState.FAILED, "killed by SIGKILL", -9)
     code, said = finished(lab, run)
-    assert code == exits.COMPLETED, said
+    assert code == processes.EXIT_COMPLETED, said
 
 
 def attempt_id(lab: Lab) -> int:
@@ -382,7 +384,7 @@ def test_what_it_leaves_behind_ends_with_it(lab):
     run = command(*SH, "(sleep 600; echo late) & echo done")
     recorded(lab, run)
     began = time.monotonic()
-    assert finished(lab, run)[0] == exits.COMPLETED
+    assert finished(lab, run)[0] == processes.EXIT_COMPLETED
     assert time.monotonic() - began < 30
     assert not [pid for pid in labs.processes_of(lab.root) if pid != os.getpid()]
 
@@ -393,7 +395,7 @@ def study(folder: Path, **parts: Any) -> Path:
     return path
 
 
-def test_needs_retries_and_tables_serve_it_like_any_program(root, tmp_path):
+def test_needs_retries_and_tables_serve_it_like_any_program(root, tmp_path, monkeypatch):
     (tmp_path / "score.sh").write_text(
         """
         if [ -z "$1" ] && [ -z "$JESTLAB_RESUME" ]
@@ -413,7 +415,8 @@ def test_needs_retries_and_tables_serve_it_like_any_program(root, tmp_path):
         },
         reports=[{"table": {"baseline": "first"}}, "pareto"],
     )
-    done = labs.jestlab("launch", path, root=root, cwd="/")
+    monkeypatch.chdir("/")
+    done = labs.here("launch", path, root=root)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "75.0" in done.stdout
     assert (root / "reports" / "own" / "pareto.png").stat().st_size > 1_000

@@ -14,10 +14,10 @@ from jestlab.analysis import frames, tables
 from jestlab.analysis.costs import Cost
 from jestlab.models.config import DiagnoseConfig, TwoTowers
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
-from jestlab.platform.programs.flops import forward
+from jestlab.platform.programs.pricing import forward
 from jestlab.platform.spec import Study
 
 TOWERS = {
@@ -62,7 +62,7 @@ def study(**diagnosis):
 def test_a_study_ends_in_its_figure(root, tmp_path):
     path = tmp_path / "looked-into.yaml"
     path.write_text(yaml.safe_dump(STUDY))
-    launched = labs.jestlab("launch", path, root=root)
+    launched = labs.here("launch", path, root=root)
     assert launched.returncode == 0, launched.stderr
     names = {file.name for file in (root / "reports" / "looked-into").iterdir()}
     assert {"learnability.png", "learnability.svg", "table.md"} <= names
@@ -89,7 +89,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
         "reference": True,
         "uniform": False,
     }  # it is looked into, no reference
-    plotted = labs.jestlab(
+    plotted = labs.here(
         "plot", "looked-into", "--run", "diagnosis", "--json", "--out", tmp_path / "figures", root=root
     )
     assert [path.rpartition("/")[2] for path in json.loads(plotted.stdout)][-3:] == [

@@ -19,9 +19,9 @@ from jestlab.models.config import EmbedConfig
 from jestlab.models.data.embeddings import EmbeddingCache
 from jestlab.platform.cli.show import command as show
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import plan
-from jestlab.platform.programs.embed import price
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs.pricing import price_embed as price
 from jestlab.platform.spec import Study, load
 from jestlab.platform.store.store import Store
 
@@ -81,7 +81,7 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
         process.wait(60)
     before = saved(root)
     assert 64 <= before < EXAMPLES
-    launched = labs.jestlab("launch", spec, root=root)
+    launched = labs.here("launch", spec, root=root)
     assert launched.returncode == 0, launched.stderr
     [directory] = (root / "runs").glob("cache-*")
     assert f"embedding from example {before} to {EXAMPLES}" in (directory / "log.txt").read_text()
@@ -95,7 +95,7 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
     )
     assert began > ended
 
-    norms = np.linalg.norm(EmbeddingCache.open(directory).images(np.arange(EXAMPLES)), axis=1)
+    norms = np.linalg.norm(EmbeddingCache(directory).images(np.arange(EXAMPLES)), axis=1)
     np.testing.assert_allclose(norms, 1.0, rtol=1e-5)
     last = "SELECT step, value FROM v_metrics WHERE name = 'examples_embedded' ORDER BY step DESC LIMIT 1"
     assert rows(root, last) == [(EXAMPLES // 16, EXAMPLES)]
@@ -111,14 +111,14 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
         figures.pareto(frames.read(url, "cached")),
     ):
         assert "cache" not in set(figure.data["label"])
-    again = labs.jestlab("launch", spec, root=root)
+    again = labs.here("launch", spec, root=root)
     assert "nothing to run: all 4 runs are COMPLETED" in again.stdout
     assert "| uniform" in again.stdout
     assert "| cache" not in again.stdout
 
 
 def test_a_plan_shows_it_before_its_learners(root, spec):
-    planned = json.loads(labs.jestlab("plan", spec, "--json", root=root).stdout)
+    planned = json.loads(labs.here("plan", spec, "--json", root=root).stdout)
     runs = {run["run"]: run for run in planned["runs"]}
     assert list(runs).index("reference") < list(runs).index("cache") < list(runs).index("joint")
     assert runs["joint"]["needs"] == {"selection.reference": runs["cache"]["fingerprint"]}

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.platform.client import _Reporting
-from jestlab.platform.context import RunContext
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs import messages
-from jestlab.platform.programs.channel import Channel
+from jestlab.platform.programs import protocol
+from jestlab.platform.programs.context import RunContext
+from jestlab.platform.programs.protocol import Channel
 
 STEPS = st.integers(0, 2**63 - 1)
 NAMES = st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=20)
@@ -38,7 +38,7 @@ class Kept:
     ) -> None:
         self.calls.append(("evaluation", step, examples_seen, flops_total, dict(scores)))
 
-    def artifact(self, name: str, path: Path, root: Path) -> None:
+    def artifact(self, name: str, path: Path) -> None:
         self.calls.append(("artifact", name, path))
 
     def progress(self, step: int, total_steps: int) -> None:
@@ -51,11 +51,11 @@ class Kept:
 def context(recorder: Kept) -> RunContext:
     return RunContext(
         directory=Path("/lab/run"),
-        root=Path("/lab"),
         cache=Path("/lab/data"),
         seed=0,
         needs={},
         recorder=recorder,
+        record_artifact=recorder.artifact,
         stop_requested=lambda: False,
     )
 
@@ -137,10 +137,10 @@ NEARLY = st.fixed_dictionaries(
 )
 def test_what_is_no_message_is_refused_in_one_line(line):
     try:
-        message = messages.parse(line)
+        message = protocol.parse(line)
     except ValueError as error:
         assert len(str(error).splitlines()) == 1
-        assert " is no message: " in str(error)
+        assert " is not a valid message: " in str(error)
     else:  # what is taken, the store can hold
         for value in message.model_dump().values():
             assert not isinstance(value, bool)
@@ -150,9 +150,9 @@ def test_what_is_no_message_is_refused_in_one_line(line):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b"loss 0.5", "'loss 0.5' is no message: no JSON: expected value at line 1 column 1"),
+        (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON: expected value at line 1 column 1"),
         (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
-        (b'{"step": 3}', "it has no type: log, evaluation, artifact, progress, flush"),
+        (b'{"step": 3}', "it has no type: expected log, evaluation, artifact, progress, flush"),
         (b'{"type": "log", "step": 1.5, "metrics": {}}', "step: Input should be a valid integer"),
         (b'{"type": "log", "step": -1, "metrics": {}}', "step: Input should be greater than or equal to 0"),
         (b'{"type": "log", "step": 1, "metrics": {"a": "b"}}', "metrics.a: Input should be a valid number"),
@@ -163,23 +163,23 @@ def test_what_is_no_message_is_refused_in_one_line(line):
             "scores.a",
         ),
         (b'{"type": "log", "step": 1, "metrics": {"a\\u0000": 1}}', "String should match pattern"),
-        (b"[" * 100_000, "is no message: no JSON: "),
-        (b'{"type": "log", "step": 1, "metrics": {"a": 1}} x', "no JSON: trailing characters"),
+        (b"[" * 100_000, "is not a valid message: not valid JSON: "),
+        (b'{"type": "log", "step": 1, "metrics": {"a": 1}} x', "not valid JSON: trailing characters"),
     ],
 )
 def test_the_error_names_what_is_wrong(line, message):
-    with pytest.raises(ValueError, match=r"is no message") as caught:
-        messages.parse(line)
+    with pytest.raises(ValueError, match=r"is not a valid message") as caught:
+        protocol.parse(line)
     assert message in str(caught.value)
     assert len(str(caught.value)) < 400
 
 
 def test_numbers_without_a_value():
-    parsed = messages.parse(
+    parsed = protocol.parse(
         b'{"type": "log", "step": 1, "metrics": {"a": null, "b": NaN, "c": Infinity, "d": 3}}'
     )
-    assert isinstance(parsed, messages.Log)
-    values = messages.numbers(parsed.metrics)
+    assert isinstance(parsed, protocol.Log)
+    values = protocol.numbers(parsed.metrics)
     assert math.isnan(values["a"]) and math.isnan(values["b"])
     assert (values["c"], values["d"]) == (math.inf, 3.0)
 
@@ -187,7 +187,7 @@ def test_numbers_without_a_value():
 def test_a_line_without_end_is_refused_before_it_fills_the_memory():
     with Channel(context(Kept())) as channel:
         stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
-        with pytest.raises(UserError, match=r"message 1: .* goes on for more than 1,048,576 bytes"):
+        with pytest.raises(UserError, match=r"message 1: .* is longer than 1,048,576 bytes"):
             for _ in range(1_000):
                 os.write(stream, b"x" * 60_000)
                 channel.read()
@@ -197,7 +197,7 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory():
 def test_answers_that_nobody_reads_do_not_block_the_worker():
     with Channel(context(Kept())) as channel:
         stream = os.open(channel.environment["JESTLAB_REPORTS"], os.O_WRONLY | os.O_NONBLOCK)
-        with pytest.raises(UserError, match="no answer is read"):
+        with pytest.raises(UserError, match="reads no answers"):
             for _ in range(10_000):
                 os.write(stream, b'{"type": "flush"}\n')
                 channel.read()

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
-from jestlab.platform.programs import placeholders
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import command
 from jestlab.platform.spec.load import load
 
 
 @given(st.text())
 def test_any_text_can_be_said(text):
     word = text.replace("{", "{{").replace("}", "}}")
-    assert list(placeholders.names(word)) == []
-    assert placeholders.fill(word, {}) == text
+    assert list(command.placeholder_names(word)) == []
+    assert command.fill(word, {}) == text
 
 
 @given(st.lists(st.tuples(st.text(alphabet="ab {}"), st.sampled_from(["lr", "model.width"]))))
@@ -26,8 +26,8 @@ def test_it_is_what_python_formats(parts):
     values = {"lr": 0.1, "model.width": "64"}
     word = "".join(text.replace("{", "{{").replace("}", "}}") + "{" + name + "}" for text, name in parts)
     plain = word.replace("model.width", "width")
-    assert placeholders.fill(word, values) == plain.format(lr=0.1, width="64")
-    assert list(placeholders.names(word)) == [name for _, name in parts]
+    assert command.fill(word, values) == plain.format(lr=0.1, width="64")
+    assert list(command.placeholder_names(word)) == [name for _, name in parts]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_it_is_what_python_formats(parts):
     [("a b", "a b"), (1e-3, "0.001"), (True, "true"), (None, "null"), ([1, "é"], '[1,"é"]')],
 )
 def test_values_as_words(value, word):
-    assert placeholders.text(value) == word
+    assert command.as_word(value) == word
 
 
 def study(folder: Path, base: str, runs: str = "{r: {}}", more: str = "") -> str:
@@ -66,7 +66,7 @@ def study(folder: Path, base: str, runs: str = "{r: {}}", more: str = "") -> str
             "{r: {}}",
             "base.command: .* cannot be split into words: No closing quotation",
         ),
-        ("{command: ['{']}", "{r: {}}", r"base.command: '\{' has a brace by itself: write \{\{ for \{"),
+        ("{command: ['{']}", "{r: {}}", r"base.command: '\{' has a single brace: write \{\{ for \{"),
         ("{command: [a], directory: b}", "{r: {}}", "base.directory: 'directory' is what jestlab gives"),
         ("{command: [a], cwd: 3}", "{r: {}}", "base.cwd: must be the path of a folder"),
         (

@@ -18,9 +18,9 @@ import yaml
 from jestlab.models.config import TextTower, TwoTowers, VisionTower, WeightsConfig
 from jestlab.models.data.tokenizer import Tokenizer, train_tokenizer
 from jestlab.models.weights import open_weights, write
-from jestlab.models.weights.tree import flatten, parameter_shapes
+from jestlab.models.weights.layout import flatten, parameter_shapes
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import Plan, plan
+from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 
 TOWERS = TwoTowers(
@@ -99,8 +99,8 @@ def test_all_replicates_are_one_run(place):
     [
         ({"path": "nowhere.npz"}, r"runs.siglip: .*nowhere.npz: no such file or folder of weights"),
         ({"tokenizer": "no.model"}, r"runs.siglip: .*no.model: no such tokenizer"),
-        ({"digest": "0" * 64}, r"path: .*siglip.npz holds something else \(digest \w{12}, recorded 0{12}\)"),
-        ({"tokenizer_digest": "0" * 64}, r"tokenizer: .*spiece.model holds something else"),
+        ({"digest": "0" * 64}, r"path: .*siglip.npz has changed \(digest \w{12}, recorded 0{12}\)"),
+        ({"tokenizer_digest": "0" * 64}, r"tokenizer: .*spiece.model has changed"),
         (
             {"model": {"variant": "B/16"}},
             r"siglip.npz: does not hold the weights .*: missing: img/Transformer",
@@ -138,7 +138,7 @@ def test_launched_it_is_like_a_trained_run(place, root):
     from jestlab.models.training.checkpoints import load_parameters
 
     spec = study(place)
-    launched = labs.jestlab("launch", spec, "--json", root=root)
+    launched = labs.here("launch", spec, "--json", root=root)
     assert launched.returncode == 0, launched.stderr
     [folder] = (root / "runs").glob("siglip-*")
     loaded = load_parameters(folder / "checkpoints", TOWERS)
@@ -147,10 +147,10 @@ def test_launched_it_is_like_a_trained_run(place, root):
         name: np.asarray(x).tobytes() for name, x in flatten(loaded)
     }
     assert (folder / "tokenizer.model").read_bytes() == (place / "spiece.model").read_bytes()
-    again = labs.jestlab("launch", spec, root=root)
+    again = labs.here("launch", spec, root=root)
     assert "nothing to run" in again.stdout
 
-    shown = labs.jestlab("weights", "inspect", folder, "--json", root=root)
+    shown = labs.here("weights", "inspect", folder, "--json", root=root)
     assert json.loads(shown.stdout)["digest"] == open_weights(place / "siglip.npz").digest()
 
 
@@ -162,5 +162,5 @@ def test_weights_that_changed_after_the_plan_fail_the_run(place, root, monkeypat
     outcome = labs.launch_here(root, found)
     assert outcome.exit_code == 1
     [(reason,)] = sqlite3.connect(root / "results.db").execute("SELECT reason FROM v_runs").fetchall()
-    assert "siglip.npz holds something else" in reason
+    assert "siglip.npz has changed" in reason
     assert not list((root / "runs").glob("siglip-*/checkpoints"))

@@ -4,9 +4,9 @@ import pytest
 
 from jestlab.analysis import costs
 from jestlab.models.config import EmbedConfig, TrainConfig
-from jestlab.platform.plan import plan
-from jestlab.platform.programs.flops import cost, forward
-from jestlab.platform.programs.train import price
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs.pricing import cost, forward
+from jestlab.platform.programs.pricing import price_train as price
 from jestlab.platform.spec import Study
 
 FLEXI = {"score": True, "share": 0.5}

@@ -18,7 +18,7 @@ def labels(**written):
     return [member.variant.label for member in study.members]
 
 
-def test_a_grid_is_every_combination_the_last_key_turning_fastest():
+def test_a_grid_is_every_combination_with_the_last_key_varying_fastest():
     axes = [{"runs": ["uniform"], **grid({"optimizer.beta2": (0.9, 0.95), "schedule.batch_size": [32, 64]})}]
     assert labels(axes=axes) == [
         "uniform beta2=0.9 batch_size=32",
@@ -28,12 +28,12 @@ def test_a_grid_is_every_combination_the_last_key_turning_fastest():
     ]
 
 
-def test_zip_takes_first_with_first():
+def test_zip_pairs_values_by_position():
     axes = [{"runs": "uniform", **zip_({"optimizer.beta2": [0.9, 0.95], "schedule.batch_size": [32, 64]})}]
     assert labels(axes=axes) == ["uniform beta2=0.9 batch_size=32", "uniform beta2=0.95 batch_size=64"]
 
 
-def test_cases_are_points_written_out():
+def test_cases_are_explicit_points():
     axes = [{"runs": ["uniform"], **cases({"optimizer.beta2": 0.9}, {"model": {"vision": {"width": 32}}})}]
     assert labels(axes=axes) == ["uniform beta2=0.9", "uniform width=32"]
 
@@ -54,7 +54,7 @@ def test_axes_of_the_same_run_multiply_and_leave_other_runs_alone():
     assert counts == {"a": 2 * 4, "b": 2 * 4 * 3, "c": 2 * 3}
 
 
-def test_values_reach_the_config_over_run_and_base():
+def test_axis_values_override_run_and_base():
     study = Study.parse(
         {
             "name": "s",
@@ -67,14 +67,14 @@ def test_values_reach_the_config_over_run_and_base():
     assert (optimizer.beta2, optimizer.beta1, optimizer.clip_norm) == (0.7, 0.6, 0.5)
 
 
-def test_labels_use_the_shortest_ending_that_is_clear():
+def test_labels_use_the_shortest_unambiguous_ending():
     axes = {
         "uniform": zip_({"model.vision.width": [32], "model.text.width": [16], "schedule.batch_size": [8]})
     }
     assert labels(axes=axes) == ["uniform vision.width=32 text.width=16 batch_size=8"]
 
 
-def test_an_axis_may_name_runs():
+def test_axis_values_may_be_names_of_runs():
     study = Study.parse(
         {
             "name": "s",
@@ -103,7 +103,7 @@ def test_a_mapping_may_be_a_value_of_a_case():
     assert [config_of(m).data.train.kind for m in study.members] == ["folder", "shapes"]
 
 
-def test_the_written_forms_of_axes_are_one_study():
+def test_all_written_forms_of_axes_give_the_same_study():
     listed = [{"runs": ["a", "b"], "grid": {"optimizer.beta2": [0.9, 0.95]}}]
     in_python = {("a", "b"): {"grid": {"optimizer": {"beta2": (0.9, 0.95)}}}}
     in_yaml = {"a, b": {"grid": {"optimizer.beta2": [0.9, 0.95]}}}

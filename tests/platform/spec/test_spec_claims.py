@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from jestlab.analysis.claims import Side
 from jestlab.platform.errors import UserError
 from jestlab.platform.spec import Study, claim, grid, load, study
 
@@ -36,7 +37,7 @@ def spec(tmp_path):
     return write
 
 
-def test_python_and_yaml_say_the_same(spec):
+def test_python_and_yaml_give_the_same_study(spec):
     written = study(question="", name="study")
     written.runs.reference = {}
     written.runs.uniform = {}
@@ -66,10 +67,10 @@ def test_python_and_yaml_say_the_same(spec):
     ours, theirs = Study.parse(written), load(spec(YAML))
     assert ours.claims == theirs.claims
     assert [each.comparison for each in theirs.claims] == ["above", "near", "above"]
-    assert theirs.claims[1].other == "reference"
+    assert theirs.claims[1].other == Side(("reference",))
 
 
-def test_written_out_it_is_the_same_study(spec, tmp_path):
+def test_a_printed_study_with_claims_is_the_same_study(spec, tmp_path):
     first = load(spec(YAML))
     file = tmp_path / "again.yaml"
     file.write_text(first.to_yaml())
@@ -80,13 +81,13 @@ def test_written_out_it_is_the_same_study(spec, tmp_path):
     }  # fmt: skip
 
 
-def test_claims_are_no_part_of_what_a_run_is(spec):
-    from jestlab.platform.plan import plan
+def test_claims_do_not_change_fingerprints(spec):
+    from jestlab.platform.planning.plan import plan
 
     assert plan(load(spec(YAML))).fingerprints == plan(load(spec(""))).fingerprints
 
 
-def test_one_can_be_set(spec):
+def test_a_claim_can_be_set_by_an_override(spec):
     assert load(spec(YAML), overrides=["claims.1.within=0.05"]).claims[1].within == 0.05
     with pytest.raises(UserError, match=r"--set claims.3.within: no claims.3: there are 3, counted from 0"):
         load(spec(YAML), overrides=["claims.3.within=0.05"])
@@ -139,7 +140,7 @@ CASES = {
     ),
     "half a difference": (
         "{statement: A, of: {of: joint}, above: uniform}",
-        ":4: claims.0.of: says only of what it is: write the name alone, or add minus or measure",
+        ":4: claims.0.of: has nothing but `of`: write the name alone, or add minus or measure",
     ),
     "a difference from nothing": (
         "{statement: A, of: {minus: joint}, above: uniform}",
@@ -147,7 +148,7 @@ CASES = {
     ),
     "a number for the measure of a side": (
         "{statement: A, of: {of: joint, measure: 3}, above: uniform}",
-        ":4: claims.0.of.measure: must be a text, not 3",
+        ":4: claims.0.of.measure: must be a string, not 3",
     ),
     "a run against itself by the same measure": (
         "{statement: A, of: {of: joint, measure: m}, above: {of: joint, measure: m}}",
@@ -156,12 +157,12 @@ CASES = {
     "no statement": ("{of: joint, above: uniform}", ":4: claims.0.statement: is missing"),
     "an empty statement": (
         "{statement: '', of: joint, above: uniform}",
-        ":4: claims.0.statement: must be a text, not ''",
+        ":4: claims.0.statement: must be a string, not ''",
     ),
     "nothing that it is of": ("{statement: A, above: uniform}", ":4: claims.0.of: is missing"),
     "a number for a run": (
         "{statement: A, of: 3, above: uniform}",
-        ":4: claims.0.of: must name a run, by label or name, or list several, not 3 (a whole number)",
+        ":4: claims.0.of: must name a run, by label or name, or list several, not 3",
     ),
     "an empty list": (
         "{statement: A, of: [], above: uniform}",
@@ -169,7 +170,7 @@ CASES = {
     ),
     "a run twice": (
         "{statement: A, of: [joint, joint], above: uniform}",
-        ":4: claims.0.of.1: 'joint' is there twice: give each run once",
+        ":4: claims.0.of.1: duplicate run 'joint': give each run once",
     ),
     "a run against itself": (
         "{statement: A, of: joint, above: joint}",
@@ -177,12 +178,12 @@ CASES = {
     ),
     "a number for a source": (
         "{statement: A, of: joint, above: uniform, source: 3}",
-        ":4: claims.0.source: must be a text, not 3",
+        ":4: claims.0.source: must be a string, not 3",
     ),
     "a text for a claim": ("joint wins", ":4: claims.0: must be a mapping of statement, of, above,"),
     "a statement twice": (
         "{statement: A, of: joint, above: uniform}\n- {statement: A, of: joint, below: uniform}",
-        ":5: claims.1.statement: is there twice: give each statement once",
+        ":5: claims.1.statement: duplicate statement: give each statement once",
     ),
 }
 
@@ -198,6 +199,10 @@ def test_one_line_names_place_and_remedy(spec, claims, message):
     assert "\n" not in line
 
 
-def test_claims_that_are_no_list(spec):
+def test_claims_must_be_a_list(spec):
     with pytest.raises(UserError, match=r":3: claims: must be a list of claims, not 'A'"):
         load(spec("claims: A\n"))
+
+
+def test_a_study_without_claims_is_written_without_them():
+    assert "claims" not in Study.parse({"name": "s", "runs": {"a": {}}}).to_dict()

@@ -23,7 +23,7 @@ CASES = {
     ),
     "a key of another kind of a section": (
         "runs:\n  a: {data.train.kind: shapes, data.train.path: shards}",
-        ":2: runs.a.data.train.path: is no key of kind shapes, but of folder: set kind, too",
+        ":2: runs.a.data.train.path: not valid for kind shapes (belongs to folder): set kind as well",
     ),
     "unknown key on an axis": (
         "runs: {a: {}}\naxes:\n- runs: [a]\n  grid: {selection.chunk: [1]}",
@@ -51,25 +51,25 @@ CASES = {
     ),
     "zip of unequal lengths": (
         "runs: {a: {}}\naxes: [{runs: [a], zip: {selection.chunks: [1, 2], schedule.batch_size: [8]}}]",
-        ":2: axes.0.zip: needs as many values for each key: selection.chunks has 2, schedule.batch_size has",
+        ":2: axes.0.zip: must have as many values for each key: selection.chunks has 2, schedule.",
     ),
     "a point twice": (
         "runs: {a: {}}\naxes: [{runs: [a], grid: {selection.chunks: [4, 4]}}]",
-        ":2: axes.0: 'a chunks=4' is there twice: give each point once",
+        ":2: axes.0: duplicate point 'a chunks=4': give each point once",
     ),
     "a key on two axes": (
         "runs: {a: {}}\naxes:\n- {runs: [a], grid: {selection.chunks: [4]}}\n"
         "- {runs: [a], cases: [{selection: {chunks: 8}}]}",
-        ":4: axes.1: 'a' has 'selection.chunks' from axes.0 already",
+        ":4: axes.1: 'a' already has 'selection.chunks' from axes.0",
     ),
     "a section that is a value": (
         "base: {selection: joint}\nruns: {a: {}}",
         ":1: base.selection: must be a mapping of rule, criterion, filtering_ratio, chunks, gain, sweeps, "
         "reference, not 'joint'",
     ),
-    "a text for a number": (
+    "a string for a number": (
         "runs:\n  a: {schedule: {batch_size: many}}",
-        ":2: runs.a.schedule.batch_size: must be a number, not 'many' (a text)",
+        ":2: runs.a.schedule.batch_size: must be a number, not 'many' (a string)",
     ),
     "true for a number": (
         "runs:\n  a: {schedule: {batch_size: true}}",
@@ -98,7 +98,7 @@ CASES = {
     ),
     "an unknown kind": (
         "runs:\n  a: {data.train.kind: foldr}",
-        ":2: runs.a.data.train: kind 'foldr' is unknown: did you mean 'folder'? (valid: shapes, folder)",
+        ":2: runs.a.data.train: unknown kind 'foldr': did you mean 'folder'? (valid: shapes, folder)",
     ),
     "a key of another kind": (
         "base: {data.train: {kind: folder, path: /d}}\nruns:\n  a: {data.train.shard_size: 4}",
@@ -129,17 +129,17 @@ CASES = {
         "runs:\n  teacher: {}\n  a: {needs: [techer]}",
         ":3: runs.a.needs: no run 'techer': did you mean 'teacher'?",
     ),
-    "a need that is no name": (
+    "a need that is not a name": (
         "runs:\n  a: {needs: [3]}",
         ":2: runs.a.needs: must be a list of names of runs",
     ),
     "a cycle": (
         "runs:\n  a: {needs: [b]}\n  b: {needs: [c]}\n  c: {needs: [a]}",
-        ":2: runs.a.needs: runs need each other in a circle: a → b → c → a",
+        ":2: runs.a.needs: dependencies form a cycle: a → b → c → a",
     ),
     "a run that needs itself": (
         "runs:\n  a: {selection: {rule: joint, reference: a}}",
-        ":2: runs.a.selection.reference: runs need each other in a circle: a → a",
+        ":2: runs.a.selection.reference: dependencies form a cycle: a → a",
     ),
     "an ambiguous need": (
         "runs:\n  r: {}\n  a: {selection: {rule: joint, reference: r}}\n"
@@ -163,18 +163,18 @@ CASES = {
         "runs: {a: 3}",
         ":1: runs.a: must be a mapping of overrides of the base, not 3",
     ),
-    "a path for a name": ("runs: {../a: {}}", ":1: runs: '../a' is no name: at most 80 letters"),
-    "dots for a name": ("runs: {a..b: {}}", ":1: runs: 'a..b' is no name"),
-    "a long name": ("runs: {%s: {}}" % ("a" * 81), "is no name: at most 80 letters"),
-    "a name that looks like an option": ("runs: {-a: {}}", ":1: runs: '-a' is no name"),
-    "a number for a name": ("runs: {1: {}}", ":1: runs: 1 is no name"),
-    "seeds that are a text": (
+    "a path for a name": ("runs: {../a: {}}", ":1: runs: invalid name '../a': expected at most 80 letters"),
+    "dots for a name": ("runs: {a..b: {}}", ":1: runs: invalid name 'a..b': expected"),
+    "a long name": ("runs: {%s: {}}" % ("a" * 81), "expected at most 80 letters"),
+    "a name that looks like an option": ("runs: {-a: {}}", ":1: runs: invalid name '-a'"),
+    "a number for a name": ("runs: {1: {}}", ":1: runs: invalid name 1: expected"),
+    "seeds that are a string": (
         "seeds: three\nruns: {a: {}}",
         ":1: seeds: must be a number of replicates or a list of seeds, not 'three'",
     ),
     "no seeds": ("seeds: 0\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),
     "a negative seed": ("seeds: [-1]\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),
-    "a seed twice": ("seeds: [1, 1]\nruns: {a: {}}", ":1: seeds: holds a seed twice: [1, 1]"),
+    "a seed twice": ("seeds: [1, 1]\nruns: {a: {}}", ":1: seeds: duplicate seed in [1, 1]"),
     "a seed in the base": ("base: {seed: 1}\nruns: {a: {}}", ":1: base.seed: replicates are set by `seeds`"),
     "a seed on an axis": (
         "runs: {a: {}}\naxes: [{runs: [a], grid: {seed: [1]}}]",
@@ -196,7 +196,7 @@ CASES = {
         "runs: {a: {}}\nreports:\n- {kind: table, basline: a}",
         ":3: reports.0.basline: table has no such option: did you mean 'baseline'?",
     ),
-    "a baseline that is no run": (
+    "a baseline that is not a run": (
         "runs: {uniform: {}}\nreports:\n- {kind: table, baseline: unifrom}",
         ":3: reports.0.baseline: no run 'unifrom': did you mean 'uniform'?",
     ),
@@ -232,9 +232,9 @@ CASES = {
         "runs: {a: {program: 'no_such_module:main'}}",
         ":1: runs.a.program: no module 'no_such_module' for the program",
     ),
-    "a question that is no text": (
+    "a question that is not a string": (
         "question: [1]\nruns: {a: {}}",
-        ":1: question: must be a text, not [1] (a list)",
+        ":1: question: must be a string, not [1] (a list)",
     ),
     "an empty file": ("", ": a spec is a mapping of name, question,"),
     "a list": ("- a", ": a spec is a mapping of name, question,"),
@@ -244,9 +244,9 @@ CASES = {
     ),
     "a number without end": (
         "runs: {a: {optimizer.learning_rate: .inf}}",
-        ":1: runs.a.optimizer.learning_rate: inf is no finite number",
+        ":1: runs.a.optimizer.learning_rate: must be a finite number, not inf",
     ),
-    "deep nesting": ("runs: {a: {%s" % ("b: {" * 3_000), "is nested too deeply to be a spec"),
+    "deep nesting": ("runs: {a: {%s" % ("b: {" * 3_000), "nested too deeply for a spec"),
 }
 
 
@@ -262,7 +262,7 @@ def test_one_line_names_place_and_remedy(tmp_path, text, message):
     assert "\n" not in line
 
 
-def test_a_run_may_have_letters_digits_and_a_few_signs(tmp_path):
+def test_a_run_name_may_have_letters_digits_and_a_few_symbols(tmp_path):
     file = tmp_path / "study.yaml"
     file.write_text("runs: {JEST++_f0.8-B: {}}")
     assert list(load(str(file)).runs) == ["JEST++_f0.8-B"]

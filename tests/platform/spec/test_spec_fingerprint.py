@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from jestlab.models.config import Runtime, Selection, TrainConfig
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import canonical_json, fingerprint, plan
 from jestlab.platform.spec import Study
-from jestlab.platform.spec.fields import fields_of, walk
-from jestlab.platform.spec.fingerprint import canonical_json, fingerprint
-from jestlab.platform.spec.tree import Tree, flatten, merge, nested
+from jestlab.platform.spec.config_tree import Tree, fields_of, flatten, merge, nested, walk
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
 
@@ -111,7 +109,7 @@ EFFECTIVE = [
 
 
 @given(st.sets(st.sampled_from(sorted(DEFAULTS)), max_size=6), st.booleans())
-def test_saying_a_default_out_loud_changes_nothing(keys, dotted):
+def test_writing_a_default_explicitly_changes_no_fingerprint(keys, dotted):
     spoken = {key: DEFAULTS[key] for key in keys}
     if not dotted:
         spoken = {"model": {}} | _merged(spoken)
@@ -126,7 +124,7 @@ def _merged(flat):
 
 
 @given(st.sampled_from(sorted(set(EFFECTIVE))), st.sampled_from([0.25, 0.5]))
-def test_any_other_value_changes_it_wherever_it_is_written(key, share):
+def test_any_other_value_changes_the_fingerprint_wherever_it_is_written(key, share):
     base = fingerprints({"a": {}})["a"]
     value = DEFAULTS[key] + 1 if isinstance(DEFAULTS[key], int) else DEFAULTS[key] * share
     in_run = fingerprints({"a": {key: value}})["a"]
@@ -171,7 +169,7 @@ OTHER_RUNTIME = {
 }
 
 
-def test_names_notes_runtime_and_resources_are_not_in_it():
+def test_names_notes_runtime_and_resources_are_not_part_of_it():
     one = fingerprints({"reference": {}, "joint": JOINT})
     two = fingerprints(
         {"ref": {}, "jest++": {"selection": {"rule": "joint", "reference": "ref"}}},
@@ -185,7 +183,7 @@ def test_names_notes_runtime_and_resources_are_not_in_it():
     assert (one["reference"], one["joint"]) == (two["ref"], two["jest++"])
 
 
-def test_what_a_needed_run_is_counts():
+def test_the_fingerprint_of_a_dependency_counts():
     one = fingerprints({"reference": {}, "joint": JOINT})
     two = fingerprints({"reference": {"optimizer.beta2": 0.9}, "joint": JOINT})
     assert one["joint"] != two["joint"]
@@ -263,12 +261,12 @@ OTHER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(("one", "other"), SAME.values(), ids=SAME)
-def test_two_ways_to_say_the_same_are_one_run(one, other):
+def test_two_ways_to_write_the_same_config_are_one_run(one, other):
     found = fingerprints({"reference": {"seed": 9}, "one": one, "other": other})
     assert found["one"] == found["other"]
 
 
-def test_what_makes_another_run():
+def test_these_changes_make_another_run():
     runs = {f"run{i}": change for i, change in enumerate(OTHER.values())}
     found = fingerprints({"reference": {"seed": 9}, "plain": {}, "joint": {"selection": SELECTING}, **runs})
     assert len(set(found.values())) == len(found)

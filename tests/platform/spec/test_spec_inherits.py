@@ -1,11 +1,11 @@
-"""What runs of another program take over of a study's base: `embed` embeds the learners' data."""
+"""What runs of another program inherit from a study's base: `embed` embeds the learners' data."""
 
 import pytest
 
 from jestlab.models.config import SHAPES_GENERATOR, Data, EmbedConfig, ShardFolder
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
 
 DATA = {"train": {"examples": 640, "image_size": 24}, "filter": "similarity > 0.1"}
@@ -27,7 +27,7 @@ def planned(runs=RUNS, **written):
     return {run.label: run for run in plan(Study.parse({"name": "s", "runs": runs, **written})).runs}
 
 
-def test_the_base_s_data_are_embedded():
+def test_embed_runs_inherit_the_data_of_the_base():
     runs = planned(base={"data": DATA, "optimizer.beta2": 0.5})
     assert list(runs) == ["reference", "cache", "joint"]
     assert runs["cache"].config["data"]["train"]["examples"] == 640
@@ -47,7 +47,7 @@ def test_data_from_the_base_and_data_written_in_the_run_are_the_same_run():
     }
 
 
-def test_a_run_s_own_data_win():
+def test_the_data_of_the_run_itself_wins():
     runs = planned({**RUNS, "cache": {**CACHE, "data.filter": None}}, base={"data": DATA})
     assert runs["cache"].config["data"]["filter"] is None
     assert runs["cache"].config["data"]["train"]["examples"] == 640
@@ -120,7 +120,7 @@ def test_a_relative_folder_in_the_base_is_anchored_whoever_inherits_it(tmp_path)
     assert config.data.train.path == str(tmp_path / "web")
 
 
-def test_a_section_of_the_same_name_that_means_something_else_is_not_taken_over():
+def test_a_section_of_the_same_name_and_another_type_is_not_inherited():
     """A user's own program may call anything `data`."""
     runs = planned(
         {"own": {}, "cache": {**CACHE, "reference": "own"}}, program="json:dumps", base={"data": "a.csv"}

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 import textwrap
 from typing import Any
 
@@ -8,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
-from jestlab.platform.spec import Study, load, registry
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.expand import Member
+from jestlab.platform.spec.load import study_names
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_
@@ -75,7 +78,7 @@ def fingerprints(study):
     return {(run.label, run.seed): run.fingerprint for run in plan(study).runs}
 
 
-def test_python_and_yaml_say_the_same(tmp_path):
+def test_python_and_yaml_give_the_same_study(tmp_path):
     in_python, in_yaml = load(write(tmp_path, "who.py", PYTHON)), load(write(tmp_path, "who.yaml", YAML))
     assert in_python == in_yaml
     assert fingerprints(in_python) == fingerprints(in_yaml)
@@ -83,7 +86,7 @@ def test_python_and_yaml_say_the_same(tmp_path):
     assert list(in_python.runs) == ["reference", "uniform", "joint", "joint-hard"]
 
 
-def test_scales(tmp_path):
+def test_a_study_is_loaded_at_the_scale_asked_for(tmp_path):
     file = write(tmp_path, "who.py", PYTHON)
     mini = load(file, "mini")
     assert mini.scale == "mini"
@@ -96,7 +99,7 @@ def test_scales(tmp_path):
     with pytest.raises(UserError, match=r"has no scale 'mini': its scale is smoke"):
         load(yaml, "mini")
     without = write(tmp_path, "whom.yaml", "runs: {a: {}}")
-    with pytest.raises(UserError, match="'mini': it says none, and only specs in Python have several"):
+    with pytest.raises(UserError, match="'mini': it names none, and only specs in Python have several"):
         load(without, "mini")
 
 
@@ -161,9 +164,9 @@ def test_studies_survive_yaml_and_json(tmp_path_factory, written):
     assert Study.model_validate_json(study.model_dump_json()) == study
 
 
-def test_the_registry_knows_its_studies_and_not_what_they_share():
-    assert "quickstart" in registry.names()
-    assert "base" not in registry.names()
+def test_the_registry_lists_studies_but_not_their_shared_base():
+    assert "quickstart" in study_names()
+    assert "base" not in study_names()
     with pytest.raises(UserError, match=r"no study 'quikstart': did you mean 'quickstart'\?"):
         load("quikstart")
 
@@ -220,7 +223,7 @@ def test_relative_folders_in_python_count_from_the_working_directory(tmp_path, m
         ),
     ],
 )
-def test_python_that_is_no_spec_is_one_line(tmp_path, text, message):
+def test_python_files_that_are_not_specs_give_a_one_line_error(tmp_path, text, message):
     with pytest.raises(UserError) as caught:
         load(write(tmp_path, "spec.py", text))
     assert "spec.py:" in str(caught.value)
@@ -236,18 +239,18 @@ def test_python_that_is_no_spec_is_one_line(tmp_path, text, message):
         ("spec.yml/", "spec.yml/: no such file"),
     ],
 )
-def test_missing_files(tmp_path, monkeypatch, name, message):
+def test_missing_files_give_a_one_line_error(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=message):
         load(name)
 
 
-def test_other_files_are_no_specs(tmp_path):
-    with pytest.raises(UserError, match=r"a spec is a \.py, \.yaml or \.yml file"):
+def test_files_of_other_types_are_refused(tmp_path):
+    with pytest.raises(UserError, match=r"not a spec: expected a \.py, \.yaml or \.yml file"):
         load(write(tmp_path, "spec.json", "{}"))
     binary = tmp_path / "spec.yaml"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(UserError, match=r"is no UTF-8 text"):
+    with pytest.raises(UserError, match=r"not valid UTF-8"):
         load(str(binary))
 
 
@@ -264,3 +267,12 @@ def test_a_study_is_frozen():
     study = load("quickstart")
     with pytest.raises(ValueError, match="frozen"):
         setattr(study, "question", "Another?")  # noqa: B010 — not for the type checker to find
+
+
+def test_the_spec_language_imports_no_jax_no_sql_and_no_pandas():
+    code = (
+        "import sys; from jestlab.platform.spec import load; load('quickstart')\n"
+        "print(sorted({'jax', 'flax', 'sqlalchemy', 'pandas', 'matplotlib', 'xmanager'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

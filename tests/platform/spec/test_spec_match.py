@@ -1,4 +1,4 @@
-"""`match`: as many examples as cost what another run costs."""
+"""`match`: solve for the examples that cost what another run costs."""
 
 import json
 
@@ -8,8 +8,8 @@ import yaml
 from jestlab.analysis.costs import Cost, Forward, Step
 from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
-from jestlab.platform.matching import examples
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import examples_within as examples
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.errors import SpecError
@@ -37,7 +37,7 @@ def test_the_matching_run_costs_the_same_to_half_a_step():
     assert (flexi.match, jest.match) == ("flops: jest", None)
 
 
-def test_it_is_the_run_that_the_same_examples_written_out_are():
+def test_a_matched_run_equals_the_run_with_the_same_examples_written_out():
     [flexi] = named(planned(RUNS), "flexi")
     by_hand = FLEXI | {"schedule.examples_seen": flexi.config["schedule"]["examples_seen"]}
     assert named(planned(RUNS | {"flexi": by_hand}), "flexi")[0].fingerprint == flexi.fingerprint
@@ -53,7 +53,7 @@ def test_the_learners_flops_leave_scoring_out():
     assert flexi.price.total < 0.9 * jest.price.total
 
 
-def test_it_means_the_run_at_the_same_point_and_makes_no_need_of_it():
+def test_a_match_means_the_run_at_the_same_point_and_is_not_a_dependency():
     ratios = [0.5, 0.8]
     axes = {"jest, flexi": {"grid": {"selection.filtering_ratio": ratios}}}
     whole = plan(Study.parse({"name": "s", "runs": RUNS, "axes": axes, "seeds": 2}))
@@ -65,13 +65,13 @@ def test_it_means_the_run_at_the_same_point_and_makes_no_need_of_it():
     assert whole.needed == {"reference"}
 
 
-def test_it_may_stand_before_what_it_matches():
+def test_a_run_may_be_written_before_the_run_it_matches():
     runs = planned({"flexi": RUNS["flexi"], "jest": JOINT, "reference": {}})
     assert [run.name for run in runs] == ["reference", "jest", "flexi"]
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75, 0.95])
-def test_by_the_papers_quarter_the_papers_budgets_come_out(share):
+def test_the_papers_quarter_cost_gives_the_papers_budgets(share):
     """For λ in 0, .25, .5, .75, .95 the paper trains on 3, 3.69, 4.8, 6.86 and 10.43 billion examples."""
     step = Step(Forward(1.0, 0.0), 64, 64, approximate=Forward(0.25, 0.0), approximate_share=share)
     budget = Price(Cost(image_tower=3.0) * 3e9, examples=3_000_000_000)
@@ -81,7 +81,7 @@ def test_by_the_papers_quarter_the_papers_budgets_come_out(share):
     assert seen == pytest.approx(3e9 / (1 - share + share * 0.25), abs=64)
 
 
-def test_in_yaml_and_back_again(tmp_path):
+def test_matches_survive_yaml(tmp_path):
     written = {"name": "s", "runs": RUNS, "base": {"schedule.examples_seen": 64_000}}
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))
     study = load(str(tmp_path / "s.yaml"))
@@ -102,10 +102,10 @@ def test_in_yaml_and_back_again(tmp_path):
         ({"match": {"flops": 3}}, "runs.flexi.match.flops: must be the name of a run, not 3"),
         ({"match": {"flops": "flexi"}}, "runs.flexi.match: 'flexi' itself matches"),
         ({"match": {"flops": "jest"}, "schedule.examples_seen": 9},
-         "runs.flexi.schedule.examples_seen: is what runs.flexi.match solves for: drop one"),
+         "runs.flexi.schedule.examples_seen: conflicts with runs.flexi.match, which solves for it: drop one"),
         ({"program": "json:dumps", "match": {"flops": "jest"}},
          "runs.flexi.match: json:dumps has no examples_seen to solve for"),
-        ({"match": {"flops": "own"}}, "runs.flexi.match: what that run costs is not known"),
+        ({"match": {"flops": "own"}}, "runs.flexi.match: the cost of that run is unknown"),
         ({"match": {"flops": "tiny"}, "schedule.batch_size": 4096},
          "runs.flexi.match: the budget of .* is less than one step costs"),
         ({"match": {"flops": "wide"}}, "runs.flexi.match: 'wide' is 2 runs"),
@@ -128,7 +128,9 @@ def test_what_matches_may_not_be_matched_and_no_axis_may_set_what_is_solved_for(
     with pytest.raises(SpecError, match=r"runs.again.match: 'flexi' itself matches: name 'jest' instead"):
         planned(RUNS | more)
     axes = [{"runs": ["jest", "flexi"], "grid": {"schedule.examples_seen": [640, 1280]}}]
-    with pytest.raises(SpecError, match=r"axes.0.grid.schedule.examples_seen: is what runs.flexi.match"):
+    with pytest.raises(
+        SpecError, match=r"axes.0.grid.schedule.examples_seen: conflicts with runs.flexi.match"
+    ):
         planned(RUNS, axes=axes)
     with pytest.raises(SpecError, match="jest → flexi → jest"):
         planned({"jest": {"needs": ["flexi"]}, "flexi": {"match": {"flops": "jest"}}})
@@ -152,7 +154,7 @@ def test_at_size_b_the_budgets_follow_from_what_our_towers_cost():
         assert ratio == pytest.approx(1 / (1 - share + share * coarse / full), rel=1e-4)
 
 
-def test_plan_and_show_say_it(tmp_path, monkeypatch, capsys):
+def test_plan_and_show_print_the_match(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     written = {"name": "s", "runs": RUNS, "base": {"schedule": {"examples_seen": 64_000}}}
     (tmp_path / "s.yaml").write_text(yaml.safe_dump(written))

@@ -4,9 +4,9 @@ from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.fields import fields_of, walk
+from jestlab.platform.spec.config_tree import fields_of, walk
 from jestlab.platform.spec.overrides import apply, parse
 
 STUDY = Study.parse(
@@ -33,7 +33,7 @@ def configs(study):
     return {member.variant.label: member.config for member in study.members}
 
 
-def test_base_and_runs_are_laid_over():
+def test_overrides_change_base_and_runs():
     study = changed(
         "base.optimizer.beta2=0.5", "runs.reference.optimizer.beta2=0.25", "base.schedule={batch_size: 32}"
     )
@@ -55,14 +55,14 @@ def test_a_run_whose_name_has_dots_is_found():
 
 
 @pytest.mark.parametrize("kind_first", [True, False])
-def test_a_kind_is_replaced_whole_wherever_it_stands(kind_first):
+def test_setting_a_kind_replaces_the_section_wherever_it_is_written(kind_first):
     study = changed("base.data.train.examples=7")
     texts = ["base.data.train.kind=folder", "base.data.train.path=/d"]
     study = changed(*(texts if kind_first else texts[::-1]), study=study)
     assert study.base["data"] == {"train": {"kind": "folder", "path": "/d"}}
 
 
-def test_a_run_that_gets_another_program_begins_anew():
+def test_a_run_that_gets_another_program_starts_from_its_defaults():
     text = "runs.vit={program: weights, path: siglip.npz}"
     written = changed(text).to_dict()["runs"]["vit"]
     assert written == {"program": "weights", "path": "siglip.npz"}
@@ -88,7 +88,7 @@ def test_needs_programs_seeds_resources_axes_and_reports_can_be_set():
     assert study.question == "Why?"
 
 
-def test_axes_can_be_dropped_or_given_anew():
+def test_axes_can_be_dropped_or_replaced():
     assert "joint" in configs(changed("axes=[]"))
     study = changed("axes=[{runs: [vit], zip: {optimizer.beta1: [0.1, 0.2]}}]")
     assert {"joint", "vit beta1=0.1", "vit beta1=0.2"} <= set(configs(study))
@@ -99,43 +99,46 @@ def test_axes_can_be_dropped_or_given_anew():
     [
         (
             "runs.joint.selection.filtering_ratio=0.9",
-            "has no effect, an axis sets it: see --set axes.0.grid.",
+            "has no effect because an axis sets it: use --set axes.0.grid.",
         ),
         ("runs.joint.selection.rul=joint", "runs.joint.selection.rul: unknown key: did you mean 'rule'?"),
         ("runs.jint.selection.rule=joint", "no run 'jint': did you mean 'joint'?"),
-        ("runs=3", "runs: name a run: runs.<name>, one of reference, joint, vit.b, vit"),
+        ("runs=3", "runs: incomplete: expected runs.<name>, with a run of reference, joint, vit.b, vit"),
         ("bsae.optimizer.beta2=1", "unknown key 'bsae': did you mean 'base'?"),
         ("base=3", "base: must be a mapping, not 3"),
         ("base.optimizer.beta2=2", "base.optimizer.beta2: must be less than 1, not 2"),
-        ("base.optimizer.beta2=x", "base.optimizer.beta2: must be a number, not 'x' (a text)"),
-        ("runs.joint.needs.a=b", "needs has no parts: write --set runs.joint.needs=…"),
-        ("seeds.0=1", "seeds has no parts: write --set seeds=…"),
-        ("scale=paper", "scale: is chosen by --scale"),
+        ("base.optimizer.beta2=x", "base.optimizer.beta2: must be a number, not 'x' (a string)"),
+        ("runs.joint.needs.a=b", "needs has no parts: set it as a whole, --set runs.joint.needs=…"),
+        ("seeds.0=1", "seeds has no parts: set it as a whole, --set seeds=…"),
+        ("scale=paper", "scale: cannot be set: use --scale"),
         ("axes.1.grid.x=[1]", "no axes.1: there are 1, counted from 0"),
         ("axes.x.grid.x=[1]", "no axes.x"),
         (
             "axes.0.grid.selection.chunks=[1]",
             "no such key on the axis: did you mean 'selection.filtering_ratio'?",
         ),
-        ("axes.0=1", "axes.0: unknown place: axes.<n>.runs, .grid.<key>, .zip.<key> or .cases can be set"),
-        ("reports.0=1", "reports.0: unknown place: reports.<n>.<option> can be set"),
+        ("axes.0=1", "axes.0: unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key> or .cases"),
+        ("reports.0=1", "reports.0: unknown place: expected reports.<n>.<option>"),
         ("reports.0.efort=flops", "curves has no such option: did you mean 'effort'?"),
         ("resources.x=1", "resources.x: unknown key"),
-        ("base.optimizer.beta2", "sets nothing: write --set path=value"),
-        ("=3", "sets nothing"),
-        ("base..x=3", "sets nothing"),
-        ("seeds=", "seeds: has no value: write null for none, '' for an empty text"),
+        ("base.optimizer.beta2", "invalid override 'base.optimizer.beta2': expected path=value"),
+        ("=3", "invalid override '=3'"),
+        ("base..x=3", "invalid override"),
+        ("seeds=", "seeds: has no value: write null for none, '' for an empty string"),
         ("base.data.filter=noise not in ['blank', '#']", None),
-        ("base.data.filter=similarity >", "base.data.filter: filter 'similarity >': invalid syntax"),
+        (
+            "base.data.filter=similarity >",
+            "base.data.filter: filter 'similarity >': at the end: expected a key",
+        ),
         ("base.data.filter=simlarity > 0", "no column 'simlarity': did you mean 'similarity'?"),
-        ("base.data.filter=[a", "no valid YAML"),
+        ("base.data.filter=[a", "not valid YAML"),
         ("base.data.filter=!!python/name:os.system x", "the tag !!python/name:os.system is not allowed"),
     ],
 )
-def test_what_cannot_be_set_is_one_line(tmp_path, text, message):
+def test_invalid_overrides_give_a_one_line_error(tmp_path, text, message):
     file = tmp_path / "s.yaml"
     file.write_text(STUDY.to_yaml())
-    if message is None:  # a text with signs in it is a text
+    if message is None:  # a string with special characters in it is a string
         assert load(str(file), None, [text]).base["data"]["filter"] == text.partition("=")[2]
         return
     with pytest.raises(UserError) as caught:
@@ -145,7 +148,7 @@ def test_what_cannot_be_set_is_one_line(tmp_path, text, message):
     assert "\n" not in str(caught.value)
 
 
-def test_an_error_of_the_file_stays_the_files_when_something_else_is_set(tmp_path):
+def test_an_error_in_the_file_is_not_blamed_on_an_override(tmp_path):
     file = tmp_path / "s.yaml"
     file.write_text("runs:\n  a: {optimizer.beta2: 2}\n")
     with pytest.raises(UserError) as caught:
@@ -168,7 +171,7 @@ def test_setting_one_by_one_in_any_order_is_writing_all_in_the_file(values, rand
     assert changed(*texts, *texts, study=bare) == written
 
 
-def test_an_override_changes_the_runs_it_is_about_and_no_other():
+def test_an_override_changes_only_the_runs_it_names():
     study = load("quickstart")
     before = {(run.label, run.seed): run.fingerprint for run in plan(study).runs}
     other = load("quickstart", None, ["runs.joint.selection.filtering_ratio=0.9"])

@@ -1,4 +1,4 @@
-"""What a launch may use: read, refused, and no part of a run's identity."""
+"""What a launch may use: parsed, validated, and not part of a run's identity."""
 
 import pytest
 
@@ -11,13 +11,13 @@ def resources(**given):
     return Study.parse({"name": "s", "runs": {"a": {}}, "resources": given}).resources
 
 
-def test_a_study_that_says_nothing_has_defaults_that_its_yaml_leaves_out():
+def test_a_study_without_resources_has_defaults_that_its_yaml_leaves_out():
     study = Study.parse({"name": "s", "runs": {"a": {}}})
     assert (study.resources.on, study.resources.tpu, study.resources.retries) == (None, None, 2)
     assert "resources" not in study.to_dict()
 
 
-def test_what_is_said_survives_being_printed_and_read():
+def test_resources_survive_being_printed_and_read():
     said = {"on": "kubernetes", "tpu": "v5e-16x16", "spot": True, "retries": 0, "image": IMAGE}
     study = Study.parse({"name": "s", "runs": {"a": {}}, "resources": said})
     assert study.to_dict()["resources"] == said
@@ -28,10 +28,10 @@ def test_what_is_said_survives_being_printed_and_read():
     ("given", "error"),
     [
         ({"tpu": "v5e-3x5"}, "resources.tpu: there is no TPU slice 'v5e-3x5': did you mean 'v5e-4x4'? ("),
-        ({"tpu": 256}, "resources.tpu: must be a text, not 256"),
+        ({"tpu": 256}, "resources.tpu: must be a string, not 256"),
         ({"on": "vertx"}, "resources.on: 'vertx' is not valid: did you mean 'vertex'?"),
-        ({"on": "kubernetes"}, "resources: kubernetes needs `tpu`, as in v5e-16x16"),
-        ({"on": "vertex", "tpu": "v5p-4x4x4"}, "resources: Vertex AI trains on v5e, v6e, not on v5p: say"),
+        ({"on": "kubernetes"}, "resources: kubernetes requires `tpu`, as in v5e-16x16"),
+        ({"on": "vertex", "tpu": "v5p-4x4x4"}, "resources: Vertex AI trains on v5e, v6e, not on v5p: set"),
         ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, "resources: Vertex AI has no spot machines"),
         ({"on": "local", "tpu": "v5e-2x2"}, "resources: this machine has no v5e-2x2"),
         ({"image": "jestlab:latest"}, "resources.image: the image 'jestlab:latest' is not pinned: "),
@@ -41,7 +41,25 @@ def test_what_is_said_survives_being_printed_and_read():
         ({"machine": "big"}, "resources.machine: unknown key"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_had_is_refused_when_the_spec_is_read(given, error):
+def test_impossible_resources_are_refused_when_the_spec_is_read(given, error):
     with pytest.raises(SpecError) as raised:
         resources(**given)
     assert str(raised.value).startswith(error) or error in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "asked", "default", "executor"),
+    [
+        ({}, None, None, "local"),
+        ({}, None, "kubernetes", "kubernetes"),
+        ({"on": "local"}, None, "kubernetes", "local"),
+        ({"on": "vertex", "tpu": "v5e-4x4"}, None, "kubernetes", "vertex"),
+        ({"on": "vertex", "tpu": "v5e-4x4"}, "kubernetes", None, "kubernetes"),
+        ({"tpu": "v5e-4x4"}, None, "vertex", "vertex"),
+        ({"tpu": "v5e-4x4"}, None, None, None),
+        ({"tpu": "v5e-4x4"}, None, "local", None),
+        ({"tpu": "v5e-4x4"}, "local", None, "local"),
+    ],
+)
+def test_the_command_decides_where_runs_go_then_the_study_then_the_settings(given, asked, default, executor):
+    assert resources(**given).executor(asked, default) == executor

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
+from jestlab.platform.spec.config_tree import fields_of, flatten, merge, nested, plain
 from jestlab.platform.spec.errors import SpecError
-from jestlab.platform.spec.fields import fields_of
-from jestlab.platform.spec.tree import flatten, merge, nested, plain
 
 NAMES = st.sampled_from(["a", "b", "c", "kind_of", "x1"])
 VALUES = st.one_of(
@@ -44,19 +43,19 @@ def written(draw, trees=TREES):
 
 
 @given(written())
-def test_dotted_and_nested_keys_say_the_same(pair):
+def test_dotted_and_nested_keys_mean_the_same(pair):
     tree, other = pair
     assert plain(other) == tree
     assert plain(plain(other)) == tree
 
 
 @given(TREES)
-def test_flat_trees_can_be_built_again(tree):
+def test_flat_trees_can_be_nested_again(tree):
     assert plain(flatten(tree)) == tree
 
 
 @given(TREES, TREES)
-def test_all_that_is_laid_above_is_there_and_the_rest_stays(beneath, above):
+def test_merging_keeps_all_of_the_upper_tree_and_the_rest_of_the_lower(beneath, above):
     before = json.dumps([beneath, above])
     merged = merge(beneath, above)
     assert flatten(merged).items() >= {k: v for k, v in flatten(above).items() if v != {}}.items()
@@ -106,7 +105,7 @@ def test_a_mapping_of_the_same_kind_merges():
     assert merged == {"o": {"kind": "adam", "rate": 1, "beta": 2}}
 
 
-def test_an_unsaid_kind_is_the_schemas_default():
+def test_a_missing_kind_is_the_schemas_default():
     beneath = nested(("data", "train", "examples"), 10)
     schema = fields_of(TrainConfig)
     folder = nested(("data", "train"), {"kind": "folder", "path": "/d"})
@@ -125,14 +124,14 @@ def test_an_unsaid_kind_is_the_schemas_default():
         ({"a": 1, "a.b": 2}, "a: is given both a value and values below it"),
         ({"a.b": 1, "a": {"b": 2}}, "a.b: is given twice in one mapping, nested and dotted"),
         ({"a": {"x": 1}, "a.b.c": {"d": 1}, "a.b": {"c.d": 2}}, "a.b.c.d: is given twice"),
-        ({"a..b": 1}, "'a..b' is no key"),
-        ({"": 1}, "'' is no key"),
+        ({"a..b": 1}, "invalid key 'a..b'"),
+        ({"": 1}, "invalid key ''"),
         ({3: 1}, "the key 3 is a whole number: put it in quotes"),
-        ({"a": [1, {2}]}, "a.1: must be plain data (text, number, list, mapping), not a set"),
-        ({"a": {"b": float("nan")}}, "a.b: nan is no finite number"),
+        ({"a": [1, {2}]}, "a.1: must be plain data (string, number, list, mapping), not a set"),
+        ({"a": {"b": float("nan")}}, "a.b: must be a finite number, not nan"),
     ],
 )
-def test_what_is_no_plain_mapping_is_refused_with_its_place(value, message):
+def test_values_that_are_not_plain_data_are_refused_with_their_place(value, message):
     with pytest.raises(SpecError) as caught:
         plain(value)
     assert message in str(caught.value)

@@ -5,7 +5,7 @@ import yaml
 
 from jestlab.platform import spec
 from jestlab.platform.errors import UserError
-from jestlab.platform.plan import plan
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.errors import SpecError
 from jestlab.platform.spec.resources import Resources
@@ -33,7 +33,7 @@ def labels(study):
     return [(member.variant.label, member.seed) for member in study.members]
 
 
-def test_its_members_are_those_of_its_parts_under_the_parts_names():
+def test_the_members_of_a_union_are_those_of_its_parts_under_their_names():
     both = union({"large": LARGE, "small": SMALL, "again": LARGE})
     assert labels(both) == [
         (f"{part.name}/{member.variant.label}", member.seed)
@@ -57,14 +57,14 @@ def test_parts_are_whole_studies_at_the_unions_scale():
     assert (large.name, large.scale, large.seeds) == ("large", "mini", (0,))
 
 
-def test_resources_are_its_own_or_what_its_parts_say():
+def test_resources_are_the_unions_own_or_those_of_its_parts():
     assert union({"small": SMALL, "large": LARGE}).resources.threads == 2
     assert union({"large": LARGE, "small": SMALL}).resources.threads == 2
     assert union({"large": LARGE}).resources == Resources()
     assert union({"small": SMALL}, resources={"parallel": 7}).resources.threads == 1
 
 
-def test_parts_that_say_different_resources_leave_it_to_the_union():
+def test_parts_with_different_resources_need_the_union_to_have_its_own():
     other = {**LARGE, "resources": {"parallel": 2}}
     with pytest.raises(SpecError) as caught:
         union({"small": SMALL, "large": other})
@@ -77,7 +77,7 @@ def test_parts_that_say_different_resources_leave_it_to_the_union():
     assert union({"small": SMALL, "large": other}, resources={"parallel": 7}).resources.parallel == 7
 
 
-def test_what_is_printed_launches_the_same(tmp_path):
+def test_a_printed_union_launches_the_same_runs(tmp_path):
     both = union({"small": SMALL, "large": LARGE}, question="Both?", paper="Figures 1 and 2", scale="smoke")
     (tmp_path / "both.yaml").write_text(both.to_yaml())
     again = load(str(tmp_path / "both.yaml"))
@@ -85,7 +85,7 @@ def test_what_is_printed_launches_the_same(tmp_path):
     assert plan(again) == plan(both)
 
 
-def test_in_python_from_what_other_specs_return(tmp_path):
+def test_a_python_union_takes_what_other_specs_return(tmp_path):
     (tmp_path / "both.py").write_text(
         "from jestlab.experiments import quickstart\n"
         "from jestlab.platform import spec\n"
@@ -120,7 +120,7 @@ def test_a_list_names_registered_studies_and_files_beside_it(tmp_path, monkeypat
     assert load("specs/inline.yaml").studies["mine"].runs == both.studies["mine"].runs
 
 
-def test_one_that_names_studies_and_no_scale_is_at_any_of_theirs(tmp_path):
+def test_a_union_of_names_without_a_scale_has_the_scales_of_its_studies(tmp_path):
     (tmp_path / "both.yaml").write_text("studies: [quickstart, batch_size]\n")
     (tmp_path / "small.yaml").write_text("scale: smoke\nstudies: [quickstart]\n")
     mini = load(str(tmp_path / "both.yaml"), "mini")
@@ -149,7 +149,7 @@ def test_a_scale_that_none_of_its_studies_has_is_refused(tmp_path):
     assert at_mini("[plain.yaml, quickstart]") == ["mini", "mini"]
 
 
-def test_words_of_a_union_in_python():
+def test_the_python_function_union_gives_the_spec():
     written = spec.union(
         name="u", question="Both?", studies={"small": SMALL, "large": Study.parse({"name": "large", **LARGE})}
     )
@@ -157,16 +157,16 @@ def test_words_of_a_union_in_python():
 
 
 ERRORS = {
-    "runs besides": (lambda: union({"a": SMALL}, runs={"x": {}}), "runs: a spec with studies has none"),
-    "seeds": (lambda: union({"a": SMALL}, seeds=3), "seeds: a spec with studies has none of its own"),
+    "runs besides": (lambda: union({"a": SMALL}, runs={"x": {}}), "runs: not valid in a spec with studies"),
+    "seeds": (lambda: union({"a": SMALL}, seeds=3), "seeds: not valid in a spec with studies"),
     "no mapping": (lambda: union(5), "studies: must be specs by name, or a list of names and paths, not 5"),
     "no spec": (
         lambda: union({"a": "b"}),
-        "studies.a: must be a spec, not 'b': studies that are named stand in a list, [b]",
+        "studies.a: must be a spec, not 'b': put names of studies in a list, [b]",
     ),
-    "a bad name": (lambda: union({"a/b": SMALL}), "studies: 'a/b' is no name"),
+    "a bad name": (lambda: union({"a/b": SMALL}), "studies: invalid name 'a/b'"),
     "another name": (lambda: union({"a": {"name": "b", **SMALL}}), "studies.a.name: is 'b'"),
-    "a union": (lambda: union({"a": {"studies": {"b": SMALL}}}), "studies.a.studies: is a union itself"),
+    "a union": (lambda: union({"a": {"studies": {"b": SMALL}}}), "studies.a.studies: is itself a union"),
     "an unknown key": (lambda: union({"a": {"seed": 1, **SMALL}}), "studies.a.seed: unknown key"),
     "a bad run": (
         lambda: union({"a": SMALL, "b": {"runs": {"x": {"loss": "sigmod"}}}}).members,
@@ -182,7 +182,7 @@ ERRORS = {
     ),
     "no budget": (
         lambda: plan(union({"a": {"runs": {"x": {"match": {"flops": "y"}}, "y": {"program": "json:load"}}}})),
-        "studies.a.runs.x.match: what that run costs is not known",
+        "studies.a.runs.x.match: the cost of that run is unknown",
     ),
 }  # fmt: skip
 
@@ -212,14 +212,14 @@ def test_errors_name_the_part(case):
             {"u.yaml": "scale: huge\nstudies: [quickstart]"},
             "u.yaml:2: studies.0: quickstart has no scale 'huge'",
         ),
-        ({"u.yaml": "studies: [./u.yaml]"}, "u.yaml:1: studies.0: ./u.yaml is a union itself"),
-        ({"u.yaml": "studies: [./a.yaml, ./a.yaml]"}, "u.yaml:1: studies.1: 'a' stands there already"),
+        ({"u.yaml": "studies: [./u.yaml]"}, "u.yaml:1: studies.0: ./u.yaml is itself a union"),
+        ({"u.yaml": "studies: [./a.yaml, ./a.yaml]"}, "u.yaml:1: studies.1: duplicate study name 'a'"),
         ({"u.yaml": "studies: [3]"}, "u.yaml:1: studies.0: must be a registered name or a path, not 3"),
         ({"u.yaml": "studies: [./b.yaml]"}, "u.yaml:1: studies.b.runs.x.los: unknown key"),
         ({"u.yaml": "scale: mini\nstudies: [./c.yaml]"}, "u.yaml:2: studies.0: ./c.yaml is at scale smoke"),
     ],
 )
-def test_what_a_list_names_must_be_there(tmp_path, monkeypatch, files, message):
+def test_studies_that_a_list_names_must_exist(tmp_path, monkeypatch, files, message):
     monkeypatch.chdir(tmp_path)
     more = {
         "a.yaml": "runs: {x: {}}",
@@ -245,7 +245,7 @@ def overridden(tmp_path, *overrides):
     return load(str(tmp_path / "u.yaml"), overrides=overrides)
 
 
-def test_set_reaches_every_part_that_has_the_key(tmp_path):
+def test_an_override_of_the_union_reaches_every_part_that_has_the_key(tmp_path):
     both = overridden(tmp_path, "base.optimizer.beta1=0.8", "seeds=[5]", "resources.parallel=4")
     small, large, own = both.studies.values()
     assert [study.base.get("optimizer", {}).get("beta1") for study in (small, large, own)] == [0.8, 0.8, None]
@@ -255,7 +255,7 @@ def test_set_reaches_every_part_that_has_the_key(tmp_path):
     assert own.base["depth"] == {"x": 2}
 
 
-def test_set_reaches_one_part(tmp_path):
+def test_an_override_can_name_one_part(tmp_path):
     both = overridden(
         tmp_path, "studies.small.runs.joint.selection.chunks=4", "studies.large.seeds=2", "name=other"
     )
@@ -271,13 +271,13 @@ def test_set_reaches_one_part(tmp_path):
         ("base.optimizer.beta1=2", "--set studies.small.base.optimizer.beta1: must be less than 1"),
         ("seeds=no", "--set studies.small.seeds: must be a number of replicates"),
         ("studies.smal.seeds=1", "--set studies.smal.seeds: no study 'smal': did you mean 'small'?"),
-        ("studies.small=1", "--set studies.small: say what of it"),
-        ("studies=1", "--set studies: name a study"),
+        ("studies.small=1", "--set studies.small: incomplete: expected"),
+        ("studies=1", "--set studies: incomplete: expected studies.<name>"),
         ("small.seeds=1", "--set small.seeds: is a part: write --set studies.small.seeds=…"),
         ("studies.small.runs.joint.los=1", "--set studies.small.runs.joint.los: unknown key"),
         (
             "runs.joint.seed=1",
-            "--set runs.joint.seed: is of a part: write --set studies.<name>.runs",
+            "--set runs.joint.seed: belongs to a part: write --set studies.<name>.runs",
         ),
         ("resources.paralel=1", "--set studies.small.resources.paralel: unknown key"),
     ],
@@ -288,7 +288,7 @@ def test_wrong_overrides_name_the_part(tmp_path, override, message):
     assert str(error.value).startswith(message)
 
 
-def test_a_spec_without_runs_is_told_what_is_missing():
+def test_a_spec_without_runs_is_refused():
     with pytest.raises(SpecError, match="runs: is missing"):
         Study.parse({"name": "a"})
     with pytest.raises(SpecError, match="studies: is empty"):

@@ -38,7 +38,7 @@ def xmanager(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_it_does_what_jestlab_launch_does(folder, root):
+def test_xmanager_launch_does_what_jestlab_launch_does(folder, root):
     options = ["--scale", "mini", f"--root={root}", "--set", "seeds=2", "--set=runs.joint.steps=4"]
     done = xmanager(folder, "study.py", "--", *options, "--no-reports")
     assert done.returncode == 0, done.stderr
@@ -55,7 +55,7 @@ def test_it_does_what_jestlab_launch_does(folder, root):
     ]
 
 
-def test_a_yaml_file_by_a_script_of_two_lines(folder, root):
+def test_a_script_of_two_lines_launches_a_yaml_file(folder, root):
     (folder / "own.yaml").write_text("program: toy_programs:loop\nbase: {steps: 2}\nruns: {only: {}}\n")
     (folder / "launch_own.py").write_text(
         "from jestlab.platform.spec import xmanager_main\nmain = xmanager_main('own.yaml')\n"
@@ -76,7 +76,7 @@ def test_a_yaml_file_by_a_script_of_two_lines(folder, root):
         (["another.py"], "unexpected extra argument"),
     ],
 )
-def test_what_is_wrong_is_said(folder, root, options, message):
+def test_errors_are_printed_in_one_line(folder, root, options, message):
     done = xmanager(folder, "study.py", "--", "--root", str(root), *options)
     assert done.returncode not in (0, None)
     assert message in done.stderr
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_said(folder, root, options, message):
     assert not root.exists()
 
 
-def test_a_spec_with_a_main_is_read_as_quickly_as_one_without(folder, root):
+def test_a_spec_with_a_main_loads_as_quickly_as_one_without(folder, root):
     """Neither absl nor XManager is imported for `jestlab plan study.py`."""
     code = (
         "import sys; from jestlab.platform.spec.load import load; load('study.py');"

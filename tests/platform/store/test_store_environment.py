@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.platform.store import environment, provenance
+from jestlab.platform.store import provenance
 
 SECRET = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=6, max_size=40).filter(
     lambda text: text.strip() == text and "*" not in text
@@ -35,7 +35,7 @@ SECRET_NAMES = st.builds(
 def test_a_secret_variable_is_kept_nowhere(name, secret, others, carrier):
     """Neither under its own name nor within another variable's value."""
     variables = {**others, carrier: f"--flag={secret} {secret}", name: secret}
-    kept = environment.kept(variables)
+    kept = provenance.kept_variables(variables)
     assert name not in kept
     assert not any(secret in value for key, value in kept.items() if value != others.get(key))
 
@@ -51,7 +51,7 @@ def test_a_password_in_a_url_is_not_kept(scheme, password, quoted):
         f"{scheme}://server/results?user=lab&password={quote(password, safe='')}&sslmode=require",
         f"host=server password={quote(password, safe='')} dbname=results",
     ):
-        kept = environment.kept({"JESTLAB_STORE": url, "JAX_FLAGS": f"a {url} b"})
+        kept = provenance.kept_variables({"JESTLAB_STORE": url, "JAX_FLAGS": f"a {url} b"})
         for value in kept.values():
             rest = value.replace("server", "").replace("results", "").replace("require", "")
             assert text not in rest
@@ -78,19 +78,19 @@ def test_a_password_in_a_url_is_not_kept(scheme, password, quoted):
     ],
 )
 def test_names(name, is_kept):
-    assert environment.kept({name: "some value"}) == ({name: "some value"} if is_kept else {})
+    assert provenance.kept_variables({name: "some value"}) == ({name: "some value"} if is_kept else {})
 
 
 def test_what_matters_stays_as_it_is():
     flags = "--xla_force_host_platform_device_count=8 --xla_cpu_use_thunk_runtime=false"
-    assert environment.kept({"XLA_FLAGS": flags})["XLA_FLAGS"] == flags
+    assert provenance.kept_variables({"XLA_FLAGS": flags})["XLA_FLAGS"] == flags
     url = "sqlite:////data/lab@home/results.db"
-    assert environment.kept({"PYTHONPATH": "/a:/b@c"})["PYTHONPATH"] == "/a:/b@c"
-    assert "results.db" in environment.kept({"JESTLAB_STORE": url})["JESTLAB_STORE"]
+    assert provenance.kept_variables({"PYTHONPATH": "/a:/b@c"})["PYTHONPATH"] == "/a:/b@c"
+    assert "results.db" in provenance.kept_variables({"JESTLAB_STORE": url})["JESTLAB_STORE"]
 
 
 def test_any_bytes_become_text_that_databases_take():
-    kept = environment.kept({"JAX_A": os.fsdecode(b"\xff\xfe!"), "JAX_B": "x" * 100_000})
+    kept = provenance.kept_variables({"JAX_A": os.fsdecode(b"\xff\xfe!"), "JAX_B": "x" * 100_000})
     assert kept["JAX_A"].encode() == b"??!"
     assert len(kept["JAX_B"]) < 5_000
 
@@ -131,4 +131,4 @@ def test_a_patch_holds_neither_the_stores_password_nor_any_in_a_url(tmp_path, mo
     ],
 )
 def test_the_stores_password_is_a_secret(url):
-    assert environment.secrets({"JESTLAB_STORE": url}) == ["se:same/@x"]
+    assert provenance.secret_values({"JESTLAB_STORE": url}) == ["se:same/@x"]

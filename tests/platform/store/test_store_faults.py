@@ -47,7 +47,7 @@ def failure(url: str) -> UserError:
 def test_what_has_to_be_mended_is_no_outage(postgres_server, postgres):
     database = postgres.rpartition("/")[2]
     for url, words in {
-        postgres_server.url("nowhere"): "no such database: make it with createdb nowhere",
+        postgres_server.url("nowhere"): "no such database: create it with createdb nowhere",
         postgres_server.url(database, password="wrong"): "password authentication failed",
         postgres_server.url(database, role="stranger"): "password authentication failed",
         f"{postgres}?sslmode=require": "SSL",

@@ -9,8 +9,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import Standing
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState, Standing
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("a")

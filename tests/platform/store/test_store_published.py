@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 
+import plans_support as plans
 import pytest
 from sqlalchemy import text
 
@@ -38,6 +39,7 @@ def test_what_goes_in_is_what_analysis_reads_and_doing_it_again_changes_nothing(
     assert query.frame(store_url, view="published").equals(before)  # the time of the import, too
 
 
+@plans.ON_SQLITE
 def test_a_changed_cell_is_updated_and_said(store, store_url):
     import_cells(store, PAPER)
     cell = next(c for c in PAPER if c.key[1:] == ("comparison", 13, "mean_delta"))
@@ -53,6 +55,7 @@ def test_a_changed_cell_is_updated_and_said(store, store_url):
     assert in_order(published.stored(store_url)) == in_order(mended)
 
 
+@plans.ON_SQLITE
 def test_cells_that_an_import_does_not_hold_stay_and_are_said(store, store_url):
     import_cells(store, PAPER)
     laion = [cell for cell in PAPER if cell.table == "laion"]
@@ -61,6 +64,7 @@ def test_cells_that_an_import_does_not_hold_stay_and_are_said(store, store_url):
     assert len(published.stored(store_url)) == 233
 
 
+@plans.ON_SQLITE
 def test_sources_are_apart(store, store_url):
     import_cells(store, PAPER)
     mine = [replace(cell, source="Doe") for cell in PAPER if cell.table == "laion"]
@@ -71,6 +75,7 @@ def test_sources_are_apart(store, store_url):
     assert in_order(published.stored(store_url)) == in_order(mine)
 
 
+@plans.ON_SQLITE
 def test_no_group_gets_a_second_baseline(store, store_url):
     import_cells(store, PAPER)
     other = replace(
@@ -81,6 +86,7 @@ def test_no_group_gets_a_second_baseline(store, store_url):
     assert len(published.stored(store_url)) == 233
 
 
+@plans.ON_SQLITE
 def test_no_row_says_two_things(store, store_url):
     import_cells(store, PAPER)
     other = replace(next(c for c in PAPER if c.key[1:] == ("laion", 1, "examples_seen")), method="Other")

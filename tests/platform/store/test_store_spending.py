@@ -14,12 +14,11 @@ import stores_support as stores
 from sqlalchemy import text
 
 from jestlab.analysis.costs import Cost
-from jestlab.platform.plan import Budget, PlannedRun
+from jestlab.platform.planning.plan import Budget, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.store import provenance
-from jestlab.platform.store.records import Speed
+from jestlab.platform.store.records import RunState, Speed
 from jestlab.platform.store.spending import speeds, spending
-from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
 
 PODS = Budget("v5e", 16, 8.0, 9.6)
@@ -61,6 +60,7 @@ def test_a_later_launch_replaces_the_budget_until_the_run_is_completed(store):
     assert planned(store) == ("v5e", 16, 8.0, 9.6)
 
 
+@plans.ON_SQLITE
 def test_no_prediction_is_made_of_what_is_over(store):
     run = plans.run("a")
     store.record(plans.plan(run))
@@ -221,6 +221,7 @@ def test_costs_of_older_code_count_until_they_are_recorded_anew(store):
     assert (row["learner_flops"], row["total_flops"], row["image_tower_flops"]) == (3e6, 4e6, 2e6)
 
 
+@plans.ON_SQLITE
 def test_speed_is_by_the_median_of_runs_that_completed_at_once_on_the_same_device(store):
     names = ("a", "b", "c", "slow", "resumed", "elsewhere", "failed", "pod", "other")
     runs = {
@@ -258,6 +259,7 @@ def taken(store: Store, seconds: dict[float, tuple[float, ...]]) -> Speed:
     return speeds(store, ["toy_programs:loop"])["toy_programs:loop"]
 
 
+@plans.ON_SQLITE
 def test_what_short_runs_take_to_start_does_not_count_again_in_longer_ones(store):
     """At 1 MFLOP/s after 10 s; one was held up, as the first one is that compiles."""
     speed = taken(store, {1e6: (11, 11, 60), 2e6: (12, 12), 4e6: (14, 14)})
@@ -267,24 +269,28 @@ def test_what_short_runs_take_to_start_does_not_count_again_in_longer_ones(store
     assert speed.hours(590e6) == pytest.approx(600 / 3600)
 
 
+@plans.ON_SQLITE
 def test_runs_whose_length_hardly_differs_say_nothing_of_others(store):
     """A hundredth more FLOPs, and by chance half the time: not a sign that FLOPs take no time."""
     speed = taken(store, {1e6: (10, 10, 10), 1.01e6: (5, 5)})
     assert speed.hours(100e6) == pytest.approx(1000 / 3600)
 
 
+@plans.ON_SQLITE
 def test_where_longer_runs_happened_to_take_no_more_some_of_the_time_still_is_computing(store):
     speed = taken(store, {1e6: (30, 20), 2e6: (20, 10)})
     assert speed.flops_per_second == pytest.approx(1e6 / 1.5)  # a tenth of the median of 30, 20, 10 and 5
     assert speed.start_seconds == pytest.approx(20 - 1.5 * 1.5)
 
 
+@plans.ON_SQLITE
 def test_where_longer_runs_were_slower_even_by_their_length_a_start_is_not_below_nothing(store):
     speed = taken(store, {1e6: (1, 1, 1), 10e6: (100,)})
     assert speed.flops_per_second == pytest.approx(1e6)
     assert speed.start_seconds == 0
 
 
+@plans.ON_SQLITE
 def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(store):
     here, there = plans.run("here"), plans.run("there", seed=1)
     store.record(plans.plan(here, there))

@@ -51,8 +51,11 @@ def test_those_of_earlier_attempts_are_found_in_their_order(tmp_path):
 
 def test_a_later_batch_has_the_last_word():
     first = Batch(points=[(1, "loss", 1.0)], progress=(1, 2))
-    both = first.followed_by(Batch(points=[(1, "loss", 2.0)]))
+    both = Batch.joined([first, Batch(points=[(1, "loss", 2.0)])])
     assert both == Batch(points=[(1, "loss", 1.0), (1, "loss", 2.0)], progress=(1, 2))
-    assert both.followed_by(Batch(progress=(2, 2))).progress == (2, 2)
+    assert Batch.joined([both, Batch(progress=(2, 2))]).progress == (2, 2)
+    assert Batch.joined(both.parts()) == both
+    assert [len(part) for part in both.parts()] == [1, 1, 0]
+    assert first.parts()[0].parts() == []
     assert not Batch()
     assert Batch(progress=(0, 1))

@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from jestlab.platform.store.sql import upsert
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Evaluation, Metric
+from jestlab.platform.store.tables import Evaluation, Metric, upsert
 
 KEYS = ("run_id", "name_id", "step")
 RUN = plans.run("uniform")

@@ -21,11 +21,12 @@ import pytest
 from sqlalchemy import Connection
 
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.store import engine, leases, provenance, writer
+from jestlab.platform.store import attempt as attempts
+from jestlab.platform.store import engine, leases, provenance
+from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import Batch, Spool
-from jestlab.platform.store.states import RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.writer import Attempt, AttemptLost
 
 RUN = plans.run("a")
 
@@ -40,6 +41,14 @@ def store(store_url: str) -> Iterator[Store]:
         if standing.lease is not None:  # attempts that were left learn that they are over, and write no more
             leases.end(store, RUN.fingerprint, standing.lease.id, RunState.CANCELLED, "over", None)
     time.sleep(0.1)
+    store.close()
+
+
+@pytest.fixture
+def sqlite_store(sqlite_url: str) -> Iterator[Store]:
+    store = Store.open(sqlite_url)
+    store.record(plans.plan(RUN))
+    yield store
     store.close()
 
 
@@ -76,6 +85,7 @@ def soon(condition: Callable[[], bool]) -> bool:
     return False
 
 
+@plans.ON_SQLITE
 def test_an_attempt_tells_where_it_runs(store, attempt):
     about = "SELECT state, host, handle, device, environment, versions FROM attempt"
     assert rows(store, about) == [
@@ -83,6 +93,7 @@ def test_an_attempt_tells_where_it_runs(store, attempt):
     ]
 
 
+@plans.ON_SQLITE
 def test_points_are_buffered_until_a_flush(store, attempt):
     attempt.log(1, {"loss": 0.5})
     assert points(store) == []
@@ -90,6 +101,7 @@ def test_points_are_buffered_until_a_flush(store, attempt):
     assert points(store) == [("loss", 1, 0.5)]
 
 
+@plans.ON_SQLITE
 def test_points_are_written_within_a_second_or_two(store, attempt):
     attempt.log(1, {"loss": 0.5})
     attempt.progress(1, 10)
@@ -98,12 +110,13 @@ def test_points_are_written_within_a_second_or_two(store, attempt):
     assert store.runs("toy")[0].step == 1
 
 
+@plans.ON_SQLITE
 def test_a_thousand_points_are_not_kept_waiting(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "TICK_SECONDS", 60.0)
+    monkeypatch.setattr(attempts, "TICK_SECONDS", 60.0)
     attempt = begun(store, tmp_path)
-    for step in range(writer.FLUSH_POINTS // 2):
+    for step in range(attempts.FLUSH_POINTS // 2):
         attempt.log(step, {"loss": 1.0, "accuracy": 0.5})
-    assert soon(lambda: len(points(store)) == writer.FLUSH_POINTS)
+    assert soon(lambda: len(points(store)) == attempts.FLUSH_POINTS)
 
 
 def test_the_last_write_of_a_step_wins_within_and_across_attempts(store, attempt, tmp_path):
@@ -142,6 +155,7 @@ def test_the_end_comes_with_the_last_points(store, attempt):
     assert (run.state, run.step, run.total_steps, run.reason) == (RunState.COMPLETED, 1, 1, None)
 
 
+@plans.ON_SQLITE
 @pytest.mark.parametrize(
     "end, state", [("fail", RunState.FAILED), ("interrupt", RunState.PREEMPTED)], ids=["fail", "interrupt"]
 )
@@ -169,6 +183,7 @@ def test_an_attempt_that_was_given_up_writes_nothing_more(store, attempt, tmp_pa
     assert store.runs("toy")[0].state == RunState.RUNNING
 
 
+@plans.ON_SQLITE
 def test_a_stop_that_the_user_wants_is_heard_with_the_next_heartbeat(store, attempt):
     assert attempt.stop_requested() is None
     leases.request_stop(store, [RUN.fingerprint], "cancelled by me")
@@ -220,7 +235,7 @@ def cut_off(away: Away, tmp_path: Path) -> Attempt:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(writer, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(attempts, "TICK_SECONDS", 0.05)
 
 
 def test_what_cannot_be_written_is_kept_on_disk_and_replayed_once(store, away, cut_off, tmp_path):
@@ -255,11 +270,12 @@ def test_an_answer_that_was_lost_doubles_nothing(store, away, cut_off):
     assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
 
 
+@plans.ON_SQLITE
 def test_a_program_does_not_wait_for_a_store_that_is_away(cut_off, away):
     away.is_away = True
-    for step in range(5 * writer.FLUSH_POINTS):
+    for step in range(5 * attempts.FLUSH_POINTS):
         cut_off.log(step, {"loss": 1.0})
-    assert soon(lambda: len(cut_off._buffer) < writer.FLUSH_POINTS), "memory fills up"
+    assert soon(lambda: len(cut_off._buffer) < attempts.FLUSH_POINTS), "memory fills up"
     away.is_away = False
     cut_off.complete()
 
@@ -285,6 +301,7 @@ def test_what_a_dead_attempt_kept_is_written_by_the_next_and_overwrites_nothing_
     assert points(store) == [("loss", 1, 1.0), ("loss", 2, 2.5)]
 
 
+@plans.ON_SQLITE
 def test_a_checkpoint_waits_until_it_is_sure_whose_the_run_is(store, away, tmp_path):
     """For two thirds of its own lease it is; whoever would take the run from it waits for the whole."""
     cut_off = begun(away, tmp_path, lease_seconds=1.5)
@@ -304,6 +321,7 @@ def test_a_checkpoint_waits_until_it_is_sure_whose_the_run_is(store, away, tmp_p
     assert flushed.wait(5)
 
 
+@plans.ON_SQLITE
 def test_a_full_disk_beside_a_store_that_is_away_is_said_before_a_checkpoint(
     store, away, cut_off, monkeypatch
 ):
@@ -320,6 +338,7 @@ def test_a_full_disk_beside_a_store_that_is_away_is_said_before_a_checkpoint(
     assert points(store) == [("loss", 1, 1.0)]
 
 
+@plans.ON_SQLITE
 def test_an_end_waits_for_the_store(store, away, cut_off):
     away.is_away = True
     cut_off.log(1, {"loss": 1.0})
@@ -327,6 +346,69 @@ def test_an_end_waits_for_the_store(store, away, cut_off):
     cut_off.complete()
     assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
     assert points(store) == [("loss", 1, 1.0)]
+
+
+def refused_by_sqlite(attempt: Attempt, step: int) -> None:
+    """Record a score whose FLOPs are not a number: NULL for SQLite, which that column does not take."""
+    attempt.evaluation(step, 10 * step, math.nan, {"shapes/zero_shot": 0.25})
+
+
+def test_a_value_that_is_refused_when_the_spool_is_replayed_is_named_and_the_rest_is_written(
+    sqlite_store, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(attempts, "END_SECONDS", 5.0)
+    away = Away(sqlite_store)
+    cut_off = begun(away, tmp_path)  # type: ignore[arg-type]
+    away.is_away = True
+    for step in range(1, 4):
+        cut_off.log(step, {"loss": float(step), "accuracy": 0.5})
+    refused_by_sqlite(cut_off, 2)
+    cut_off.progress(3, 4)
+    cut_off.flush()
+    cut_off.log(4, {"loss": 4.0})
+    away.is_away = False
+    began = time.monotonic()
+    with pytest.raises(ValueRefused, match=r"'shapes/zero_shot' at step 2: 0\.25 \(.*flops_total nan\)"):
+        cut_off.complete()
+    assert time.monotonic() - began < 4
+    assert [step for name, step, _ in points(sqlite_store) if name == "loss"] == [1, 2, 3, 4]
+    [run] = sqlite_store.runs("toy")
+    assert (run.state, run.step) == (RunState.FAILED, 3)
+    assert "the store refused score 'shapes/zero_shot' at step 2" in (run.reason or "")
+    assert list(tmp_path.glob("spool-*")) == []
+
+
+def test_a_refused_value_fails_the_program_at_its_next_call(sqlite_store, tmp_path):
+    attempt = begun(sqlite_store, tmp_path)
+    attempt.log(1, {"loss": 1.0})
+    refused_by_sqlite(attempt, 1)
+    with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
+        attempt.flush()
+    with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
+        attempt.log(2, {"loss": 2.0})
+    assert points(sqlite_store) == [("loss", 1, 1.0)]
+    attempt.fail("because")
+    assert sqlite_store.runs("toy")[0].reason == "because"
+
+
+def test_a_value_that_an_earlier_attempt_kept_and_the_store_refuses_is_not_hidden(sqlite_store, tmp_path):
+    away = Away(sqlite_store)
+    first = begun(away, tmp_path)  # type: ignore[arg-type]
+    away.is_away = True
+    first.log(1, {"loss": 1.0})
+    refused_by_sqlite(first, 1)
+    first.flush()
+    give_up(sqlite_store)
+    second = begun(sqlite_store, tmp_path)
+    assert points(sqlite_store) == [("loss", 1, 1.0)]
+    with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
+        second.complete()
+    assert sqlite_store.runs("toy")[0].state == RunState.FAILED
+
+
+def test_any_reason_can_be_stored(store, attempt):
+    attempt.fail("a \0 byte and half a \ud800 character")
+    assert store.runs("toy")[0].reason == "a ? byte and half a ? character"
 
 
 def test_nothing_is_lost_while_another_process_holds_the_database(tmp_path, monkeypatch):
@@ -361,6 +443,7 @@ def test_taking_an_attempt_up_again_after_a_lost_answer_is_no_second_worker(stor
     assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.COMPLETED}
 
 
+@plans.ON_SQLITE
 def test_spools_of_another_store_are_left_alone(store, tmp_path):
     foreign = Spool(tmp_path, 0)
     foreign.append(Batch(points=[(1, "loss", 1.0)], end=("COMPLETED", None, 0)))
@@ -371,18 +454,21 @@ def test_spools_of_another_store_are_left_alone(store, tmp_path):
     assert foreign.path.exists()
 
 
+@plans.ON_SQLITE
 @pytest.mark.parametrize("step", [-1, 2**63])
 def test_a_step_that_no_database_takes_is_an_error_at_once(attempt, step):
-    with pytest.raises(ValueError, match="is no step"):
+    with pytest.raises(ValueError, match="invalid step"):
         attempt.log(step, {"loss": 1.0})
 
 
+@plans.ON_SQLITE
 @pytest.mark.parametrize("name", ["lo\0ss", "lo\ud800ss"])
 def test_a_name_that_no_database_takes_is_an_error_at_once(attempt, name):
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="invalid name"):
         attempt.log(1, {name: 1.0})
 
 
+@plans.ON_SQLITE
 def test_whatever_goes_wrong_in_writing_fails_the_program_and_not_its_heartbeat(store, attempt, monkeypatch):
     def refused(*_: object) -> None:
         raise OverflowError("too large for SQL")
@@ -390,19 +476,21 @@ def test_whatever_goes_wrong_in_writing_fails_the_program_and_not_its_heartbeat(
     attempt.log(1, {"loss": 1.0})
     with monkeypatch.context() as broken:
         broken.setattr(attempt._points, "write", refused)
-        assert soon(lambda: attempt._broken is not None)
-    with pytest.raises(OverflowError):
+        assert soon(lambda: attempt._refused is not None)
+    with pytest.raises(ValueRefused, match=r"'loss' at step 1: 1\.0: OverflowError: too large for SQL"):
         attempt.log(2, {"loss": 1.0})
     assert attempt._ticker.is_alive()
     attempt.fail("OverflowError: too large for SQL")
     assert store.states([RUN.fingerprint]) == {RUN.fingerprint: RunState.FAILED}
 
 
+@plans.ON_SQLITE
 def test_a_score_must_name_its_dataset(attempt):
     with pytest.raises(ValueError, match="dataset/metric"):
         attempt.evaluation(1, 1, 1.0, {"zero_shot": 0.5})
 
 
+@plans.ON_SQLITE
 def test_artifacts_have_size_and_digest(store, attempt, tmp_path):
     (tmp_path / "folder" / "deep").mkdir(parents=True)
     (tmp_path / "folder" / "a.txt").write_bytes(b"one")

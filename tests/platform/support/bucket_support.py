@@ -46,6 +46,10 @@ class BucketServer:
                     raise
                 time.sleep(0.05)
 
+    def wipe(self) -> None:
+        """Delete every object."""
+        urllib.request.urlopen(f"{self.url}/wipe?keep-buckets=true", timeout=30).close()
+
     def objects(self) -> int:
         """How many there are, without asking it: it cannot list its objects while they are written."""
         return sum(path.is_file() for path in self._folder.rglob("*"))

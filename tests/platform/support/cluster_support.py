@@ -6,10 +6,7 @@ with a code, its machines were taken away, somebody deleted it.
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,9 +15,10 @@ from typing import Any
 
 import labs_support as labs
 from executor_harnesses import Harness
+from workers_support import Worker
 
 from jestlab.platform.launch.executor import Executor, Job, JobStatus
-from jestlab.platform.spec.resources import Place
+from jestlab.platform.spec.resources import ExecutorName
 
 
 class Cluster:
@@ -45,14 +43,14 @@ class Cluster:
         self._root = root
         self._ring = ring
         self._executor: Executor = harness.executor()
-        self._workers: dict[str, subprocess.Popen[bytes]] = {}
+        self._workers: dict[str, Worker] = {}
         self._lock = threading.Lock()  # a fake API is not told two things at once
         self.harms: dict[str, str] = {}
         self.release = threading.Event()
         self.held: Callable[[str], None] = lambda handle: None
         self.launched: list[str] = []
         self.name = self._executor.name
-        self.place: Place = "kubernetes" if self.name == "kubernetes" else "vertex"
+        self.place: ExecutorName = "kubernetes" if self.name == "kubernetes" else "vertex"
         self.chips = self._executor.chips
         self.parallel = self._executor.parallel
         self.grace_seconds = 5.0
@@ -66,20 +64,8 @@ class Cluster:
         if handle not in self._workers:
             self.launched.append(job.name)
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            with job.log.open("ab") as log:
-                self._workers[handle] = subprocess.Popen(
-                    [sys.executable, "-m", "jestlab.platform.worker", *job.arguments],
-                    env={
-                        **os.environ,
-                        **labs.variables(self._root),
-                        **job.environment,
-                        "JESTLAB_COPY_LOG": "",
-                    },
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
+            environment = {**labs.variables(self._root), **job.environment, "JESTLAB_COPY_LOG": ""}
+            self._workers[handle] = Worker(*job.arguments, environment=environment, log=job.log)
             harm = self.harms.pop(job.labels["run"], None)
             if harm == "hold":
                 self._workers[handle].send_signal(signal.SIGSTOP)
@@ -99,8 +85,15 @@ class Cluster:
         if worker.poll() is None:
             worker.kill() if now else worker.terminate()
 
+    @property
+    def running(self) -> list[str]:
+        return [handle for handle, worker in self._workers.items() if worker.poll() is None]
+
     def logs(self, handle: str) -> Iterator[bytes]:
         return self._executor.logs(handle)
+
+    def close(self) -> None:
+        pass
 
     def render(self, job: Job) -> dict[str, Any] | None:
         return self._executor.render(job)

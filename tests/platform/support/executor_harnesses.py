@@ -17,15 +17,15 @@ from fake_google import FakeGoogle
 from fake_kubernetes import FakeKubernetes
 from google.oauth2.credentials import Credentials
 
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.lab.settings import Vertex as VertexSettings
+from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import Executor, Job, JobState
-from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
-from jestlab.platform.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.settings import Vertex as VertexSettings
-from jestlab.platform.tpu import Slice, parse
+from jestlab.platform.spec.resources import Slice, parse_slice
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
@@ -152,7 +152,7 @@ class KubernetesHarness(_Remote[FakeKubernetes]):
         spot: bool = False,
     ) -> Kubernetes:
         settings = settings or KubernetesSettings(store_secret="jestlab-store/url", root="/lab")
-        slice_ = slice_ or parse("v5e-4x4")
+        slice_ = slice_ or parse_slice("v5e-4x4")
         return Kubernetes(settings, slice_, IMAGE, spot=spot, answer_seconds=answer_seconds)
 
     def count(self) -> int:
@@ -196,7 +196,7 @@ class VertexHarness(_Remote[FakeGoogle]):
         }
         return Vertex(
             VertexSettings(**(said | settings)),
-            slice_ or parse("v5e-4x4"),
+            slice_ or parse_slice("v5e-4x4"),
             IMAGE,
             endpoint=self.api.url,
             logging_endpoint=self.api.url,
@@ -272,7 +272,7 @@ class LocalHarness:
         return job(name, environment=told, log=self._folder / f"{name}.txt")
 
     def count(self) -> int:
-        return sum(state == JobState.RUNNING for state in map(local.state_of, self._handles()))
+        return sum(state == JobState.RUNNING for state in map(processes.state_of, self._handles()))
 
     def run(self, handle: str) -> None:
         """It does so already."""

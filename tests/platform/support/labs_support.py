@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch.bell import Bell
+from jestlab.platform.cli import main
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Options, Outcome, launch
 from jestlab.platform.launch.executors.local import Local
-from jestlab.platform.plan import Plan
+from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
 
 SUPPORT = Path(__file__).parent
@@ -27,9 +30,10 @@ _MARKER = "JESTLAB_TEST_LAB"
 
 
 def variables(root: Path) -> dict[str, str]:
-    """What marks all processes of a lab, and lets its workers find `toy_programs`."""
+    """Variables that mark a lab's processes, let its workers find `toy_programs`, and make launches quick."""
     paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"PYTHONPATH": os.pathsep.join(paths), _MARKER: str(root)}
+    fast = {"JESTLAB_POLL_SECONDS": "0.2", "JESTLAB_BACKOFF_SECONDS": "0.1", "JESTLAB_API_PAUSE_SECONDS": "0"}
+    return {"PYTHONPATH": os.pathsep.join(paths), _MARKER: str(root), **fast}
 
 
 def write_study(folder: Path, **parts: Any) -> Path:
@@ -54,22 +58,53 @@ def jestlab(*arguments: object, root: Path, **options: Any) -> subprocess.Comple
     )
 
 
-def launch_here(root: Path, planned: Plan, **options: Any) -> Outcome:
-    """Record a plan and launch it in this process."""
-    lab, bell, resources = Lab.find(root), Bell(), planned.study.resources
+def here(*arguments: object, root: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end in this process, which is faster where no signal is the subject."""
+    words = [*map(str, arguments), *([] if root is None else ["--root", str(root)])]
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code: Any = 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main(words)
+        except SystemExit as stopped:
+            code = stopped.code
+    said, complained = (bytes(stream.buffer.getvalue()).decode() for stream in (out, err))
+    return subprocess.CompletedProcess(words, int(code or 0), said, complained)
+
+
+def launch_here(root: Path, planned: Plan, *, executor: type[Local] = Local, **options: Any) -> Outcome:
+    """Record a plan and launch it in this process, by an executor of this machine."""
+    lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
     store = Store.open(lab.store_url)
     store.record(planned)
-    local = Local(lab, resources, bell.ring)
+    local = executor(lab, resources, wakeup.set)
     how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     try:
-        return launch(lab, store, planned.study.name, planned.runs, lambda _: local, options=how, bell=bell)
+        return launch(
+            lab, store, planned.study.name, planned.runs, lambda _: local, options=how, wakeup=wakeup
+        )
     finally:
         store.close()
 
 
 @contextmanager
-def started(*arguments: object, root: Path) -> Iterator[subprocess.Popen[str]]:
-    """Start the command line in a session of its own; whatever is left of it is killed in the end."""
+def meanwhile(act: Callable[[], object]) -> Iterator[None]:
+    """Context in which another thread acts, while this one launches; what goes wrong there is raised here."""
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(act)
+        yield
+        done.result()
+
+
+@contextmanager
+def started(*arguments: object, root: Path, ignoring_sigint: bool = False) -> Iterator[subprocess.Popen[str]]:
+    """Start the command line in a session of its own; whatever is left of it is killed in the end.
+
+    Args:
+        arguments: Of `jestlab`.
+        root: The lab.
+        ignoring_sigint: Whether it is started as a shell starts what a script puts in the background.
+    """
     command = [*JESTLAB, *map(str, arguments), "--root", str(root)]
     process = subprocess.Popen(
         command,
@@ -78,6 +113,7 @@ def started(*arguments: object, root: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        preexec_fn=_ignore_sigint if ignoring_sigint else None,
     )
     try:
         yield process
@@ -88,6 +124,10 @@ def started(*arguments: object, root: Path) -> Iterator[subprocess.Popen[str]]:
             except ProcessLookupError:
                 continue
         process.communicate()
+
+
+def _ignore_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def processes_of(root: Path) -> list[int]:
@@ -103,6 +143,21 @@ def processes_of(root: Path) -> list[int]:
         except OSError:  # it ended just now
             continue
     return found
+
+
+def wait_until_ended(root: Path, seconds: float = 30.0) -> None:
+    """Wait until no process of a lab is left; a killed one takes a moment to end.
+
+    Raises:
+        AssertionError: Some are left; the message names their commands.
+    """
+    deadline = time.monotonic() + seconds
+    while left := processes_of(root):
+        if time.monotonic() > deadline:
+            status = [Path(f"/proc/{pid}/status").read_text().split("\nUmask")[0].split() for pid in left]
+            commands = [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ") for pid in left]
+            raise AssertionError(f"processes left after {seconds} s: {commands} {status}")
+        time.sleep(0.02)
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from jestlab.analysis.costs import Cost
-from jestlab.platform.plan import Plan, PlannedRun
+from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases, provenance
-from jestlab.platform.store.records import RunRow
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.attempt import Attempt
+from jestlab.platform.store.records import RunRow, RunState
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.writer import Attempt
 
 HERE = provenance.Provenance("host", "2 cores", {"python": "3"}, None, None, {"JAX_PLATFORMS": "cpu"})
 COST = Cost(
@@ -24,6 +25,9 @@ COST = Cost(
 PRICE = Price(COST, examples=100)
 CACHE = Price(Cost(scoring=1e6, reference_scoring=5e5), examples=0)
 """Of a run that trains nothing."""
+
+ON_SQLITE = pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+"""A test whose subject is Python: one kind of database is enough."""
 
 
 def run(

@@ -13,8 +13,11 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from contextlib import suppress
 from pathlib import Path
+
+from jestlab.platform.store.store import Store
 
 PASSWORD = "open sesame?"  # awkward on purpose: it has to be quoted in a URL
 _QUOTED = "open%20sesame%3F"
@@ -58,6 +61,7 @@ class PostgresServer:
         self._data = self._folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         self._names = itertools.count()
+        self._template: str | None = None
         self.port = _free_port()
         if self._user:
             os.chown(self._folder, pwd.getpwnam(self._user).pw_uid, -1)
@@ -118,6 +122,17 @@ class PostgresServer:
         """Make an empty database, and return its URL."""
         name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
         self.execute(f"CREATE DATABASE {name} OWNER lab")
+        return self.url(name)
+
+    def new_store(self) -> str:
+        """Copy an empty store, which is migrated once, and return the copy's URL."""
+        if self._template is None:
+            url = self.new_database()
+            Store.open(url).close()
+            self._template = url.rpartition("/")[2]
+        name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
+        self.execute(f"CREATE DATABASE {name} OWNER lab TEMPLATE {self._template} STRATEGY FILE_COPY")
+        self.execute(f"UPDATE identity SET id = '{uuid.uuid4().hex}'", name)
         return self.url(name)
 
     def drop(self, url: str) -> None:

@@ -1,16 +1,19 @@
-"""A small store of the first schema, with rows in every table; and everything that a database holds."""
+"""Rows for every table of the store, a schema to come, and everything that a database holds."""
 
 from __future__ import annotations
 
 import math
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine, MetaData
 
+from jestlab.platform.store import schema
+
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 
-FIRST: dict[str, list[dict[str, Any]]] = {
+ROWS: dict[str, list[dict[str, Any]]] = {
     "experiment": [
         {
             "id": 1, "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
@@ -21,7 +24,8 @@ FIRST: dict[str, list[dict[str, Any]]] = {
         {
             "id": number, "fingerprint": 64 * f"{number}", "program": "train", "config": '{"a":1}',
             "seed": 2**40 + number, "directory": f"runs/{number}", "state": state, "reason": reason,
-            "step": 5, "total_steps": total, "created_at": _EARLY, "updated_at": _LATE,
+            "step": 5, "total_steps": total, "failures": 0, "stop_reason": None, "created_at": _EARLY,
+            "updated_at": _LATE,
         }
         for number, state, reason, total in (
             (1, "COMPLETED", None, 5), (2, "FAILED", "ValueError: λ", None), (7, "PENDING", None, 9),
@@ -35,13 +39,19 @@ FIRST: dict[str, list[dict[str, Any]]] = {
         for run in (1, 2, 7)
     ],
     "need": [{"run_id": 2, "role": "selection.reference", "needs_id": 1}],
+    "launcher": [{"id": 1, "name": "here-17-2024", "heartbeat_at": _LATE}],
     "attempt": [
         {
-            "id": number, "run_id": run, "number": go, "state": state, "reason": None, "started_at": _EARLY,
-            "heartbeat_at": _LATE, "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
+            "id": number, "run_id": run, "number": go, "state": state, "reason": None,
+            "launcher_id": launcher, "executor": "local", "handle": None, "first_step": 0,
+            "chips": 0, "lease_seconds": 90.0, "claimed_at": _EARLY,
+            "started_at": _EARLY, "environment": "{}", "heartbeat_at": _LATE,
+            "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
             "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
         }
-        for number, run, go, state in ((1, 1, 1, "PREEMPTED"), (2, 1, 2, "COMPLETED"), (5, 2, 1, "FAILED"))
+        for number, run, go, state, launcher in (
+            (1, 1, 1, "PREEMPTED", 1), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
+        )
     ],
     "metric_name": [{"id": 1, "name": "loss"}, {"id": 2, "name": "examples_seen"}],
     "metric": [
@@ -64,10 +74,12 @@ FIRST: dict[str, list[dict[str, Any]]] = {
         for component in ("learner", "scoring", "reference_scoring")
     ],
     "artifact": [{"run_id": 1, "name": "weights", "uri": "runs/1/w", "size": 2**33, "sha256": 64 * "f"}],
-}  # fmt: skip
-"""Table → rows of the schema 0001, in an order in which they can be inserted."""
-
-PUBLISHED: dict[str, list[dict[str, Any]]] = {
+    "budget": [{"run_id": 1, "chip": "v5e", "chips": 4, "chip_hours": 2.5, "dollars": None}],
+    "note": [
+        {"id": 1, "experiment_id": None, "run_id": 1, "text": "λ", "author": "me", "created_at": _EARLY},
+        {"id": 2, "experiment_id": 1, "run_id": None, "text": "n", "author": "me", "created_at": _LATE},
+    ],
+    "tag": [{"id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY}],
     "published": [
         {
             "id": number, "source": "Doe ’25", "table_name": "t", "position": number, "group_name": "B",
@@ -78,7 +90,40 @@ PUBLISHED: dict[str, list[dict[str, Any]]] = {
         for number in (1, 2)
     ],
 }  # fmt: skip
-"""The same of what came with the schema 0003."""
+"""Table → rows, in an order in which they can be inserted."""
+
+LATER = "0004"
+
+_LATER_MIGRATION = '''
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade():
+    """A column that may not be NULL, for which SQLite copies the table, and a new table."""
+    op.add_column("run", sa.Column("mood", sa.Text))
+    op.execute("UPDATE run SET mood = 'calm'")
+    with op.batch_alter_table("run") as run:
+        run.alter_column("mood", existing_type=sa.Text(), nullable=False)
+    op.create_table("later", sa.Column("id", sa.Integer, primary_key=True))
+'''
+
+
+def add_later_schema(folder: Path) -> tuple[str, tuple[Path, ...]]:
+    """Write a migration that follows the newest one.
+
+    Args:
+        folder: Where it is written; created.
+
+    Returns:
+        What `schema.HEAD` and `schema.MIGRATIONS` are with it.
+    """
+    folder.mkdir()
+    (folder / f"schema_{LATER}.py").write_text(_LATER_MIGRATION)
+    return LATER, (*schema.MIGRATIONS, folder)
 
 
 def fill(engine: Engine, rows: dict[str, list[dict[str, Any]]]) -> None:

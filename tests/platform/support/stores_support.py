@@ -9,10 +9,10 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.plan import PlannedRun
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.store import tables
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 START = datetime(2026, 11, 20, 12, 0, 0)

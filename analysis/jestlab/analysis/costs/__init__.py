@@ -1,4 +1,4 @@
-"""What training costs, in FLOPs: the only place that knows.
+"""What training costs: the only place with arithmetic on FLOPs.
 
 A FLOP is one multiplication or one addition, so a multiply–accumulate is 2. Products of matrices are counted
 and nothing else: normalisations, activations, softmax and the losses of single pairs are left out. A backward
@@ -29,19 +29,49 @@ Letters:
 Nothing but the standard library is imported here: plans of thousands of runs are priced with it.
 """
 
-from .bars import Bar, paper_step, step_bars
-from .budgets import amortised, break_even_runs, matching_examples
-from .cost import COMPONENTS, EXECUTED, SCOPES, Cost, Scope, check_scope
-from .money import ASSUMED_UTILISATION, chip_hours, dollars
-from .paper import paper_flexi, paper_iid, paper_jest
-from .products import RULES, loss_flops, selection_flops
-from .step import CONVENTIONS, Convention, Step
-from .towers import Forward, encoder_forward, text_forward, vision_forward
+from .cost import (
+    ASSUMED_UTILISATION,
+    COMPONENTS,
+    COUNTED,
+    EXECUTED,
+    SCOPES,
+    Cost,
+    Scope,
+    amortised,
+    break_even_runs,
+    check_scope,
+    chip_hours,
+    dollars,
+    matching_examples,
+    planned_flops,
+)
+from .products import (
+    RULES,
+    Forward,
+    encoder_forward,
+    loss_flops,
+    selection_flops,
+    text_forward,
+    vision_forward,
+)
+from .step import (
+    CONVENTIONS,
+    Bar,
+    Convention,
+    Step,
+    paper_flexi,
+    paper_iid,
+    paper_jest,
+    paper_run,
+    paper_step,
+    step_bars,
+)
 
 __all__ = [
     "ASSUMED_UTILISATION",
     "COMPONENTS",
     "CONVENTIONS",
+    "COUNTED",
     "EXECUTED",
     "RULES",
     "SCOPES",
@@ -62,7 +92,9 @@ __all__ = [
     "paper_flexi",
     "paper_iid",
     "paper_jest",
+    "paper_run",
     "paper_step",
+    "planned_flops",
     "selection_flops",
     "step_bars",
     "text_forward",

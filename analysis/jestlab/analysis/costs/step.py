@@ -6,11 +6,10 @@ Letters: F, A, λ, B, b, N and E as in the package's docstring.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
-from .cost import Cost, Scope
-from .products import loss_flops, selection_flops
-from .towers import Forward
+from .cost import EXECUTED, Cost, Scope
+from .products import Forward, loss_flops, selection_flops, text_forward, vision_forward
 
 Convention = Literal["counted", "paper"]
 """How FLOPs are counted: by what the code executes, or as the paper's appendix does."""
@@ -54,13 +53,13 @@ class Step:
     scored_dims: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        ratio = self.super_batch_size / self.batch_size
-        if ratio < 1:
-            raise ValueError(f"B/b is {ratio:g}: a super-batch is no smaller than its sub-batch")
+        _check_ratio(self.super_batch_size / self.batch_size)
         if not 0 <= self.approximate_share <= 1:
-            raise ValueError(f"λ is {self.approximate_share:g}: it is a share of the sub-batch")
+            raise ValueError(
+                f"λ must be in [0, 1], got {self.approximate_share:g} (a share of the sub-batch)"
+            )
         if self.approximate is None and (self.approximate_share or self.scoring == "approximate"):
-            raise ValueError("an approximate pass is made and its cost is not given: set `approximate`")
+            raise ValueError("missing cost of the approximate pass: set `approximate`")
 
     @property
     def iid(self) -> Step:
@@ -68,21 +67,21 @@ class Step:
         return Step(self.full, self.batch_size, self.batch_size, self.embedding_dim)
 
     def cost(self, convention: Convention = "counted") -> Cost:
-        """FLOPs of one example that the learner trains on; `batch_size` times that is a step's.
+        """Count the FLOPs of one example that the learner trains on; a step has `batch_size` times that.
 
         Args:
             convention: "counted": what the code executes, but for what it computes again to save memory, and
                 for the diagnostics of some steps. The sub-batch passes the towers again after it was scored.
                 "paper": the pass of scoring is kept for the gradient where it was a full one, so that scoring
                 costs F(B/b − 1) beyond training: C_JEST = F(2 + B/b), C_Flexi = 3F((1−λ) + λA) + A·F·B/b.
-                Of JEST with a part trained on approximately, of which the paper says nothing, the pass is
+                Of JEST with a part trained on approximately, which the paper does not price, the pass is
                 kept for the others. Loss and selection cost nothing.
 
         Raises:
             ValueError: For an unknown convention.
         """
         if convention not in CONVENTIONS:
-            raise ValueError(f"convention {convention!r} is unknown: choose one of {', '.join(CONVENTIONS)}")
+            raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
         approximate = self.approximate or self.full
         share = self.approximate_share
         ratio = self.super_batch_size / self.batch_size
@@ -126,3 +125,147 @@ class Step:
             )
             / self.batch_size
         )
+
+
+# ---- the paper's formulas as it prints them: one example, by F alone
+
+
+def paper_iid(F: float) -> float:
+    """C_IID = 3F: one example under uniform sampling."""
+    return 3 * F
+
+
+def paper_jest(F: float, ratio: float, cached: bool = True) -> float:
+    """C_JEST = 3F + F·B/b − F = F(2 + B/b): the scoring pass over the sub-batch is reused for its gradient.
+
+    Args:
+        F: FLOPs of a forward pass; the reference's is the same.
+        ratio: B/b.
+        cached: Whether the reference's embeddings are cached; otherwise its passes add F·B/b.
+
+    Returns:
+        FLOPs for each example seen. Over C_IID at f = .8: 7/3 cached, 4 not cached.
+
+    Raises:
+        ValueError: The super-batch is smaller than its sub-batch.
+    """
+    _check_ratio(ratio)
+    return F * (2 + (1 if cached else 2) * ratio)
+
+
+def paper_flexi(F: float, ratio: float, A: float, approximate_share: float = 0.5) -> float:
+    """C_Flexi = 3F((1 − λ) + λA) + A·F·B/b: scored by the approximate model, so that no pass can be reused.
+
+    Args:
+        F: FLOPs of the full model's forward pass.
+        ratio: B/b.
+        A: Cost of the approximate model as a share of the full one's: .25 by the number of patches at twice
+            the patch size, .28 in the paper's tables.
+        approximate_share: λ.
+
+    Returns:
+        FLOPs for each example seen. Over C_IID at f = .8, λ = .5: 1.0417 at A = .25, 1.1067 at A = .28.
+
+    Raises:
+        ValueError: The super-batch is smaller than its sub-batch.
+    """
+    _check_ratio(ratio)
+    return 3 * F * ((1 - approximate_share) + approximate_share * A) + A * F * ratio
+
+
+def paper_run(towers: float, scoring: float, kept_share: float) -> float:
+    """Compute the FLOPs of a whole run by the paper's convention, from its parts as counted.
+
+    Args:
+        towers: What training the towers takes, without the loss.
+        scoring: What the learner's scoring of super-batches takes, without choosing from them.
+        kept_share: Share of the scored examples whose pass is kept for the gradient: (1 − λ) b/B where the
+            full model scores, 0 where the approximate one does.
+
+    Returns:
+        3F and F·B/b − F an example of JEST, as in `paper_jest`; the reference's scoring is not among them.
+    """
+    return towers + scoring * (1 - kept_share)
+
+
+def _check_ratio(ratio: float) -> None:
+    if ratio < 1:
+        raise ValueError(f"B/b must be at least 1, got {ratio:g}: a super-batch contains its sub-batch")
+
+
+# ---- a step's parts as bars, relative to uniform sampling (paper, Figure 4, left)
+
+
+class Bar(NamedTuple):
+    """One component of the cost of a method's step, drawn as a part of its bar."""
+
+    convention: Convention
+    method: str
+    component: str  # as attributes of `Cost` are called
+    flops: float  # of one step
+    relative: float  # to all of a step under uniform sampling, by the same convention
+
+
+def step_bars(step: Step) -> list[Bar]:
+    """Compute the bars of a figure: IID, JEST, JEST with a cached reference, Flexi-JEST, by both conventions.
+
+    Args:
+        step: Of Flexi-JEST, with its sizes, rule, λ and `approximate` pass; the other methods differ from it
+            by what they leave out. Its reference, the learner's like where it has none, scores online in JEST
+            alone. To have the paper's A, give `approximate=full * 0.28`. A step without an approximate pass
+            is JEST's, and there is no Flexi-JEST.
+
+    Returns:
+        A row for each convention, method and component, in the order of the figure; components that a method
+        does not have are 0.
+
+    Raises:
+        ValueError: The step chooses nothing.
+    """
+    if step.super_batch_size == step.batch_size:
+        raise ValueError("the step trains on its whole super-batch: expected one that selects from it")
+    jest = replace(step, scoring="full", approximate_share=0.0, reference=step.reference or step.full)
+    methods = {
+        "IID": step.iid,
+        "JEST": jest,
+        "JEST, cached reference": replace(jest, reference=None),
+    }
+    if step.approximate is not None:
+        methods["Flexi-JEST, cached reference"] = replace(step, scoring="approximate", reference=None)
+    bars = []
+    for convention in CONVENTIONS:
+        whole = step.iid.cost(convention).total()
+        for method, its_step in methods.items():
+            cost = its_step.cost(convention)
+            for component in EXECUTED:
+                flops = float(getattr(cost, component))
+                bars.append(Bar(convention, method, component, flops * step.batch_size, flops / whole))
+    return bars
+
+
+def paper_step() -> Step:
+    """The paper's Flexi-JEST step: ViT-B/16 at 256 pixels, 64 tokens, 20% of 163,840 in 16 chunks, λ = .5.
+
+    Its approximate pass is at patch size 32, counted by the architecture: .389 of F, since captions cost as
+    much as ever. The paper takes .28.
+    """
+    block = {"width": 768, "depth": 12, "mlp_dim": 3072}
+    text = text_forward(length=64, embedding_dim=768, **block)
+    full, approximate = (
+        Forward(
+            vision_forward(image_size=256, patch_size=patch, pooling="map", embedding_dim=None, **block), text
+        )
+        for patch in (16, 32)
+    )
+    return Step(
+        full=full,
+        batch_size=32_768,
+        super_batch_size=163_840,
+        embedding_dim=768,
+        approximate=approximate,
+        approximate_share=0.5,
+        scoring="approximate",
+        rule="joint",
+        chunks=16,
+        scored_dims=(768, 768),
+    )

@@ -1,20 +1,41 @@
-"""The figures of an experiment, one function each: data first, then drawing."""
+"""The figures of an experiment, by name: `draw("pareto", Request(url, experiment)).save(folder)`.
 
-from .against import Axis
-from .comparisons import against, approximation_share, batch_size, filtering_ratio, loss_comparison
-from .front import pareto
-from .kinds import KINDS, Request, all_possible, draw
+Each figure has a module that turns results into plain data once. `drawing` prints that data with matplotlib;
+`charts` hands it to the page. Colours, markers and words that figures share are in `style`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .. import frames as reading
+from .. import published as publications
+from ..costs import Scope
+from ..curves import Effort
+from ..frames import Frames
+from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
+from .learnability import gibbs_comparison, learnability, learnability_matrix
 from .learning_curves import learning_curves
-from .optimiser import optimiser_spikes
-from .published_scores import published_scores
+from .optimiser_spikes import optimiser_spikes
+from .pareto import pareto
+from .plot import Plot, Texts
+from .published import published_scores
 from .references import against_reference
-from .speed import speedup
+from .speedup import speedup
 from .step_costs import method_costs, step_costs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "KINDS",
     "Axis",
+    "Plot",
     "Request",
+    "Texts",
     "against",
     "against_reference",
     "all_possible",
@@ -22,6 +43,9 @@ __all__ = [
     "batch_size",
     "draw",
     "filtering_ratio",
+    "gibbs_comparison",
+    "learnability",
+    "learnability_matrix",
     "learning_curves",
     "loss_comparison",
     "method_costs",
@@ -31,3 +55,140 @@ __all__ = [
     "speedup",
     "step_costs",
 ]
+
+
+@dataclass(frozen=True)
+class Request:
+    """An experiment and the options of its figures; each kind uses those that apply to it.
+
+    Attributes:
+        url: SQLAlchemy URL of the store.
+        experiment: Name of the experiment; empty for published methods only.
+        baseline: Label or run to compare with; None for the study's first non-reference run.
+        scope: What counts as FLOPs.
+        effort: What learning curves are drawn over.
+        trajectories: Whether the Pareto plot shows the path through training.
+        surfaces: Whether it shows what the seeds attain.
+        run: Label or name of a `diagnose` run; None for the first.
+        x: Config key that scores are drawn against, or whose values spikes are compared by.
+        by: Config keys whose values make a line.
+        split: Config key whose values make a panel.
+        metric: Training metric of the figure of spikes.
+        group: Group of rows of the published table, which share one baseline.
+        source: Where the published table is published; None for the one with most points.
+        results: Reads the experiment, if several requests share it; None to read it here.
+    """
+
+    url: str
+    experiment: str
+    baseline: str | None = None
+    scope: Scope = "scoring"
+    effort: Effort = "examples_seen"
+    trajectories: bool = False
+    surfaces: bool = False
+    run: str | None = None
+    x: str | None = None
+    by: tuple[str, ...] = ("selection.rule",)
+    split: str | None = None
+    metric: str = "loss"
+    group: str | None = None
+    source: str | None = None
+    results: Callable[[], Frames] | None = None
+
+    @cached_property
+    def frames(self) -> Frames:
+        """Results of the experiment, read once for all figures."""
+        return self.results() if self.results else reading.read(self.url, self.experiment)
+
+    @cached_property
+    def published(self) -> pd.DataFrame:
+        """Published cells in the store, read once for all figures."""
+        return publications.read(self.url)
+
+
+def _against(request: Request) -> Plot:
+    if request.x is None:
+        raise ValueError("figure 'against' needs a config key to draw against: give x")
+    name = f"against_{request.x.replace('.', '_')}"
+    axis = Axis(request.x, request.by, request.split)
+    return against(request.frames, axis, request.baseline, name=name, x_label=request.x)
+
+
+def _speedup(request: Request) -> Plot:
+    try:
+        cells = request.published
+    except ValueError:  # a store of an older schema
+        if request.source is not None:
+            raise
+        cells = None
+    return speedup(request.frames, request.baseline, request.scope, cells, request.source)
+
+
+KINDS: dict[str, Callable[[Request], Plot]] = {
+    "curves": lambda r: learning_curves(r.frames, r.baseline, r.effort, r.scope),
+    "pareto": lambda r: pareto(r.frames, r.baseline, r.scope, r.trajectories, r.surfaces),
+    "speedup": _speedup,
+    "step_costs": lambda r: step_costs(r.frames, r.baseline),
+    "filtering_ratio": lambda r: filtering_ratio(r.frames, r.baseline),
+    "approximation_share": lambda r: approximation_share(r.frames, r.baseline),
+    "batch_size": lambda r: batch_size(r.frames, r.baseline),
+    "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
+    "against_reference": lambda r: against_reference(r.frames, r.baseline),
+    "optimiser_spikes": lambda r: optimiser_spikes(
+        r.url, r.experiment, r.metric, r.x or "optimizer.beta2", r.baseline
+    ),
+    "learnability": lambda r: learnability(r.url, r.experiment, r.run),
+    "learnability_matrix": lambda r: learnability_matrix(r.url, r.experiment, r.run),
+    "gibbs_comparison": lambda r: gibbs_comparison(r.url, r.experiment, r.run),
+    "published": lambda r: published_scores(
+        r.published, r.frames if r.experiment else None, r.baseline, r.group, source=r.source
+    ),
+    "against": _against,
+}
+"""Kind → function that makes the figure."""
+
+_ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against")
+"""Kinds that repeat part of another, or need more options to say anything about the experiment."""
+
+
+def draw(kind: str, request: Request) -> Plot:
+    """Make the figure of a kind.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If there is no such kind, or the experiment lacks what it needs, which the message names.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
+    return KINDS[kind](request)
+
+
+def all_possible(request: Request) -> list[Plot]:
+    """Make all figures that an experiment has the results for, in the order of `KINDS`.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If there is no such baseline, or no figure can be made: what the first lacks.
+    """
+    plots: list[Plot] = []
+    first: ValueError | None = None
+    try:
+        request.frames.baseline(request.baseline)
+    except ValueError as error:  # an experiment of diagnoses only has no scores
+        if request.baseline is not None or not _is_diagnosed(request):
+            raise
+        first = error
+    for kind in KINDS:
+        if kind in _ON_DEMAND:
+            continue
+        try:
+            plots.append(draw(kind, request))
+        except ValueError as error:
+            first = first or error
+    if not plots and first is not None:
+        raise first
+    return plots
+
+
+def _is_diagnosed(request: Request) -> bool:
+    return bool(reading.diagnosed(request.url, request.experiment))

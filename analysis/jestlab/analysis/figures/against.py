@@ -1,41 +1,44 @@
-"""Final scores against a key of the config: the data behind half of the paper's figures.
+"""Final scores against one choice: filtering ratio, share approximated, batch size, loss, or any config key.
 
-Each point is a run of its own, at its end; a line connects the points that differ in that key alone.
+Each point is a run of its own, at its end; a line connects the points that differ in that choice alone.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
 from ..frames import Frames
-from .dressing import seeds
+from .drawing import draw_line_panels
+from .plot import Plot, Texts
+from .style import about_unfinished, difference_axis, looks, scale, score_axis, seeds, title, what_score_is
 
 if TYPE_CHECKING:
     import pandas as pd
 
+_SAME = 0.02  # costs that differ by no more than this share are called equal
 
 _LETTERS = {"selection.filtering_ratio": "f = "}
-"""What makes a number in a line's name plain."""
+"""Key → what is written before its value in the name of a line."""
 
 _MEANT_BY = {BATCH_SIZE: ("schedule.batch_size",)}
-"""Keys that say the same as another."""
+"""Key → keys that mean the same."""
 
 _SPEC_KEYS = {BATCH_SIZE: "the batch size (schedule.batch_size)"}
-"""What a user would vary."""
+"""Key → what a user would vary."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What a score is drawn against.
+    """Config keys that a figure compares by.
 
     Attributes:
-        key: Of the config.
+        key: Key that scores are drawn against.
         by: Keys whose values make a line, in the order of its name.
         split: Key whose values make a panel; None for one panel. A run on which it has no effect is in all.
     """
@@ -45,25 +48,125 @@ class Axis:
     split: str | None = None
 
 
+def filtering_ratio(frames: Frames, baseline: str | None = None) -> Plot:
+    """Plot the final score against the filtering ratio f: a panel a criterion, a line a rule (Figure 3).
+
+    Args, Returns and Raises are those of `against`; the plot is named "filtering_ratio".
+    """
+    axis = Axis("selection.filtering_ratio", ("selection.rule",), split="selection.criterion")
+    return against(frames, axis, baseline, name="filtering_ratio", x_label="filtering ratio f")
+
+
+def approximation_share(frames: Frames, baseline: str | None = None) -> Plot:
+    """Plot the final score against λ, the share trained on approximately: a panel a method (Figure 4).
+
+    The caption says whether the learners spend equal FLOPs, as in the paper. Args, Returns and Raises are
+    those of `against`; the plot is named "approximation_share".
+    """
+    axis = Axis("approximation.share", ("selection.rule",), split="approximation.method")
+    label = "λ, share of the batch trained on approximately"
+    plot = against(frames, axis, baseline, name="approximation_share", x_label=label)
+    return _with_sentence(plot, _about_learner_flops(frames, set(plot.data["label"])))
+
+
+def batch_size(frames: Frames, baseline: str | None = None) -> Plot:
+    """Plot the final score, and its difference to the baseline's line, against the batch size b (appendix).
+
+    Args, Returns and Raises are those of `against`; the plot is named "batch_size", its panels "score" and
+    "gain": over the baseline's line at the same b and seed.
+    """
+    axis = Axis(BATCH_SIZE, ("selection.rule", "selection.criterion"))
+    return against(frames, axis, baseline, name="batch_size", x_label="batch size b", gain="difference")
+
+
+def loss_comparison(frames: Frames, baseline: str | None = None) -> Plot:
+    """Plot the final score by loss, and the relative improvement over the baseline with that loss (appendix).
+
+    Args, Returns and Raises are those of `against`; the plot is named "loss_comparison", its panels "score"
+    and "gain": over the baseline's line with the same loss and seed, in percent of its score.
+    """
+    axis = Axis("loss", ("selection.rule", "selection.filtering_ratio"))
+    return against(frames, axis, baseline, name="loss_comparison", x_label="loss", gain="relative")
+
+
+def against(
+    frames: Frames,
+    axis: Axis,
+    baseline: str | None = None,
+    *,
+    name: str,
+    x_label: str,
+    gain: str | None = None,
+) -> Plot:
+    """Plot the final score against any key of the config, with lines and panels by other keys.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        axis: The keys.
+        baseline: Label or run; by default the study's first non-reference run. It is a dotted level
+            where it has no position on the axis, a black line where it has.
+        name: Name of the plot.
+        x_label: Label of the horizontal axis.
+        gain: For a second panel with what the other lines gain over the baseline's at the same x and seed:
+            "difference" in score, or "relative", in percent of the baseline's score. None for no such panel.
+
+    Returns:
+        The plot. Its data: rows of kind "mean" (panel, line, label, x, y, low, high, seeds, planned), "seed"
+        (a run) and "level" (the baseline).
+
+    Raises:
+        ValueError: If no run varies the key or has completed, or there is no such baseline.
+    """
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    labels = dict.fromkeys(placed(frames, axis, compared)["label"])
+    found = points(frames, axis, compared)
+    lines = dict(zip(found["label"], found["line"], strict=True))
+    own = lines.get(compared, "")
+    gained = _gains(found, own, gain == "relative") if gain else pd.DataFrame()
+    if gain is None:
+        parts = [_scored(found, "score"), _levels(frames, found, compared)]
+    else:
+        parts = [_scored(found.assign(panel="score"), "score")]
+    if not gained.empty:
+        zero = {"panel": "gain", "line": own, "label": compared, "kind": "level", "seeds": 1, "planned": 1}
+        zero |= dict.fromkeys(("y", "low", "high"), 0.0)
+        parts += [_scored(gained.assign(panel="gain"), "gain"), pd.DataFrame([zero])]
+    data = _positioned(_styled(pd.concat(parts, ignore_index=True), lines, compared), x_label)
+    is_gain = data["panel"].eq("gain") & (gain is not None)
+    data.loc[~(is_gain & (gain == "relative")), ["y", "low", "high"]] *= scale(frames)
+    data["y_label"] = score_axis(frames)
+    data.loc[is_gain, "y_label"] = (
+        f"gain over {own} (%)" if gain == "relative" else difference_axis(frames, own)
+    )
+    data["title"] = [panel.replace("_", " ") if axis.split else "" for panel in data["panel"]]
+    plot = Plot(name, data, _texts(frames, data, x_label, labels), draw_line_panels)
+    if gained.empty:
+        return plot
+    same = f"Right: gain over {own} with the same {x_label} and seed"
+    return _with_sentence(plot, f"{same}, in percent of its score." if gain == "relative" else f"{same}.")
+
+
 def final_scores(frames: Frames) -> pd.DataFrame:
-    """The score of every run that has completed with one: label, seed, score, examples_seen, flops."""
+    """Return the score of every run that has completed with one: label, seed, score, examples_seen, flops."""
     curves = score_curves(frames)
     finals = curves.loc[curves["final"], ["label", "seed", "score", "examples_seen", "flops"]]
     return finals.dropna(subset=["score"]).reset_index(drop=True)
 
 
 def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
-    """Where each label of an experiment stands on an axis.
+    """Find the position of each label of an experiment on an axis.
 
     Args:
         frames: Results of an experiment.
         axis: What is compared.
-        baseline: Label that is compared with; a reference otherwise has no place here.
+        baseline: Label that is compared with; other references are left out.
 
     Returns:
         One row a label for each panel that it is in: panel, line (its name), label, x (the key's value, any
-        type), planned (how many seeds there are to be), and again (keys that differ along the line beside
-        the axis's own, "" for none).
+        type), planned (number of seeds planned), and again (keys that differ along the line beside the axis's
+        own, "" for none).
 
     Raises:
         ValueError: The key has fewer than two values among them.
@@ -72,29 +175,30 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
 
     configs, apart = Configs(frames), frames.apart_from(baseline)
     x = {label: configs.get(label, axis.key) for label in frames.labels if label not in apart}
-    standing = [label for label, value in x.items() if value is not None]
-    if len({_hashable(x[label]) for label in standing}) < 2:
+    shown = [label for label, value in x.items() if value is not None]
+    if len({_hashable(x[label]) for label in shown}) < 2:
         raise ValueError(
             f"no run of experiment {frames.experiment!r} varies {_SPEC_KEYS.get(axis.key, axis.key)}"
         )
-    panels = [configs.get(label, axis.split) if axis.split else "" for label in standing]
+    panels = [configs.get(label, axis.split) if axis.split else "" for label in shown]
     known = list(dict.fromkeys(panel for panel in panels if panel is not None)) or [""]
     rows = [
         {"panel": str(each), "label": label, "x": x[label]}
-        for label, panel in zip(standing, panels, strict=True)
+        for label, panel in zip(shown, panels, strict=True)
         for each in (known if panel is None else [panel])
     ]
-    places = pd.DataFrame(rows)
-    places["planned"] = places["label"].map({label: planned for label, (_, planned) in seeds(frames).items()})
-    places["line"] = _lines(places, configs, axis)
-    places["again"] = places.groupby(["panel", "line"])["label"].transform(
+    positions = pd.DataFrame(rows)
+    planned = {label: planned for label, (_, planned) in seeds(frames).items()}
+    positions["planned"] = positions["label"].map(planned)
+    positions["line"] = _line_names(positions, configs, axis)
+    positions["again"] = positions.groupby(["panel", "line"])["label"].transform(
         lambda labels: ", ".join(_varying(configs, list(labels), axis))
     )
-    return places
+    return positions
 
 
 def points(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
-    """The final scores of all runs that stand on an axis.
+    """Return the final scores of all runs with a position on an axis.
 
     Args:
         frames: Results of an experiment.
@@ -105,7 +209,7 @@ def points(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
         As `placed`, one row a run that has completed with a score, with seed, score, examples_seen and flops.
 
     Raises:
-        ValueError: The key has fewer than two values, or nothing of it has completed.
+        ValueError: The key has fewer than two values, or no such run has completed.
     """
     found = placed(frames, axis, baseline).merge(final_scores(frames), on="label")
     if found.empty:
@@ -116,16 +220,15 @@ def points(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     return found
 
 
-def means(found: pd.DataFrame, value: str = "score") -> pd.DataFrame:
-    """One row a point: the mean over its seeds, with their ends.
+def value_text(value: Any) -> str:
+    """Write a value of a config for people: "easy reference", "0.9"."""
+    if isinstance(value, str):
+        return value.replace("_", " ")
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
-    Args:
-        found: From `points`.
-        value: The column that is averaged.
 
-    Returns:
-        panel, line, label, x, y, low, high, seeds, planned, again; in the order of lines and of x.
-    """
+def _means(found: pd.DataFrame, value: str) -> pd.DataFrame:
+    """One row a point: the mean over its seeds as y, with low and high, in the order of lines and of x."""
     keys = ["panel", "line", "label"]
     of_point = found.dropna(subset=[value]).groupby(keys, sort=False)
     table = of_point[["x", "planned", "again"]].first()
@@ -133,37 +236,75 @@ def means(found: pd.DataFrame, value: str = "score") -> pd.DataFrame:
     table = table.reset_index()
     # x may be words, which stay in the order of the study, as panels and lines do.
     x_sorted = table if table["x"].map(lambda x: isinstance(x, str)).any() else table.sort_values("x")
-    places = {name: {value: i for i, value in enumerate(dict.fromkeys(found[name]))} for name in keys[:2]}
+    order = {name: {value: i for i, value in enumerate(dict.fromkeys(found[name]))} for name in keys[:2]}
     return x_sorted.sort_values(
-        keys[:2], key=lambda column: column.map(places[str(column.name)]), kind="stable", ignore_index=True
+        keys[:2], key=lambda column: column.map(order[str(column.name)]), kind="stable", ignore_index=True
     )
 
 
-def gains(found: pd.DataFrame, is_baseline: Callable[[str], bool], relative: bool = False) -> pd.DataFrame:
-    """Each run's score less that of the baseline line with the same x and seed.
-
-    Args:
-        found: From `points`.
-        is_baseline: Of a line's name.
-        relative: Over the baseline's score, in percent.
-
-    Returns:
-        The rows of the other lines that have such a counterpart, with a column gain.
-    """
+def _gains(found: pd.DataFrame, baseline: str, relative: bool) -> pd.DataFrame:
+    """Rows of the other lines with what they gain over the baseline's line at the same x and seed, in percent
+    of its score if `relative`; without rows that have no such counterpart."""
     keys = ["panel", "x", "seed"]
-    of_baseline = found["line"].map(is_baseline)
+    of_baseline = found["line"] == baseline
     base = found[of_baseline].groupby(keys)["score"].mean().rename("base").reset_index()
     paired = found[~of_baseline].merge(base, on=keys)
     difference = paired["score"] - paired["base"]
     return paired.assign(gain=100 * difference / paired["base"] if relative else difference)
 
 
-def _lines(places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
-    """A name of the line for each row: by the axis's keys, and by more where two points would coincide."""
-    labels, panels = list(places["label"]), list(places["panel"])
+def _scored(found: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Rows of kind "mean" and "seed"."""
+    import pandas as pd
+
+    each = found.rename(columns={value: "y"})[["panel", "line", "label", "seed", "x", "y", "planned"]]
+    several = each.groupby(["panel", "line", "label"])["y"].transform("count") > 1
+    return pd.concat([_means(found, value).assign(kind="mean"), each[several].assign(kind="seed")])
+
+
+def _levels(frames: Frames, found: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """The baseline's final score in every panel, where it has no position on the axis."""
+    import pandas as pd
+
+    finals = final_scores(frames)
+    of_baseline = finals.loc[finals["label"] == baseline, "score"]
+    if baseline in set(found["label"]) or of_baseline.empty:
+        return pd.DataFrame()
+    planned = int((frames.runs["label"] == baseline).sum())
+    row: dict[str, Any] = {"line": baseline, "label": baseline, "kind": "level", "planned": planned}
+    row |= {"y": of_baseline.mean(), "low": of_baseline.min(), "high": of_baseline.max()}
+    row |= {"seeds": len(of_baseline)}
+    return pd.DataFrame([row | {"panel": panel} for panel in dict.fromkeys(found["panel"])])
+
+
+def _styled(data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
+    """Add how each line looks; the baseline's is black."""
+    chosen = looks(list(dict.fromkeys(data["line"])), lines.get(baseline, baseline))
+    for column, part in (("colour", "colour"), ("marker", "marker"), ("dash", "line")):
+        data[column] = data["line"].map({line: getattr(look, part) for line, look in chosen.items()})
+    data["text"] = data["line"]
+    return data
+
+
+def _positioned(data: pd.DataFrame, x_label: str) -> pd.DataFrame:
+    """Make x a number: words are at 0, 1, … and become the ticks."""
+    data["x_label"] = x_label
+    values = data["x"].dropna()
+    data["tick"] = None
+    if values.map(lambda value: isinstance(value, str)).any():
+        positions = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        data["tick"] = data["x"].map(value_text, na_action="ignore")
+        data["x"] = data["x"].map(positions)
+    data["x"] = data["x"].astype(float)
+    return data
+
+
+def _line_names(positions: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
+    """Name the line of each row by the axis's keys, and by more where two points would coincide."""
+    labels, panels = list(positions["label"]), list(positions["panel"])
     own = {axis.key, axis.split, *axis.by}
 
-    # The first key always names a line; a further one where it tells lines apart.
+    # The first key always names a line; a further one only where it tells lines apart.
     telling = [
         key
         for place, key in enumerate(axis.by)
@@ -172,18 +313,17 @@ def _lines(places: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
 
     def by_keys(label: str) -> str:
         values = {key: value for key in telling if (value := configs.get(label, key)) is not None}
-        return ", ".join(_LETTERS.get(key, "") + said(value) for key, value in values.items()) or configs.run(
-            label
-        )
+        named = ", ".join(_LETTERS.get(key, "") + value_text(value) for key, value in values.items())
+        return named or configs.run(label)
 
     def by_other_axes(label: str) -> str:
         others = {name: value for name, value in configs.point(label).items() if name not in own}
-        return ", ".join(f"{name.rpartition('.')[2]}={said(value)}" for name, value in others.items())
+        return ", ".join(f"{name.rpartition('.')[2]}={value_text(value)}" for name, value in others.items())
 
     names = [by_keys(label) for label in labels]
     for more in (by_other_axes, configs.run):
-        points = Counter(zip(panels, names, map(_hashable, places["x"]), strict=True))
-        crowded = {name for (_, name, _), count in points.items() if count > 1}
+        counts = Counter(zip(panels, names, map(_hashable, positions["x"]), strict=True))
+        crowded = {name for (_, name, _), count in counts.items() if count > 1}
         names = [
             ", ".join(filter(None, (name, more(label)))) if name in crowded else name
             for name, label in zip(names, labels, strict=True)
@@ -200,16 +340,41 @@ def _varying(configs: Configs, labels: Sequence[str], axis: Axis) -> list[str]:
     ]
 
 
-def said(value: Any) -> str:
-    """A value of a config as a person reads it."""
-    return (
-        value.replace("_", " ")
-        if isinstance(value, str)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
-
-
 def _hashable(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
+
+
+def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[str]) -> Texts:
+    """Title and caption; the labels are those that would be shown if all had completed."""
+    measured = data[data["kind"] == "mean"]
+    sentences = [what_score_is(frames), "Each point is a separate run, at its end."]
+    if measured["seeds"].max() > 1:
+        sentences.append("Lines: mean over seeds; bars: lowest to highest seed; dots: seeds.")
+    if (measured["seeds"] < measured["planned"]).any():
+        sentences.append("Open: not all seeds have completed.")
+    elif measured["seeds"].max() == 1:
+        sentences.append("One seed each.")
+    levels = data[(data["kind"] == "level") & (data["y"] != 0)]
+    if not levels.empty:
+        sentences.append(f"Dotted: {levels['line'].iloc[0]}.")
+    sentences += about_unfinished(frames, labels)
+    again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
+    if again:
+        sentences.append(f"Also different along a line: {', '.join(again)}.")
+    return Texts(title(frames), " ".join(sentences), x_label, score_axis(frames))
+
+
+def _with_sentence(plot: Plot, sentence: str) -> Plot:
+    return replace(plot, texts=replace(plot.texts, caption=f"{plot.texts.caption} {sentence}"))
+
+
+def _about_learner_flops(frames: Frames, labels: set[str]) -> str:
+    """Say whether the learners that are compared have been trained at equal cost."""
+    costs = frames.costs[frames.costs["label"].isin(labels)]["learner_flops"]
+    costs = costs[costs > 0]
+    if costs.empty:
+        return ""
+    ratio = float(costs.max() / costs.min())
+    if ratio <= 1 + _SAME:
+        return f"All learners are trained with equal FLOPs, to {max(0.1, 100 * (ratio - 1)):.1f}%."
+    return f"The learners' FLOPs differ by up to {ratio:.2f}×: this is not a comparison at equal cost."

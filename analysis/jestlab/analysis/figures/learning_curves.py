@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..costs import Scope
 from ..curves import Band, Effort, mean_curves, score_curves
-from ..drawing import draw_curves
 from ..frames import Frames
-from ..plots import Plot, Texts
-from .dressing import (
+from .drawing import draw_curves
+from .plot import Plot, Texts
+from .style import (
     BANDS,
     about_references,
-    dressed,
     require_competitors,
     score_axis,
+    styled,
     title,
     what_score_is,
 )
@@ -25,14 +25,14 @@ def learning_curves(
     scope: Scope = "scoring",
     band: Band = "range",
 ) -> Plot:
-    """Mean score over training, one curve a label with a band over its seeds.
+    """Plot the mean score over training: a curve a label, with a band over its seeds.
 
-    The baseline's final score is a dotted line; that of a reference, which competes with none, a grey one.
+    The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one.
 
     Args:
         frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run; by default the study's first run that is no reference.
-        effort: The horizontal axis.
+        baseline: Label or run; by default the study's first non-reference run.
+        effort: What the horizontal axis measures.
         scope: What counts as FLOPs.
         band: What the bands span: "range" (lowest to highest seed) or "std".
 
@@ -40,7 +40,7 @@ def learning_curves(
         The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
 
     Raises:
-        ValueError: If nothing of it can be drawn yet, or it has no such baseline.
+        ValueError: If nothing can be drawn yet, or there is no such baseline.
     """
     compared = frames.baseline(baseline)
     curves = mean_curves(score_curves(frames, scope), effort, band)
@@ -48,7 +48,7 @@ def learning_curves(
         raise ValueError(
             f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
         )
-    data = dressed(frames, curves, compared, ["mean", "low", "high"]).rename(columns={effort: "effort"})
+    data = styled(frames, curves, compared, ["mean", "low", "high"]).rename(columns={effort: "effort"})
     require_competitors(frames, data)
     sentences = [what_score_is(frames)]
     if data["seeds"].max() > 1:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..configs import Configs, lookup
 from ..frames import Frames
-from ..plots import Plot, Texts
-from ..style import looks
-from .against import final_scores, said
-from .dressing import difference_axis, scale, title, what_score_is
-from .scatter_panels import draw_scatter_panels
+from .against import final_scores, value_text
+from .drawing import draw_scatter_panels
+from .plot import Plot, Texts
+from .style import difference_axis, looks, scale, title, what_score_is
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,10 +22,10 @@ _LONG = 28  # characters: a filter that is longer does not fit beside a point
 
 
 def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
-    """Each learner against the reference it selects with, both relative to the baseline.
+    """Plot each learner against the reference it selects with, both relative to the baseline.
 
     A panel by curation, of the references that were trained on as many examples; a panel by the examples that
-    a reference has seen, of those trained on the same data. References alone in both are in one panel.
+    a reference has seen, of those trained on the same data. If neither varies, there is one panel of all.
 
     Args:
         frames: Results of an experiment, from `frames.read`.
@@ -39,8 +38,8 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         in the order in which its points are connected, if they are.
 
     Raises:
-        ValueError: If fewer than two references and their learners have completed, the baseline has not, or
-            there is none.
+        ValueError: If fewer than two references and their learners have completed, or the baseline has not,
+            or there is no such baseline.
     """
     import pandas as pd
 
@@ -48,8 +47,8 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     pairs = _pairs(frames, compared)
     if pairs["reference"].nunique() < 2:
         raise ValueError(
-            f"experiment {frames.experiment!r} has {pairs['reference'].nunique()} references that have "
-            f"completed with their learners, and two are needed to compare: {frames.progress()}"
+            f"experiment {frames.experiment!r} has {pairs['reference'].nunique()} references that completed "
+            f"with their learners; a comparison needs two: {frames.progress()}"
         )
     configs = Configs(frames)
     parts = [
@@ -61,8 +60,8 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
     x_label = f"reference's {difference_axis(frames, compared)}"
     sentences = [
         what_score_is(frames),
-        f"Each point: a learner, and the reference that it selects with; both less {compared} of the same "
-        "seed, all at the end of a run of their own.",
+        f"Each point: a learner and the reference it selects with, both minus {compared} with the same seed, "
+        "each at the end of its own run.",
     ]
     if data["seeds"].max() > 1:
         sentences.append("Markers: mean over seeds; bars: lowest to highest seed; dots: seeds.")
@@ -75,8 +74,7 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
 
 
 def _pairs(frames: Frames, baseline: str) -> pd.DataFrame:
-    """A row a learner, seed and reference of it: label, reference, seed, x, y, less the baseline's score."""
-
+    """One row a learner, seed and reference: label, reference, seed, x, y, minus the baseline's score."""
     configs, finals = Configs(frames), final_scores(frames)
     finals = finals.merge(
         finals.loc[finals["label"] == baseline, ["seed", "score"]].rename(columns={"score": "base"}),
@@ -96,7 +94,7 @@ def _pairs(frames: Frames, baseline: str) -> pd.DataFrame:
 
 
 def _panels(references: list[str], configs: Configs) -> list[tuple[str, list[str], dict[str, str]]]:
-    """Heading, the references in it in order, and what their points are called."""
+    """Heading of each panel, its references in order, and the names of their points."""
     config = {label: configs.by_label[label] for label in references}
     examples = {label: lookup(config[label], _EXAMPLES) for label in references}
     curation = {label: lookup(config[label], _CURATION) for label in references}
@@ -117,7 +115,7 @@ def _panels(references: list[str], configs: Configs) -> list[tuple[str, list[str
 
 
 def _distinct(texts: dict[str, str]) -> dict[str, str]:
-    """With the label where the text alone does not tell."""
+    """Add the label where a text occurs more than once."""
     counts = Counter(texts.values())
     return {
         label: text if counts[text] == 1 or text == label else f"{text} ({label})"
@@ -126,7 +124,7 @@ def _distinct(texts: dict[str, str]) -> dict[str, str]:
 
 
 def _largest(labels: list[str], value: dict[str, Any]) -> list[str]:
-    """The most labels that share a value, of equally many the first."""
+    """The largest group of labels that share a value; of equally large ones the first."""
     groups: dict[Any, list[str]] = {}
     for label in labels:
         groups.setdefault(value[label], []).append(label)
@@ -134,8 +132,8 @@ def _largest(labels: list[str], value: dict[str, Any]) -> list[str]:
 
 
 def _called(label: str, curation: Any) -> str:
-    """What a reference's data is called: by its filter, where that is short."""
-    text = "no filter" if curation is None else said(curation)
+    """Name a reference's data by its filter, where that is short."""
+    text = "no filter" if curation is None else value_text(curation)
     return text if len(text) <= _LONG else label
 
 

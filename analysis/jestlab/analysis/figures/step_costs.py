@@ -8,9 +8,9 @@ from .. import units
 from ..configs import Configs
 from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
 from ..frames import Frames
-from ..plots import Plot, Texts
-from .bar_drawing import draw_stacked_bars
-from .dressing import title
+from .drawing import draw_stacked_bars
+from .plot import Plot, Texts
+from .style import title
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,20 +24,23 @@ _COMPONENTS = {
     "selection": "selection",
     "reference_scoring": "reference scores",
 }
-"""Components, from the left of a bar to its right, and how they read; columns of `Frames.costs` by name."""
+"""Component → its name in the legend, from the left of a bar to its right."""
+
+_OF_RUNS = ("learner", "scoring", "selection", "reference_scoring")
+"""Components of runs, columns of `Frames.costs`; the learner's FLOPs include its towers and loss."""
 
 _MOST = 40  # labels
 _EXAMPLES = "schedule.examples_seen"
 
 
 def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
-    """Planned FLOPs of an example seen, by component, over all that the baseline spends on one.
+    """Plot the planned FLOPs per example seen, by component, relative to what the baseline spends on one.
 
     Steps of equal batch size cost in proportion to their examples. A cached reference costs nothing here.
 
     Args:
         frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run whose bar is 1 high; by default the study's first run that is no reference.
+        baseline: Label or run whose bar has length 1; by default the study's first non-reference run.
 
     Returns:
         The plot, named "step_costs". Its data: a row a label and component: label, component, flops (of one
@@ -53,7 +56,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     totals = spent.sum(axis=1)
     if compared not in totals.index:
         raise ValueError(
-            f"baseline {compared!r} of {frames.experiment!r} has no price: its program counts no FLOPs"
+            f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
         )
     whole = float(totals.to_dict()[compared])
     apart = frames.apart_from(compared)
@@ -76,8 +79,8 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     data["place"] = data["label"].map(order)
     data = data.sort_values("place", kind="stable", ignore_index=True)
     caption = (
-        f"Planned FLOPs of an example that the learner sees, relative to {compared}. References that are "
-        "cached score for nothing; what training them took is not in here."
+        f"Planned FLOPs per example that the learner sees, relative to {compared}. Cached references score "
+        "at no cost; their training is not included."
     )
     if len(labels) > _MOST:
         caption += f" Shown: the first {_MOST} of {len(labels)}."
@@ -90,7 +93,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
 
 
 def method_costs(step: Step | None = None, convention: Convention = "paper") -> Plot:
-    """What a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
+    """Plot what a step of each method costs, without any experiment: IID, JEST (cached or not), Flexi-JEST.
 
     Args:
         step: Of Flexi-JEST, or of JEST where there is no approximate pass; None for the paper's.
@@ -105,7 +108,7 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
     import pandas as pd
 
     if convention not in CONVENTIONS:
-        raise ValueError(f"convention {convention!r} is unknown: choose one of {', '.join(CONVENTIONS)}")
+        raise ValueError(f"unknown convention {convention!r}: choose one of {', '.join(CONVENTIONS)}")
     of = step or paper_step()
     bars = pd.DataFrame(step_bars(of))
     data = bars[bars["convention"] == convention].rename(columns={"method": "label"})
@@ -113,13 +116,13 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
     data["name"], data["text"] = data["component"].map(_COMPONENTS), data["label"]
     caption = (
         f"FLOPs of a step relative to uniform sampling (IID), by the convention {convention!r}, when "
-        f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of an example is "
+        f"{of.batch_size:,} of {of.super_batch_size:,} examples are chosen. A forward pass of one example is "
         f"{units.flops(of.full.total)}"
     )
     if of.approximate is not None:
         caption += (
             f", an approximate one {of.approximate.total / of.full.total:.2f} of it; Flexi-JEST trains on "
-            f"{of.approximate_share:.0%} of a batch by that, and scores by it"
+            f"{of.approximate_share:.0%} of a batch with it, and scores with it"
         )
     caption += "."
     words = Texts("What a step costs", caption, "", "cost of a step, IID = 1")
@@ -127,9 +130,9 @@ def method_costs(step: Step | None = None, convention: Convention = "paper") -> 
 
 
 def _of_an_example(frames: Frames) -> pd.DataFrame:
-    """Label → FLOPs of an example by component; without what has no price or no known length."""
+    """FLOPs per example by label and component; without labels of no price or unknown length."""
     configs = Configs(frames)
-    columns = {f"{name}_flops": name for name in _COMPONENTS if f"{name}_flops" in frames.costs}
+    columns = {f"{name}_flops": name for name in _OF_RUNS if f"{name}_flops" in frames.costs}
     planned = (
         frames.costs.groupby("label", sort=False)[list(columns)].mean().rename(columns=columns).fillna(0.0)
     )

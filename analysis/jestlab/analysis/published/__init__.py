@@ -1,4 +1,4 @@
-"""Results that others have published, cell by cell: what is printed, what it means in numbers, whose it is.
+"""Published results, cell by cell: the printed text, its value, and its source.
 
 As frames, one row a cell:
 
@@ -7,18 +7,24 @@ As frames, one row a cell:
     published.read("sqlite:///lab/results.db")        # what has been imported into a store
 
 Modules:
-    cell         one cell, what it can say, and in which units
-    files        CSV files of cells, the paper's among them
-    reading      cells of a store, as a frame
-    rounding     what a printed number can stand for
+    cell         one cell: what it can say, in which units, and what its print can stand for
+    files        cells as CSV files (the paper's among them), as frames, and from a store
     derivation   how cells follow from others
     lint         which printed numbers cannot be right
 """
 
-from jestlab.analysis.published.cell import QUANTITIES, CellKey, PublishedCell
-from jestlab.analysis.published.files import COLUMNS, PAPER, paper, parse, render
-from jestlab.analysis.published.reading import cells_of, frame, read, stored
-from jestlab.analysis.published.rounding import interval
+from jestlab.analysis.published.cell import QUANTITIES, CellKey, PublishedCell, interval
+from jestlab.analysis.published.files import (
+    COLUMNS,
+    PAPER,
+    cells_of,
+    frame,
+    paper,
+    parse,
+    read,
+    render,
+    stored,
+)
 
 __all__ = [
     "COLUMNS",

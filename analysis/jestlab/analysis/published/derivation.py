@@ -24,11 +24,12 @@ from jestlab.analysis.published.cell import (
     PER_ITERATION,
     TOTAL,
     Accounting,
+    Interval,
     PublishedCell,
     is_score,
     order,
+    read_number,
 )
-from jestlab.analysis.published.rounding import Interval, read_number
 
 SUPER_BATCH_RATIO = 5.0
 """B/b of the paper's tables: filtering ratio .8."""
@@ -39,7 +40,7 @@ APPROXIMATION = "0.28"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table.
+    """A row of a published table.
 
     Attributes:
         first: One of its cells, for what they all say.
@@ -51,7 +52,7 @@ class Row:
 
     @cached_property
     def scores(self) -> list[str]:
-        """Scores that means go over; what is a mean of two others is none."""
+        """Scores that enter means: all but those that are means themselves."""
         return sorted((q for q in self.cells if is_score(q) and not self._is_mean(q)), key=order)
 
     def _is_mean(self, quantity: str) -> bool:
@@ -67,7 +68,7 @@ class Row:
 
     @property
     def training(self) -> tuple[str, str, str, str, float] | None:
-        """What rows of the same training have in common; None where it is not said."""
+        """Key that rows of the same training share; None if it is unknown."""
         if EXAMPLES not in self.cells:
             return None
         first = self.first
@@ -75,7 +76,7 @@ class Row:
 
 
 def rows_of(cells: Iterable[PublishedCell]) -> list[Row]:
-    """The rows that cells make up, in their order."""
+    """Group cells into rows, in their order."""
     rows: dict[tuple[str, str, int], Row] = {}
     for cell in cells:
         row = rows.setdefault((cell.source, cell.table, cell.position), Row(cell, {}))
@@ -84,7 +85,7 @@ def rows_of(cells: Iterable[PublishedCell]) -> list[Row]:
 
 
 class Known:
-    """Rows by what others ask for them by."""
+    """Index of rows by group and by training."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         self._baselines: dict[tuple[str, str, str], list[Row]] = {}
@@ -97,12 +98,12 @@ class Known:
                 self._trainings.setdefault(row.training, []).append(row)
 
     def baseline(self, row: Row) -> Row | None:
-        """What the row is compared with; None where that is not said, or said twice."""
+        """Find the baseline of a row; None if there is none, or more than one."""
         baselines = self._baselines.get(_group(row), [])
         return baselines[0] if len(baselines) == 1 else None
 
     def same(self, row: Row) -> list[Row]:
-        """The row, and those of the same training in other tables."""
+        """List the row and those of the same training in other tables."""
         others = self._trainings.get(row.training, []) if row.training is not None else []
         return [row, *(twin for twin in others if twin.first.table != row.first.table)]
 
@@ -122,7 +123,7 @@ def _group(row: Row) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Derived:
-    """What a cell should say.
+    """The value that a cell should have, derived from other cells.
 
     Attributes:
         value: From the printed numbers as they are.
@@ -136,7 +137,7 @@ class Derived:
 
 
 def derive(row: Row, quantity: str, known: Known) -> Derived | None:
-    """What a cell of a row should say; None where it follows from nothing that is printed."""
+    """Derive a cell of a row from other cells; None if it does not follow from them."""
     rule = _RULES.get(quantity)
     return rule(row, known) if rule is not None else _mean_of_directions(row, quantity, known)
 
@@ -160,7 +161,7 @@ _FORMULAS = {
 
 
 def _relative_cost(accounting: Accounting) -> tuple[Fraction, Interval]:
-    """FLOPs of an iteration over those of uniform sampling: as printed, and all that it may be."""
+    """Compute the FLOPs of an iteration over uniform sampling's: with the printed A, and its interval."""
     iid = costs.paper_iid(1.0)
     if accounting == "flexi":
         printed = read_number(APPROXIMATION)
@@ -235,7 +236,7 @@ def _mean_of_directions(row: Row, quantity: str, known: Known) -> Derived | None
 
 
 def _directions(quantity: str) -> set[str] | None:
-    """The two scores that `coco/mean_r1` is the mean of; None for others."""
+    """Return the two scores that `coco/mean_r1` averages; None for other quantities."""
     dataset, _, metric = quantity.rpartition("/")
     return {f"{dataset}/i2t_r1", f"{dataset}/t2i_r1"} if metric == "mean_r1" else None
 

@@ -1,4 +1,4 @@
-"""Published tables as CSV files: one line a cell, under a header.
+"""Published cells as CSV files, as pandas frames, and from a store. A file has a line for each cell:
 
     source,table,method,variant,quantity,printed,unit,baseline
     Doe et al. 2025,small models,SigLIP,S,imagenet/zero_shot,70.3,percent,yes
@@ -15,24 +15,29 @@ separated by commas, semicolons or tabs.
 from __future__ import annotations
 
 import csv
-import difflib
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
 from importlib import resources
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from jestlab.analysis.connection import connect
 from jestlab.analysis.published.cell import (
     ACCOUNTINGS,
     CellKey,
     PublishedCell,
     check_quantity,
+    order,
     printed_interval,
     printed_value,
     unit_of,
 )
+from jestlab.analysis.units import nearest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = (
     "source", "table", "position", "group", "method", "variant", "data", "citation", "citation_key", "ours",
@@ -58,8 +63,12 @@ _TOLERANCE = Fraction(1, 10**12)
 
 
 def paper() -> list[PublishedCell]:
-    """All cells of the five tables of Evans et al. (2024), "Data curation via joint example selection further
-    accelerates multimodal learning", in the order of the paper."""
+    """Read all cells of the five tables of the paper, in its order.
+
+    References:
+        Evans et al. (2024), "Data curation via joint example selection further accelerates multimodal
+        learning".
+    """
     file = resources.files("jestlab.analysis.published") / "evans2024.csv"
     return parse(file.read_bytes(), file.name)
 
@@ -87,7 +96,7 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
         row = {column: text.strip() for column, text in zip(columns, texts, strict=False)}
         found.append((line, {column: row.get(column, "") for column in COLUMNS}))
     if not found:
-        raise ValueError(f"{name}: no line beneath the header: write one for each cell")
+        raise ValueError(f"{name}: no lines below the header: expected one for each cell")
     return _Reader(name, "position" in columns).cells(found)
 
 
@@ -102,12 +111,12 @@ def render(cells: Iterable[PublishedCell]) -> str:
 
 
 def _lines(content: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Numbers and cells of the lines that are not empty."""
+    """Yield numbers and cells of the non-empty lines."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{name}, line {line}: is not UTF-8: save it as “CSV UTF-8”") from None
+        raise ValueError(f"{name}, line {line}: not valid UTF-8: save it as “CSV UTF-8”") from None
     header = text.partition("\n")[0]
     separator = next((sign for sign in (",", ";", "\t") if sign in header), ",")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
@@ -116,26 +125,24 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[int, list[str]]]:
             if any(text.strip() for text in texts):
                 yield reader.line_num, texts
     except csv.Error as error:
-        raise ValueError(f"{name}, line {reader.line_num}: is no CSV: {error}") from None
+        raise ValueError(f"{name}, line {reader.line_num}: not valid CSV: {error}") from None
 
 
 def _header(texts: list[str], place: str) -> list[str]:
-    """Names of the columns."""
+    """Check the names of the columns."""
     columns = [text.strip().lower() for text in texts]
     for column in columns:
         if column not in COLUMNS:
-            near = difflib.get_close_matches(column, COLUMNS, n=1, cutoff=0.6)
-            known = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COLUMNS)}"
-            raise ValueError(f"{place}: no column {column[:40]!r}: {known}")
+            raise ValueError(f"{place}: no column {column[:40]!r}: {nearest(column, COLUMNS)}")
         if columns.count(column) > 1:
-            raise ValueError(f"{place}: the column {column!r} is there twice: leave one")
+            raise ValueError(f"{place}: duplicate column {column!r}: keep one")
     if missing := [column for column in REQUIRED if column not in columns]:
-        raise ValueError(f"{place}: lacks the column {missing[0]!r}: add it to the header")
+        raise ValueError(f"{place}: missing column {missing[0]!r}: add it to the header")
     return columns
 
 
 class _Reader:
-    """Makes cells of lines, and keeps in mind what the lines before have said."""
+    """Turn lines into cells, checking them against the lines before."""
 
     def __init__(self, name: str, positioned: bool) -> None:
         self._name = name
@@ -167,7 +174,9 @@ class _Reader:
         with _At(self._name, line, "accounting"):
             if texts["accounting"] not in ACCOUNTINGS:
                 known = ", ".join(filter(None, ACCOUNTINGS))
-                raise ValueError(f"{texts['accounting']!r} is unknown: write {known}, or nothing")
+                raise ValueError(
+                    f"{texts['accounting']!r} is not a known accounting: expected {known}, or nothing"
+                )
         with _At(self._name, line, "position"):
             values["position"] = self._position(texts)
         cell = PublishedCell(**values)
@@ -178,17 +187,17 @@ class _Reader:
         if self._positioned:
             text = texts["position"]
             if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= _MOST and len(text) < 9):
-                raise ValueError(f"{text!r} is no row: write 1, 2, …, in every line or in none")
+                raise ValueError(f"{text!r} is not a row number: expected 1, 2, …, in every line or in none")
             return int(text)
         rows = self._positions.setdefault((texts["source"], texts["table"]), {})
         return rows.setdefault(tuple(texts[c] for c in ("group", "method", "variant", "data")), len(rows) + 1)
 
     def _check(self, cell: PublishedCell, line: int) -> None:
-        """Raise for a cell that is there twice, or says of its row what another one does not."""
+        """Raise for a duplicate cell, or one that contradicts another cell of its row."""
         with _At(self._name, line, "quantity"):
             if (before := self._lines.setdefault(cell.key, line)) != line:
                 remedy = "leave one" if self._positioned else "leave one, or number the rows with `position`"
-                raise ValueError(f"{cell.quantity} of {cell.method} is in line {before} already: {remedy}")
+                raise ValueError(f"{cell.quantity} of {cell.method} is already in line {before}: {remedy}")
         said = {column: getattr(cell, column) for column in OF_ROW}
         before, known = self._rows.setdefault((cell.source, cell.table, cell.position), (line, said))
         for column in OF_ROW:
@@ -196,7 +205,7 @@ class _Reader:
                 if said[column] != known[column]:
                     raise ValueError(
                         f"row {cell.position} of {cell.table} has {_text(said[column])!r} here and "
-                        f"{_text(known[column])!r} in line {before}: make them one, or two rows"
+                        f"{_text(known[column])!r} in line {before}: make them equal, or two rows"
                     )
         if cell.baseline:
             group = (cell.source, cell.table, cell.group)
@@ -209,7 +218,7 @@ class _Reader:
 
 
 class _At:
-    """Says where an error is."""
+    """Context that prefixes errors with their place in the file."""
 
     def __init__(self, name: str, line: int, column: str) -> None:
         self._place = f"{name}, line {line}, column {column}"
@@ -224,23 +233,23 @@ class _At:
 
 def _check_text(text: str, column: str) -> None:
     if not text and column in REQUIRED:
-        raise ValueError("is empty: fill it in")
+        raise ValueError("empty: a value is required")
     if column == "table" and text in _TAKEN:
-        raise ValueError(f"{text!r} is a table of own runs alone: call it otherwise")
+        raise ValueError(f"{text!r} is reserved for own runs: choose another name")
     if len(text) > _LONGEST:
-        raise ValueError(f"has {len(text):,} characters: {_LONGEST:,} at most")
+        raise ValueError(f"too long: {len(text):,} characters, expected at most {_LONGEST:,}")
     if not text.isprintable():
-        raise ValueError("has a line break or another sign that cannot be printed: leave it out")
+        raise ValueError("contains a line break or another unprintable character: remove it")
 
 
 def _value(texts: Mapping[str, str], unit: Any) -> float:
-    """A value that was given, if the printed text can stand for it."""
+    """Parse a given value, and check that the printed text can stand for it."""
     try:
         value = float(texts["value"])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{texts['value'][:40]!r} is no number: leave it out, the printed text says it")
+        raise ValueError(f"{texts['value'][:40]!r} is not a number: leave it out")
     may = printed_interval(texts["printed"], unit)
     if not may.low - _TOLERANCE <= Fraction(value) <= may.high + _TOLERANCE:
         raise ValueError(
@@ -255,14 +264,80 @@ def _flag(text: str) -> bool:
         return True
     if text.lower() in _NO:
         return False
-    raise ValueError(f"{text!r} is neither yes nor no: write yes, or nothing")
+    raise ValueError(f"{text!r} is neither yes nor no: expected yes, or nothing")
 
 
 def _text(value: Any) -> str:
-    """A value as the file has it."""
+    """Write a value as the file has it."""
     if isinstance(value, bool):
         return "yes" if value else ""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 assert set(COLUMNS) == {field.name for field in fields(PublishedCell)}
+
+
+# ---- frames and stores
+
+_RENAMED = {"table": "table_name", "group": "group_name"}
+"""Columns whose names mean something else in SQL."""
+
+
+def read(url: str, source: str | None = None, table: str | None = None) -> pd.DataFrame:
+    """Read the published cells of a store as a frame.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        source: Of this source alone.
+        table: Of tables of this name alone.
+
+    Returns:
+        One row a cell, as of `frame`; none where nothing was imported.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: What is there is no results store, or one of an older schema.
+    """
+    return frame(stored(url, source, table))
+
+
+def stored(url: str, source: str | None = None, table: str | None = None) -> list[PublishedCell]:
+    """Read the published cells of a store: by source, table and row, in the order of columns."""
+    from sqlalchemy import inspect, text
+
+    names = ", ".join(_RENAMED.get(column, column) for column in COLUMNS)
+    with connect(url) as connection:
+        inspector = inspect(connection)
+        known = (*inspector.get_view_names(), *inspector.get_table_names())
+        if known and "v_published" not in known:
+            raise ValueError("this store cannot hold published results yet: run jestlab db upgrade")
+        rows = connection.execute(text(f"SELECT {names} FROM v_published")).fetchall()
+    cells = []
+    for row in rows:
+        values = dict(zip(COLUMNS, row, strict=True))
+        values |= {name: bool(values[name]) for name in _FLAGS}
+        if (source is None or values["source"] == source) and (table is None or values["table"] == table):
+            cells.append(PublishedCell(**values))
+    # Not by ORDER BY: databases sort text in many ways.
+    return sorted(cells, key=lambda cell: (cell.source, cell.table, cell.position, order(cell.quantity)))
+
+
+def frame(cells: Iterable[PublishedCell]) -> pd.DataFrame:
+    """Convert cells to a frame.
+
+    Returns:
+        One row a cell, in the given order: source, table, position, group, method, variant, data, citation,
+        citation_key, ours, baseline, accounting, quantity, printed, value, unit, bold, note. Text is never
+        missing, but may be empty; ours, baseline and bold are booleans.
+    """
+    import pandas as pd
+
+    rows = [tuple(getattr(cell, column) for column in COLUMNS) for cell in cells]
+    types = {"position": int, "value": float, **dict.fromkeys(_FLAGS, bool)}
+    return pd.DataFrame.from_records(rows, columns=list(COLUMNS)).astype(types)
+
+
+def cells_of(frame: pd.DataFrame) -> list[PublishedCell]:
+    """Convert a frame back to cells; other columns than those of `frame` are ignored."""
+    rows = zip(*(frame[column].tolist() for column in COLUMNS), strict=True)
+    return [PublishedCell(**dict(zip(COLUMNS, row, strict=True))) for row in rows]

@@ -14,10 +14,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jestlab.analysis.published.cell import PER_ITERATION, CellKey, PublishedCell, is_score, order, scale
+from jestlab.analysis.published.cell import (
+    PER_ITERATION,
+    CellKey,
+    PublishedCell,
+    is_score,
+    order,
+    read_number,
+    scale,
+    show,
+)
 from jestlab.analysis.published.derivation import Derived, Known, Row, derive, rows_of
-from jestlab.analysis.published.reading import cells_of
-from jestlab.analysis.published.rounding import read_number, show
+from jestlab.analysis.published.files import cells_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """What became of calculating a cell again.
+    """Result of recalculating a cell.
 
     Attributes:
         source: Of the cell.
@@ -60,12 +68,12 @@ class Finding:
 
     @property
     def keys(self) -> tuple[CellKey, ...]:
-        """All cells that it is about."""
+        """Keys of all cells that the finding concerns."""
         return (CellKey(self.source, self.table, self.position, self.column), *self.others)
 
 
 def findings(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
-    """The cells that cannot be right.
+    """Find the cells that cannot be right.
 
     Args:
         cells: As `published.read` gives them, or as objects; of any sources and tables.
@@ -77,7 +85,7 @@ def findings(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
 
 
 def checks(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
-    """Every derived cell calculated again, confirmed or not, and the cells that differ between tables.
+    """Recalculate every derived cell, and compare equal cells between tables.
 
     Args:
         cells: As of `findings`.
@@ -108,7 +116,7 @@ def _check(row: Row, quantity: str, known: Known) -> Finding | None:
 
 
 def _finding(row: Row, cell: PublishedCell, derived: Derived, confirmed: bool) -> Finding:
-    """A finding whose message says where and what, and not yet why."""
+    """Make a finding whose message names the place and the text, without the reason."""
     printed_as = scale(cell.unit)
     step = read_number(cell.printed).step * printed_as
     low, high = (show(end / printed_as, cell.printed) for end in derived.interval.printable(step))
@@ -129,7 +137,7 @@ def _finding(row: Row, cell: PublishedCell, derived: Derived, confirmed: bool) -
 
 
 def _differences(known: Known, calculated: set[CellKey]) -> Iterator[Finding]:
-    """Cells that are printed differently elsewhere, but for those that have been calculated already."""
+    """Find cells that are printed differently elsewhere, apart from those recalculated already."""
     for rows in known.twins():
         quantities = {q for row in rows for q in row.cells if is_score(q) or q == PER_ITERATION}
         for quantity in sorted(quantities, key=order):

@@ -1,1 +1,127 @@
-"""The report of an experiment: one HTML page, and its tables and figures as files."""
+"""The report of an experiment: one HTML page, and beside it a folder with its tables and figures as files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+from ..claims import is_union
+from ..costs import Scope
+from ..files import write_whole
+from ..provenance import SUFFIX, Sources
+from .contents import Contents, StillPart, gather
+from .page import study_page, union_page
+from .tables import TablePart
+from .union import Section, gather_union
+
+PAGE = "report.html"
+FOLDER = "report"
+"""Names of the page and of the folder beside it."""
+
+
+def build(
+    url: str,
+    experiment: str,
+    folder: str | Path,
+    baseline: str | None = None,
+    scope: Scope | None = None,
+) -> list[Path]:
+    """Write the report of an experiment; each file is written atomically.
+
+    The report of a union of studies shows them one after the other, without interactive figures.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Name of the experiment.
+        folder: Where to write; created if missing. It gets the page, `report.html`, and in `report/` the
+            tables (.tex, .csv) and figures, each with a file that says what it was made from.
+        baseline: Label or run to compare with; None for that of the study's reports, else its first
+            non-reference run.
+        scope: What counts as FLOPs; None for that of the study's reports, else scoring. The studies of a
+            union set both.
+
+    Returns:
+        The files, the page first.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If the URL names no results store, there is no such experiment or baseline, or a baseline
+            or scope is given for a union.
+        OSError: If the folder cannot be written to.
+    """
+    folder = Path(folder)
+    beside = folder / FOLDER
+    if is_union(url, experiment):
+        if baseline is not None or scope is not None:
+            raise ValueError(
+                f"{experiment} is a union, whose studies say what they compare with: give --baseline and "
+                "--scope to one of them"
+            )
+        union = gather_union(url, experiment)
+        sources = Sources(url, union.history, {})
+        made = _table_files(union.tables, sources)
+        page = union_page(
+            union,
+            sources,
+            FOLDER,
+            lambda section, still: _study_image(folder, section, still),
+            lambda section: _study_page(folder, section),
+        )
+    else:
+        contents = gather(url, experiment, baseline, scope)
+        options = {"baseline": contents.baseline, "scope": contents.scope}
+        sources = Sources(url, contents.history, options)
+        made = _study_files(contents, sources, beside)
+        images = {still.plot.name: made[f"{still.plot.name}.png"] for still in contents.stills}
+        page = study_page(contents, sources, FOLDER, images)
+    _clear(beside, set(made))
+    written = [write_whole(beside / name, content) for name, content in made.items()]
+    return [write_whole(folder / PAGE, page), *written]
+
+
+def _table_files(parts: Iterable[TablePart], sources: Sources) -> dict[str, bytes]:
+    """Name → content of the files of tables."""
+    made: dict[str, bytes] = {}
+    for part in parts:
+        csv = part.table.csv().encode()
+        files = {f"{part.name}.tex": part.table.latex().encode(), f"{part.name}.csv": csv}
+        made |= files | {part.name + SUFFIX: sources.document(csv, files).encode()}
+    return made
+
+
+def _study_files(contents: Contents, sources: Sources, beside: Path) -> dict[str, bytes]:
+    """Name → content of every file beside the page of a study."""
+    made = _table_files(contents.tables, sources)
+    for plot in contents.plots:
+        data = plot.data.to_csv(index=False, lineterminator="\n").encode()
+        files = {path.name: path.read_bytes() for path in plot.save(beside)}  # drawn only if outdated
+        made |= files | {plot.name + SUFFIX: sources.document(data, files).encode()}
+    made["study.yaml"] = contents.recipe.spec.encode()
+    return made
+
+
+def _study_image(union: Path, section: Section, still: StillPart) -> bytes:
+    """The PNG of a study's figure, as it is in the study's own folder beside the union's."""
+    own = union.parent / section.name
+    return still.plot.png([own, own / FOLDER])
+
+
+def _study_page(union: Path, section: Section) -> str:
+    """Relative path of a study's own page; empty if there is none."""
+    there = (union.parent / section.name / PAGE).is_file()
+    return f"../{quote(section.name)}/{PAGE}" if there else ""
+
+
+def _clear(beside: Path, kept: set[str]) -> None:
+    """Delete what an earlier report left here and this one does not have, as its provenance files name it."""
+    for path in beside.glob(f"*{SUFFIX}"):
+        if path.name in kept:
+            continue
+        with contextlib.suppress(ValueError, KeyError, AttributeError):  # another program's file of that name
+            named = [Path(name).name for name in json.loads(path.read_text(encoding="utf-8"))["files"]]
+            for name in [*named, path.name]:
+                if name not in kept:
+                    (beside / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The answer of an experiment in a sentence, from the numbers of its table and in their words."""
+"""The answer of an experiment in a sentence, with the numbers of its summary table."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..tables import show
-from .savings import sooner
+from ..costs import SCOPES, Scope
+from ..frames import Frames
+from ..tables import show, summary
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ..costs import Scope
-    from ..frames import Frames
 
-_MOST_NAMED = 3  # of runs in one breath
+_MOST_NAMED = 3  # runs that a sentence lists
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out.
+    """The answer of an experiment.
 
     Attributes:
         sentence: The answer with its numbers.
@@ -33,16 +32,16 @@ class Answer:
 
 
 def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> Answer:
-    """Say what came out.
+    """Answer what an experiment found.
 
-    The competitor with the highest mean is compared with the baseline, seed by seed. Where the seeds do not
-    tell the two apart, those competitors are named that they do tell from it.
+    The competitor with the highest mean is compared with the baseline, seed by seed. If the seeds do not
+    distinguish the two, the answer names the competitors that they do distinguish from it.
 
     Args:
         rows: Frame of the summary table.
-        frames: What that was made from.
+        frames: Results that the table was made from.
         baseline: Label compared with.
-        scope: What counts as FLOPs there.
+        scope: What counts as FLOPs in the table.
     """
     records: list[Mapping[str, Any]] = [
         {str(key): value for key, value in row.items()} for row in rows.to_dict("records")
@@ -56,7 +55,7 @@ def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> A
     if not scored and not known:
         return Answer("Nothing with a score has completed yet.", gaps)
     if not scored:
-        why = "no other run has a score yet" if others else "there is nothing to compare it with"
+        why = "no other run has a score yet" if others else "no other run competes with it"
         return Answer(f"{baseline} scores {say.score(own)}; {why}.", gaps)
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
     best = max(rivals, key=lambda row: float(row["score_mean"]))
@@ -64,17 +63,18 @@ def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> A
         lacks = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
         why = "has no seed in common with it" if known else lacks
         return Answer(f"{best['label']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
-    told = [row for row in rivals if row is not best and _side(row) != 0] if _side(best) == 0 else []
+    clear = [row for row in rivals if row is not best and _side(row) != 0] if _side(best) == 0 else []
     sentence = _compared(say, best, own, len(rivals))
     if _side(best) > 0 or (math.isnan(best["delta_low"]) and best["delta_mean"] > 0):
-        sentence += sooner(frames, best, baseline, scope)
+        sentence += _sooner(frames, best, baseline, scope)
     return Answer(
-        sentence + _told(say, told, baseline), " ".join(filter(None, [_picked(best, rivals, told), gaps]))
+        sentence + _distinguished(say, clear, baseline),
+        " ".join(filter(None, [_picked(best, rivals, clear), gaps])),
     )
 
 
 class _Words:
-    """Numbers as the table shows them."""
+    """Formats numbers as the table shows them."""
 
     def __init__(self, in_percent: bool) -> None:
         self._in_percent = in_percent
@@ -92,7 +92,7 @@ class _Words:
 
 
 def _side(row: Mapping[str, Any]) -> int:
-    """Where the interval of the difference from the baseline lies: above 0 (1), below (−1); else 0."""
+    """1 if the whole interval of the difference from the baseline is above 0, −1 if below, else 0."""
     return int(row["delta_low"] > 0) - int(row["delta_high"] < 0)  # NaN, of one seed, is neither
 
 
@@ -107,19 +107,19 @@ def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], riva
         if delta <= 0:
             return f"{lost}, by one seed."
         return (
-            f"{head}, {size} above {baseline}, by one seed: how much of that is chance, one seed cannot tell."
+            f"{head}, {size} above {baseline}, by one seed; one seed cannot tell how much of that is chance."
         )
     if _side(best) == 0:
         return (
-            f"{head}, {say.number(delta, '+')} {say.unit} against {baseline}: this cannot be told from the "
-            f"seeds’ noise ({say.interval(best)} includes 0, {seeds} seeds)."
+            f"{head}, {say.number(delta, '+')} {say.unit} against {baseline}: this is within seed "
+            f"noise ({say.interval(best)} includes 0, {seeds} seeds)."
         )
     evidence = f"({say.interval(best)}, {seeds} seeds)"
     return f"{lost} {evidence}." if delta < 0 else f"{head}, {size} above {baseline} {evidence}."
 
 
-def _told(say: _Words, rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
-    """The other competitors that the seeds do tell from the baseline, the farthest from it first."""
+def _distinguished(say: _Words, rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
+    """Name the other competitors that the seeds distinguish from the baseline, the farthest first."""
     sentences = []
     for side, where in ((1, "above"), (-1, "below")):
         there = sorted((row for row in rows if _side(row) == side), key=lambda row: -abs(row["delta_mean"]))
@@ -131,26 +131,26 @@ def _told(say: _Words, rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
                     for row in there
                 ]
             )
-            sentences.append(f" Beyond the noise {where} {baseline}: {named}.")
+            sentences.append(f" Beyond seed noise {where} {baseline}: {named}.")
     return "".join(sentences)
 
 
 def _picked(
-    best: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]], told: Sequence[Mapping[str, Any]]
+    best: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]], clear: Sequence[Mapping[str, Any]]
 ) -> str:
-    """That choosing among many flatters what is chosen."""
-    if told:
-        return f"The intervals do not allow for {len(rivals)} runs having been compared."
+    """Warn that the best of many looks better than it is."""
+    if clear:
+        return f"The intervals do not account for {len(rivals)} runs having been compared."
     if len(rivals) > 1 and int(best["delta_seeds"]) > 1:
         return (
-            f"The interval does not allow for {best['label']} having been picked as the best of "
+            f"The interval does not account for {best['label']} having been picked as the best of "
             f"{len(rivals)}."
         )
     return ""
 
 
 def _gaps(rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
-    """Who is not judged, and who not by all seeds; the baseline is the first of the rows."""
+    """Name the runs that are not judged, or not by all seeds; the baseline is the first of the rows."""
     compares = rows[0]["score_seeds"] > 0
     reasons: dict[str, list[str]] = {}
     fewer = []
@@ -169,7 +169,7 @@ def _gaps(rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
             f"Not judged: {'; '.join(f'{_listed(who)}, {why}' for why, who in reasons.items())}."
         )
     if fewer:
-        sentences.append(f"By fewer seeds than planned: {_listed(fewer)}.")
+        sentences.append(f"Judged by fewer seeds than planned: {_listed(fewer)}.")
     return " ".join(sentences)
 
 
@@ -177,3 +177,96 @@ def _listed(names: Sequence[str]) -> str:
     """The first few names, and how many more there are."""
     more = len(names) - _MOST_NAMED
     return ", ".join(names) if more <= 0 else f"{', '.join(names[:_MOST_NAMED])} and {more:,} more"
+
+
+_OF: dict[Scope, str] = {
+    "learner": "FLOPs of training alone",
+    "scoring": "FLOPs without the reference’s scoring",
+    "reference_scoring": "FLOPs with the reference’s scoring",
+    "reference_training": "FLOPs with the reference’s scoring and a share in its training",
+}
+"""Scope → which FLOPs it counts, where a reference scores."""
+
+_WITH: dict[tuple[Scope, Scope], str] = {
+    ("learner", "scoring"): "with scoring",
+    ("learner", "reference_scoring"): "with all scoring",
+    ("learner", "reference_training"): "with all scoring and a share in the reference’s training",
+    ("scoring", "reference_scoring"): "with it",
+    ("scoring", "reference_training"): "with it and a share in the reference’s training",
+    ("reference_scoring", "reference_training"): "with a share in its training",
+}
+"""Scope of the answer, widest known scope → what the wider one adds."""
+
+
+def _sooner(frames: Frames, row: Mapping[str, Any], baseline: str, scope: Scope) -> str:
+    """Say by what factors a run reaches the baseline's final score sooner; empty if it does not reach it.
+
+    The sentence has a leading space. It says which FLOPs its factor counts. If the store knows of more that
+    was spent for the run (scoring, a reference's scoring, a share in its training), the factor with all of
+    that follows.
+
+    Args:
+        frames: Results of the experiment.
+        row: Row of the summary table: a run that ends above the baseline.
+        baseline: Label compared with.
+        scope: What counts as FLOPs in that table.
+    """
+    reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
+    in_seeds = f" in {reached} of {compared} seeds" if reached < compared else ""
+    if math.isnan(row["fewer_examples"]):
+        return f" It reaches {baseline}’s final score{in_seeds}: too few for a median." if reached else ""
+    said = f" It reaches {baseline}’s final score{in_seeds} with {_factor(row, 'examples')} examples"
+    if math.isnan(row["fewer_flops"]):
+        return f"{said}."
+    widest = _widest(frames, [str(row["label"]), baseline])
+    said += f" and {_factor(row, 'flops')} {_named(scope, widest)}"
+    if SCOPES.index(widest) <= SCOPES.index(scope):
+        return f"{said}."
+    wider = _in_scope(frames, str(row["label"]), baseline, widest)
+    if math.isnan(wider["fewer_flops"]):
+        return f"{said}."
+    return f"{said}; {_factor(wider, 'flops')} {_WITH[scope, widest]}."
+
+
+def _factor(row: Mapping[str, Any], effort: str) -> str:
+    """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
+    factor, bound = float(row[f"fewer_{effort}"]), row[f"fewer_{effort}_at_least"] is True
+    if math.isinf(factor):
+        return "∞ fewer"
+    if round(factor, 1) > 1:
+        return f"{'at least ' if bound else ''}{factor:.1f}× fewer"
+    more = f"{1 / factor:.1f}"
+    return f"{'at most ' if bound else ''}{'as many' if more == '1.0' else f'{more}× more'}"
+
+
+def _named(scope: Scope, widest: Scope) -> str:
+    """Name the FLOPs of a scope, claiming no more than was counted."""
+    if widest == "learner":
+        return "training FLOPs"
+    if scope == "learner":
+        return _OF["learner"]
+    if widest == "scoring":
+        return "FLOPs, scoring included"
+    narrower = min(scope, widest, key=SCOPES.index)
+    return _OF[narrower]
+
+
+_SPENT: dict[Scope, tuple[str, ...]] = {
+    "reference_training": ("reference_training_share_flops",),
+    "reference_scoring": ("reference_scoring_flops",),
+    "scoring": ("scoring_flops", "selection_flops"),
+}
+"""Scope → what it adds, in columns of `Frames.costs`; the widest first."""
+
+
+def _widest(frames: Frames, labels: Sequence[str]) -> Scope:
+    """The narrowest scope that counts everything known to have been spent for the labels."""
+    costs = frames.costs[frames.costs["label"].isin(labels)]
+    spent = (scope for scope, columns in _SPENT.items() if (costs[list(columns)] > 0).any(axis=None))
+    return next(spent, "learner")
+
+
+def _in_scope(frames: Frames, label: str, baseline: str, scope: Scope) -> Mapping[str, Any]:
+    """The row of a label in the summary table of another scope."""
+    rows = summary(frames.only([label, baseline]), baseline, scope).frame
+    return {str(key): value for key, value in rows[rows["label"] == label].to_dict("records")[0].items()}

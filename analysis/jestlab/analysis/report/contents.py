@@ -1,54 +1,83 @@
-"""What a report says, before it is written as a page."""
+"""What the page of a study says, before it is written as HTML: its answer, tables, figures and recipe."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from ..claims import Study, studies
 from ..connection import connect
-from ..explain import Origins
-from ..frames import Frames
+from ..costs import Scope
+from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
+from ..frames import Frames, diagnosed
 from ..frames import load as load_frames
+from ..provenance import History, Origins, Recipe, recipe
+from ..provenance import load as load_history
+from ..tables import speedup_table, summary
+from ..tables import table as named_table
+from ..tables.claims import claims_table
+from ..tables.core import Table
+from ..verdicts import Judged
 from ..verdicts import load as load_verdicts
-from . import charts
 from .answer import Answer, answer
-from .asked import Asked, asked, title
-from .claimed import claims_part
-from .failures import failures
-from .history import History
-from .history import load as load_history
-from .ledger import ledger
-from .parts import ClaimsPart, FigurePart, StillPart, TablePart
-from .recipe import Recipe, recipe
+from .tables import TablePart, cost_breakdown, failures
 
-if TYPE_CHECKING:
-    from ..costs import Scope
-    from ..plots import Plot
+
+@dataclass(frozen=True)
+class FigurePart:
+    """An interactive figure of a report, drawn by the page itself.
+
+    Attributes:
+        name: Its anchor in the page.
+        title: Heading above it.
+        caption: Text below it.
+        variants: Name of a horizontal axis → data for report/charts.js; one or several.
+        plots: The same figures as they are printed.
+    """
+
+    name: str
+    title: str
+    caption: str
+    variants: dict[str, dict[str, Any]]
+    plots: tuple[Plot, ...]
+
+
+@dataclass(frozen=True)
+class StillPart:
+    """A figure of a report that the page shows as it is printed.
+
+    Attributes:
+        title: Heading above it.
+        plot: Its name is the stem of its file names, and its anchor in the page.
+    """
+
+    title: str
+    plot: Plot
 
 
 @dataclass(frozen=True)
 class Contents:
-    """All that a report says.
+    """Everything that the page of a study says.
 
     Attributes:
         history: What the store knows besides results.
         baseline: Label compared with; None while there is nothing to compare.
         scope: What counts as FLOPs.
-        answer: What came out.
-        unfinished: How far it is, in words; empty once all runs have completed.
+        answer: The answer to the study's question.
+        unfinished: Its progress, in words; empty once all runs have completed.
         results: Tables of results.
         figures: Interactive figures.
-        costs: The ledger; None where no run has a price or took any time.
+        costs: Planned and actual costs; None if no run has a price or took any time.
         failures: What went wrong; None if nothing did.
-        recipe: How to make it again.
-        origins: What is behind the runs.
-        stills: Figures that are shown as they are printed.
-        claims: What it claims, with verdicts; None where it claims nothing.
-        gaps: Why a part that readers would look for is not there: name of the part → one sentence.
-        not_made: The same of what the spec asks for: title → one sentence.
+        recipe: How to reproduce it.
+        origins: Runs and attempts behind its numbers.
+        stills: Figures shown as they are printed.
+        claims: What it claims, with verdicts; None if it claims nothing.
+        gaps: Name of a part that readers would look for → why it is missing, one sentence.
+        not_made: Title of a report that the spec asks for → why it could not be made, one sentence.
     """
 
     history: History
@@ -63,42 +92,39 @@ class Contents:
     recipe: Recipe
     origins: Origins
     stills: tuple[StillPart, ...] = ()
-    claims: ClaimsPart | None = None
+    claims: TablePart | None = None
     gaps: dict[str, str] = field(default_factory=dict)
     not_made: dict[str, str] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[TablePart]:
-        """Every table of it."""
+        """All tables of the page."""
         others = (self.claims, self.costs, self.failures)
         return [*self.results, *(part for part in others if part is not None)]
 
     @property
     def plots(self) -> list[Plot]:
-        """Every figure of it, as it is printed."""
-        return [
-            *(plot for figure in self.figures for plot in figure.plots),
-            *(still.plot for still in self.stills),
-        ]
+        """All figures of the page, as they are printed."""
+        printed = (plot for figure in self.figures for plot in figure.plots)
+        return [*printed, *(still.plot for still in self.stills)]
 
 
 def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope | None = None) -> Contents:
-    """Everything a report says, from one moment of the store.
+    """Collect everything that the page of a study says, from one moment of the store.
 
     Args:
         url: SQLAlchemy URL of the store.
-        experiment: Its name.
-        baseline: Label or run to compare with; None as the study's reports say, else the first that is no
-            reference.
-        scope: What counts as FLOPs; None as the study's reports say, else scoring.
+        experiment: Name of the experiment.
+        baseline: Label or run to compare with; None for that of the study's reports, else its first
+            non-reference run.
+        scope: What counts as FLOPs; None for that of the study's reports, else scoring.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there is no results store, it does not know the experiment, or it has no such
-            baseline.
+        ValueError: If the URL names no results store, or there is no such experiment or baseline.
     """
     frames: Frames | None = None
-    nothing = ""
+    gaps: dict[str, str] = {}
     with connect(url) as connection:
         history = load_history(connection, experiment)
         try:
@@ -106,36 +132,56 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
         except ValueError as error:
             if history is None or history.runs.empty:
                 raise
-            nothing = str(error)
-        origins = Origins.load(connection, [experiment])
+            gaps["results"] = str(error)
         known = studies(connection)
         judged = load_verdicts(connection, experiment, known, frames)
     assert history is not None
     study = known[experiment]
     scope = study.scope if scope is None else scope
     if baseline is None and frames is not None:
-        baseline = compared_with(study, frames)
-    contents = _written(history, frames, origins, nothing, baseline, scope)
-    contents = replace(contents, claims=claims_part(judged, experiment))
-    told = asked(url, history, frames, contents.baseline, scope)
-    stills = told.stills + _diagnosis(url, experiment, told)
-    contents = replace(contents, results=contents.results + told.tables, stills=stills, not_made=told.gaps)
-    if contents.claims is not None:
-        verdicts, said = contents.claims.table.caption, contents.answer
-        if frames is None or len(frames.competitors) < 2:  # no runs compete: there is no more to say
-            return replace(contents, answer=Answer(verdicts))
-        return replace(contents, answer=replace(said, sentence=f"{verdicts} {said.sentence}"))
-    if stills and frames is None:
-        looked = Answer("No run of this study is evaluated: it looks into what is selected.")
-        return replace(contents, answer=looked)
-    return contents
+        baseline = study_baseline(study, frames)
+    compared = None if frames is None else frames.baseline(baseline)
+    said = Answer("Nothing has been evaluated yet.")
+    results: list[TablePart] = []
+    figures: list[FigurePart] = []
+    if frames is not None and compared is not None:
+        said, results = _results(frames, compared, scope, gaps)
+        figures = _figures(frames, compared, scope, gaps)
+    extra = requested(url, history, frames, compared, scope)
+    stills = extra.stills
+    if diagnosed(url, experiment) and all(still.plot.name != "learnability" for still in stills):
+        stills += (StillPart(title("learnability"), learnability(url, experiment)),)
+    claims = claims_part(judged, experiment)
+    if claims is not None:
+        competes = frames is not None and len(frames.competitors) >= 2
+        verdicts = claims.table.caption
+        said = replace(said, sentence=f"{verdicts} {said.sentence}") if competes else Answer(verdicts)
+    elif stills and frames is None:
+        said = Answer("No run of this study is evaluated: it examines what is selected.")
+    costs, wrong = cost_breakdown(history), failures(history)
+    return Contents(
+        history=history,
+        baseline=compared,
+        scope=scope,
+        answer=said,
+        unfinished=unfinished(history),
+        results=(*results, *extra.tables),
+        figures=tuple(figures),
+        costs=None if costs is None else TablePart("costs", "Costs", costs),
+        failures=None if wrong is None else TablePart("failures", "Failures", wrong),
+        recipe=recipe(history, baseline, scope),
+        origins=Origins([history]),
+        stills=stills,
+        claims=claims,
+        gaps=gaps,
+        not_made=extra.gaps,
+    )
 
 
-def compared_with(study: Study, frames: Frames) -> str | None:
-    """The label that a study's reports compare with; None where they say none, or one that is not there.
+def study_baseline(study: Study, frames: Frames) -> str | None:
+    """Return the label that a study's reports compare with; None if they name none, or one that is missing.
 
-    That may be one of a run of several points, or of one that has not been evaluated: a report that needs
-    it says so itself.
+    It may be a run of several points, or one without evaluation: a report that needs it says so itself.
     """
     if study.baseline is None:
         return None
@@ -145,103 +191,197 @@ def compared_with(study: Study, frames: Frames) -> str | None:
         return None
 
 
-def _written(
-    history: History,
-    frames: Frames | None,
-    origins: Origins,
-    nothing: str,
-    baseline: str | None,
-    scope: Scope,
-) -> Contents:
-    gaps = {"results": nothing} if nothing else {}
-    compared = None if frames is None else frames.baseline(baseline)
-    results: list[TablePart] = []
-    figures: list[FigurePart] = []
-    said = Answer("Nothing has been evaluated yet.")
-    if frames is not None and compared is not None:
-        from ..tables import speedup_table, summary
+def claims_part(judged: list[Judged], experiment: str, by_study: bool = False) -> TablePart | None:
+    """Make the table of claims of a page; None if there are none.
 
-        try:
-            table = summary(frames, compared, scope)
-        except ValueError as error:
-            gaps["results"] = str(error)
-            said = Answer("No run has completed yet.")
-        else:
-            results.append(TablePart("summary", "Final scores", table))
-            said = answer(table.frame, frames, compared, scope)
-        with contextlib.suppress(ValueError):  # without a baseline that completed nothing can be compared
-            if len(frames.competitors) > 1:
-                results.append(TablePart("speedups", "Speed-ups", speedup_table(frames, compared, scope)))
-        figures = _figures(frames, compared, scope, gaps)
-    costs, wrong = ledger(history), failures(history)
-    return Contents(
-        history=history,
-        baseline=compared,
-        scope=scope,
-        answer=said,
-        unfinished=unfinished(history),
-        results=tuple(results),
-        figures=tuple(figures),
-        costs=None if costs is None else TablePart("costs", "Costs", costs),
-        failures=None if wrong is None else TablePart("failures", "Failures", wrong),
-        recipe=recipe(history, baseline, scope),
-        origins=origins,
-        gaps=gaps,
-    )
-
-
-def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:
-    from ..figures import learning_curves, pareto
-
-    parts = []
-    plots: dict[str, Plot] = {}
-    try:
-        plots["examples seen"] = learning_curves(frames, baseline, scope=scope)
-        plots["training FLOPs"] = replace(
-            learning_curves(frames, baseline, "flops", scope), name="curves_flops"
-        )
-    except ValueError as error:
-        gaps["curves"] = str(error)
-    if plots:
-        parts.append(_part("curves", "Learning curves", plots, charts.curves))
-    try:
-        plot = pareto(frames, baseline, scope)
-    except ValueError as error:
-        gaps["pareto"] = str(error)
-    else:
-        parts.append(_part("pareto", "Accuracy against FLOPs", {"training FLOPs": plot}, charts.pareto))
-    return parts
-
-
-def _part(
-    name: str, title: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
-) -> FigurePart:
-    variants = {axis: chart(plot) for axis, plot in plots.items()}
-    return FigurePart(
-        name,
-        title,
-        tuple(plot.texts.caption for plot in plots.values()),
-        variants,
-        tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items()),
-    )
-
-
-def _diagnosis(url: str, experiment: str, told: Asked) -> tuple[StillPart, ...]:
-    """How learnable the selected batches are, where that was diagnosed and its spec does not ask for it."""
-    from ..frames import diagnosed
-    from ..learnability import learnability
-
-    if any(still.plot.name == "learnability" for still in told.stills) or not diagnosed(url, experiment):
-        return ()
-    return (StillPart(title("learnability"), learnability(url, experiment)),)
+    Args:
+        judged: Claims with their verdicts.
+        experiment: Name of the page's experiment.
+        by_study: Whether the claims are of several studies.
+    """
+    if not judged:
+        return None
+    return TablePart("claims", "Claims", claims_table(judged, experiment, by_study), tuple(judged))
 
 
 def unfinished(history: History) -> str:
-    """How far an experiment is, in words; empty once all runs have completed."""
+    """Describe the progress of an experiment in words; empty once all runs have completed."""
     states = history.states()
     done, planned = states.get("COMPLETED", 0), sum(states.values())
     if done == planned:
         return ""
     others = ", ".join(f"{count} {state.lower()}" for state, count in states.items() if state != "COMPLETED")
-    shown = "Scores below are of those that have." if done else "So there is no final score yet."
-    return f"{done} of {planned} runs have completed; {others}. {shown}"
+    scores = "Scores below are of the completed runs." if done else "There is no final score yet."
+    return f"{done} of {planned} runs have completed; {others}. {scores}"
+
+
+def title(name: str) -> str:
+    """Return the heading over a table or figure of that name."""
+    return "LAION" if name == "laion" else name.replace("_", " ").capitalize()
+
+
+def _results(
+    frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]
+) -> tuple[Answer, list[TablePart]]:
+    """The answer and the tables that every page has."""
+    said, parts = Answer("No run has completed yet."), []
+    try:
+        table = summary(frames, baseline, scope)
+    except ValueError as error:
+        gaps["results"] = str(error)
+    else:
+        parts.append(TablePart("summary", "Final scores", table))
+        said = answer(table.frame, frames, baseline, scope)
+    with contextlib.suppress(ValueError):  # without a completed baseline nothing can be compared
+        if len(frames.competitors) > 1:
+            parts.append(TablePart("speedups", "Speed-ups", speedup_table(frames, baseline, scope)))
+    return said, parts
+
+
+def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:
+    """The figures that every page has."""
+    parts = []
+    try:
+        plots = {"examples seen": learning_curves(frames, baseline, scope=scope)}
+        with contextlib.suppress(ValueError):  # without prices there are only curves over examples
+            over_flops = learning_curves(frames, baseline, "flops", scope)
+            plots["training FLOPs"] = replace(over_flops, name="curves_flops")
+        parts.append(_interactive("curves", "Learning curves", plots, charts.curves))
+    except ValueError as error:
+        gaps["curves"] = str(error)
+    try:
+        plots = {"training FLOPs": pareto(frames, baseline, scope)}
+        parts.append(_interactive("pareto", "Accuracy against FLOPs", plots, charts.pareto))
+    except ValueError as error:
+        gaps["pareto"] = str(error)
+    return parts
+
+
+def _interactive(
+    name: str, heading: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
+) -> FigurePart:
+    variants = {axis: chart(plot) for axis, plot in plots.items()}
+    printed = tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items())
+    return FigurePart(name, heading, next(iter(plots.values())).texts.caption, variants, printed)
+
+
+_ALWAYS: dict[str, dict[str, Any]] = {
+    "summary": {"mean": "all", "crossing": "first"},
+    "speedups": {"mean": "all", "crossing": "first"},
+    "claims": {},
+    "curves": {},
+    "pareto": {"trajectories": False, "surfaces": False},
+}
+"""Tables and figures that every page has → their options there besides baseline and scope."""
+
+_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results"}
+"""Options of figures."""
+
+
+@dataclass(frozen=True)
+class Requested:
+    """The reports that a spec asks for and that not every page has, in its order.
+
+    Attributes:
+        tables: Tables.
+        stills: Figures.
+        gaps: Heading of a report that could not be made → why, one sentence.
+    """
+
+    tables: tuple[TablePart, ...] = ()
+    stills: tuple[StillPart, ...] = ()
+    gaps: dict[str, str] = field(default_factory=dict)
+
+
+def requested(
+    url: str,
+    history: History,
+    frames: Frames | None,
+    baseline: str | None,
+    scope: Scope,
+    everything: bool = False,
+) -> Requested:
+    """Make the tables and figures that a study's spec asks for.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        history: With the spec.
+        frames: Results; None if nothing was evaluated.
+        baseline: Label that the page compares with.
+        scope: What counts as FLOPs in the page.
+        everything: Whether to include those that the page of every study has, except for claims.
+    """
+    tables: list[TablePart] = []
+    stills: list[StillPart] = []
+    gaps: dict[str, str] = {}
+    seen = Counter(() if everything else _ALWAYS.keys())
+    for report in history.spec.get("reports", []):
+        options = {key: value for key, value in report.items() if value is not None}
+        is_table = options.pop("kind") == "table"
+        name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
+        heading = title(name)
+        try:
+            there = not everything if name != "claims" else bool(history.spec.get("claims"))
+            if there and _is_on_every_page(name, options, frames, baseline, scope):
+                continue
+            seen[name] += 1
+            part = name
+            if seen[name] > 1:
+                part, heading = f"{name}-{seen[name]}", f"{heading}: {_in_words(options)}"
+            shown, compared = frames, baseline
+            if frames is not None and "runs" in options:
+                shown = frames.only(options["runs"])
+                compared = baseline if baseline in shown.labels else None
+            options = {"baseline": compared, "scope": scope} | options
+            if is_table:
+                tables.append(TablePart(part, heading, _table(url, history, shown, name, options)))
+            else:
+                plot = _plot(url, history, shown, name, options)
+                stills.append(StillPart(heading, replace(plot, name=part)))
+        except ValueError as error:
+            gaps[heading] = str(error)
+    return Requested(tuple(tables), tuple(stills), gaps)
+
+
+def _table(url: str, history: History, frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
+    return named_table(
+        url,
+        name,
+        [history.experiment],
+        baseline=options["baseline"],
+        scope=options["scope"],
+        mean=options.get("mean", "all"),
+        crossing=options.get("crossing", "first"),
+        with_published=options.get("published", True),
+        results=None if frames is None else {history.experiment: lambda: frames},
+    )
+
+
+def _plot(url: str, history: History, frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:
+    known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
+    if "by" in known:
+        known["by"] = tuple(known["by"])
+    results = None if frames is None else lambda: frames
+    return draw(kind, Request(url, history.experiment, results=results, **known))
+
+
+def _is_on_every_page(
+    name: str, options: Mapping[str, Any], frames: Frames | None, baseline: str | None, scope: Scope
+) -> bool:
+    """Whether a report equals the one of its name that every page has."""
+    named = options.get("baseline")
+    if frames is not None and named is not None and frames.baseline(named) != baseline:
+        return False
+    fits = name in _ALWAYS and "runs" not in options and options.get("scope", scope) == scope
+    return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
+
+
+def _in_words(options: Mapping[str, Any]) -> str:
+    """Options of a report in words: "baseline joint, mean shared, surfaces"."""
+    words = []
+    for key, value in sorted(options.items()):
+        if key == "runs" and "baseline" in options:  # which is enough
+            continue
+        text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
+        words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
+    return ", ".join(words) or "again"

@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..claims import Study, studies
 from ..connection import connect
-from ..explain import Origins
 from ..frames import Frames
 from ..frames import load as load_frames
+from ..provenance import History, Origins
+from ..provenance import load as load_history
 from ..units import duration, flops
 from ..verdicts import load as load_verdicts
-from .asked import asked
-from .claimed import claims_part
-from .contents import compared_with, unfinished
-from .history import History
-from .history import load as load_history
-from .ledger import ledger
-from .parts import ClaimsPart, StillPart, TablePart
+from .contents import Requested, StillPart, claims_part, requested, study_baseline, unfinished
+from .tables import TablePart, cost_breakdown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -31,75 +27,74 @@ class Section:
     """One study of a union.
 
     Attributes:
-        name: Its name: the experiment that it is in the store.
+        name: Name of the study, and of its experiment in the store.
         question: What it asks; empty if it does not say.
-        paper: The figure or table that it reproduces; empty if it does not say.
-        scale: The scale it was last launched at; empty if it has none.
-        unfinished: How far it is, in words; empty once all its runs have completed.
-        tables: What its spec asks for, named after it.
-        stills: The same of figures, named as in the study's own folder.
-        not_made: What of it cannot be made → why, one sentence.
-        changed: Whether it has been launched by itself since, from another spec.
+        paper: Figure or table that it reproduces; empty if it does not say.
+        unfinished: Its progress, in words; empty once all its runs have completed.
+        reports: Tables and figures that its spec asks for, named as in the study's own folder.
+        changed: Whether it has been launched on its own since, from another spec.
     """
 
     name: str
     question: str
     paper: str
-    scale: str
     unfinished: str
-    tables: tuple[TablePart, ...] = ()
-    stills: tuple[StillPart, ...] = ()
-    not_made: Mapping[str, str] = field(default_factory=dict)
+    reports: Requested = field(default_factory=Requested)
     changed: bool = False
 
     @property
+    def tables(self) -> list[TablePart]:
+        """Its tables, whose names begin with the study's, since several studies have tables of one name."""
+        return [replace(part, name=f"{self.name}-{part.name}") for part in self.reports.tables]
+
+    @property
     def command(self) -> str:
-        """What makes its own page."""
+        """Command that writes the study's own page."""
         return f"jestlab report {shlex.quote(self.name)}"
 
 
 @dataclass(frozen=True)
 class UnionContents:
-    """All that the page of a union says.
+    """Everything that the page of a union says.
 
     Attributes:
         history: What the store knows of the union besides results.
-        facts: What it took, a sentence each.
-        unfinished: How far it is, in words; empty once all runs have completed.
-        claims: The claims of all studies, with verdicts; None where none claims anything.
+        facts: Number of runs and what they took, a sentence each.
+        unfinished: Its progress, in words; empty once all runs have completed.
+        claims: Claims of all studies, with verdicts; None if none claims anything.
         sections: Its studies, in its order.
-        origins: What is behind the runs.
+        origins: Runs and attempts behind its numbers.
     """
 
     history: History
     facts: tuple[str, ...]
     unfinished: str
-    claims: ClaimsPart | None
+    claims: TablePart | None
     sections: tuple[Section, ...]
     origins: Origins
 
     @property
     def tables(self) -> list[TablePart]:
-        """Every table of it."""
+        """All tables of the page."""
         own = [] if self.claims is None else [self.claims]
         return [*own, *(part for section in self.sections for part in section.tables)]
 
     @property
     def stills(self) -> list[StillPart]:
-        """Every figure of it."""
-        return [still for section in self.sections for still in section.stills]
+        """All figures of the page."""
+        return [still for section in self.sections for still in section.reports.stills]
 
 
 def gather_union(url: str, experiment: str) -> UnionContents:
-    """Everything that the page of a union says, from one moment of the store.
+    """Collect everything that the page of a union says, from one moment of the store.
 
     Args:
         url: SQLAlchemy URL of the store.
-        experiment: Its name.
+        experiment: Name of the union's experiment.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there is no results store.
+        ValueError: If the URL names no results store.
     """
     with connect(url) as connection:
         known = studies(connection)
@@ -107,43 +102,35 @@ def gather_union(url: str, experiment: str) -> UnionContents:
         assert history is not None
         parts = known[experiment].parts
         judged = load_verdicts(connection, experiment, known)
-        read = {name: _read(connection, name) for name in parts}
-        origins = Origins.load(connection, [experiment, *(name for name in parts if read[name] is not None)])
-    sections = []
-    for name, spec in parts.items():
-        found = read[name]
-        sections.append(
-            _not_launched(name, spec) if found is None else _section(url, *found, known[name], spec)
-        )
+        read = {name: found for name in parts if (found := _read(connection, name)) is not None}
+    sections = [
+        _section(url, *read[name], known[name], spec) if name in read else _not_launched(name, spec)
+        for name, spec in parts.items()
+    ]
     return UnionContents(
         history=history,
         facts=tuple(_facts(history, len(parts))),
         unfinished=unfinished(history),
         claims=claims_part(judged, experiment, by_study=True),
         sections=tuple(sections),
-        origins=origins,
+        origins=Origins([history, *(of_part for of_part, _ in read.values())]),
     )
 
 
 def _read(connection: Connection, name: str) -> tuple[History, Frames | None] | None:
-    """What the store has of a study; None where it has nothing."""
+    """What the store has of a study; None if it has nothing."""
     history = load_history(connection, name)
     if history is None or history.runs.empty:
         return None
     try:
         return history, load_frames(connection, name)
-    except ValueError:  # nothing has been evaluated: training metrics and diagnoses are there all the same
+    except ValueError:  # nothing has been evaluated, but there may be training metrics and diagnoses
         return history, None
 
 
 def _not_launched(name: str, spec: Mapping[str, Any]) -> Section:
-    return Section(
-        name=name,
-        question=str(spec.get("question") or ""),
-        paper=str(spec.get("paper") or ""),
-        scale=str(spec.get("scale") or ""),
-        unfinished=f"Not launched yet: jestlab launch {shlex.quote(name)}",
-    )
+    question, paper = (str(spec.get(key) or "") for key in ("question", "paper"))
+    return Section(name, question, paper, f"Not launched yet: run jestlab launch {shlex.quote(name)}")
 
 
 def _section(
@@ -151,41 +138,31 @@ def _section(
 ) -> Section:
     """A study with all that its spec asks for."""
     name = history.experiment
-    baseline = None if frames is None else frames.baseline(compared_with(study, frames))
-    told = asked(url, history, frames, baseline, study.scope, everything=True)
+    baseline = None if frames is None else frames.baseline(study_baseline(study, frames))
     return Section(
         name=name,
         question=history.question,
         paper=history.paper,
-        scale=history.scale,
         unfinished=unfinished(history),
-        tables=tuple(replace(part, name=f"{name}-{part.name}") for part in told.tables),
-        stills=told.stills,
-        not_made=told.gaps,
+        reports=requested(url, history, frames, baseline, study.scope, everything=True),
         changed=_science(study.spec) != _science(as_launched),
     )
 
 
 def _science(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a spec decides its runs."""
+    """The part of a spec that decides its runs."""
     return {key: spec.get(key) for key in ("scale", "program", "base", "runs", "axes", "seeds")}
 
 
 def _facts(history: History, studies: int) -> list[str]:
-    """How many runs, how many were spared by sharing, and what they took."""
+    """Number of runs, runs saved by sharing, and what they took."""
     runs = history.runs["fingerprint"].nunique()
-    alone = int(
-        history.runs.groupby(history.runs["label"].str.partition("/")[0])["fingerprint"].nunique().sum()
-    )
-    counted = f"{runs:,} {'run' if runs == 1 else 'runs'}"
-    of = f"{studies} {'study' if studies == 1 else 'studies'}"
-    facts = [f"{counted} in {of}"]
+    studies_of_runs = history.runs["label"].str.partition("/")[0]
+    alone = int(history.runs.groupby(studies_of_runs)["fingerprint"].nunique().sum())
+    facts = [f"{_counted(runs, 'run')} in {studies} {'study' if studies == 1 else 'studies'}"]
     if alone > runs:
-        facts.append(
-            f"the studies by themselves would be {alone:,}: sharing saved {alone - runs:,} "
-            f"{'run' if alone - runs == 1 else 'runs'}"
-        )
-    table = ledger(history)
+        facts.append(f"{alone:,} runs if launched separately: sharing saved {_counted(alone - runs, 'run')}")
+    table = cost_breakdown(history)
     if table is not None:
         all_runs = table.frame.iloc[-1]
         spent, planned, hours = (
@@ -194,5 +171,9 @@ def _facts(history: History, studies: int) -> list[str]:
         if spent > 0:
             facts.append(f"{flops(spent)} spent" + (f" of {flops(planned)} planned" if planned > 0 else ""))
         if hours > 1 / 3600:
-            facts.append(f"{duration(hours)} of computing, all runs together")
+            facts.append(f"{duration(hours)} of compute, all runs together")
     return facts
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

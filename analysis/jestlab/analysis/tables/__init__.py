@@ -1,13 +1,25 @@
-"""The tables, by name."""
+"""The tables, by name, from a store."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from .. import published, verdicts
+from ..claims import is_claiming_union
+from ..costs import Scope
+from ..curves import Crossing
+from ..frames import Frames, experiments, read
+from ..units import nearest
 from .claims import claims_table
+from .core import Table
 from .finals import MEANS, Finals, Mean, finals
-from .named import NAMES, default_name, table
 from .paper import LAYOUTS, paper_table
 from .speedups import speedup_table
 from .summary import summary
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "LAYOUTS",
@@ -15,6 +27,7 @@ __all__ = [
     "NAMES",
     "Finals",
     "Mean",
+    "Table",
     "claims_table",
     "default_name",
     "finals",
@@ -23,3 +36,128 @@ __all__ = [
     "summary",
     "table",
 ]
+
+_OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
+
+NAMES: tuple[str, ...] = (*_OF_ONE_EXPERIMENT, "claims", *LAYOUTS)
+"""What tables there are: of one experiment, the claims of experiments, and those of the paper."""
+
+
+def table(
+    url: str,
+    name: str,
+    studies: Sequence[str] = (),
+    *,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    mean: Mean = "all",
+    crossing: Crossing = "first",
+    with_published: bool = True,
+    results: Mapping[str, Callable[[], Frames]] | None = None,
+) -> Table:
+    """Build a table by its name.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        name: One of `NAMES`, or of another published table in the store.
+        studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
+            number for the others. None means the experiment that is called as the table, where there is one
+            and nothing is published in that table that would be shown.
+        baseline: Label or run that own runs are compared with; of several experiments those have it that
+            have such a run.
+        scope: What counts as FLOPs; claims are judged by what their study counts.
+        mean: Over which metrics a score is taken; of claims over all.
+        crossing: Which crossing of the baseline's final score counts.
+        with_published: Whether published rows are shown, too, where the table has such.
+        results: Functions that return results of experiments that have been read already.
+
+    Raises:
+        FileNotFoundError: The URL names a SQLite file that does not exist.
+        ValueError: There is no such table or experiment, or nothing to show in it.
+    """
+    studies = list(dict.fromkeys(studies))
+    if not studies and name in experiments(url) and not (with_published and _is_published(url, name)):
+        studies = [name]
+    if baseline is not None and not studies:
+        raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
+
+    def results_of(study: str) -> Frames:
+        return results[study]() if results and study in results else read(url, study)
+
+    if name in _OF_ONE_EXPERIMENT:
+        if len(studies) != 1:
+            raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
+        return _OF_ONE_EXPERIMENT[name](results_of(studies[0]), baseline, scope, mean, crossing)
+    if name == "claims":
+        return _claims(url, studies, baseline)
+    cells = published.read(url)
+    if name not in LAYOUTS:
+        _check_published(name, cells, experiments(url))
+    own = [results_of(study) for study in studies]
+    return paper_table(
+        name,
+        cells if with_published else cells[:0],
+        _all_finals(own, baseline, scope, mean, crossing),
+    )
+
+
+def default_name(url: str, experiment: str) -> str:
+    """Choose the table that says most about an experiment: its summary, or the claims of a union of studies,
+    which may have hundreds of labels.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Its name.
+    """
+    return "claims" if is_claiming_union(url, experiment) else "summary"
+
+
+def _claims(url: str, studies: Sequence[str], baseline: str | None) -> Table:
+    if not studies:
+        raise ValueError(f"table 'claims' shows an experiment: {_which(url)}")
+    if baseline is not None:
+        raise ValueError("claims name what they compare with: leave out the baseline")
+    judged = verdicts.read(url, studies)
+    if not judged:
+        raise ValueError(
+            f"experiment {studies[0]!r} makes no claims: write some under `claims` in its spec and launch it "
+            "again (completed runs do not run again)"
+        )
+    by_study = len(studies) > 1 or any(each.experiment != studies[0] for each in judged)
+    return claims_table(judged, " ".join(studies), by_study)
+
+
+def _all_finals(
+    own: list[Frames], baseline: str | None, scope: Scope, mean: Mean, crossing: Crossing
+) -> list[Finals]:
+    found, refused = [], []
+    for frames in own:
+        compared = baseline
+        if baseline is not None and len(own) > 1:
+            try:
+                frames.label_of(baseline)
+            except ValueError as error:
+                refused.append(error)
+                compared = None
+        found.append(finals(frames, compared, scope, mean, crossing))
+    if refused and len(refused) == len(own):
+        raise refused[0]
+    return found
+
+
+def _is_published(url: str, name: str) -> bool:
+    return name in set(published.read(url)["table"])
+
+
+def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> None:
+    known = [str(table) for table in cells["table"].unique()]
+    if name in known:
+        return
+    others = list(dict.fromkeys([*NAMES, *known]))
+    near = nearest(name, [*NAMES, *known, *studies], others)
+    raise ValueError(f"no table and no experiment {name!r}: {near}")
+
+
+def _which(url: str) -> str:
+    known = experiments(url)
+    return f"name one of {', '.join(known[:8])}" if known else "the store has none yet: jestlab launch STUDY"

@@ -1,4 +1,4 @@
-"""The table of claims: each with its verdict, and by how much."""
+"""The table of claims, each with its verdict and difference."""
 
 from __future__ import annotations
 
@@ -8,25 +8,29 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..measures import SCORE
-from ..rendering import Column, Record, Table
-from ..verdicts import Judged, counted
+from ..verdicts import Judged, Verdict, counted
 from . import show
+from .cells import Column, Record
+from .core import Table
 
 if TYPE_CHECKING:
     import pandas as pd
 
+MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not run": "○"}
+"""Verdict → its sign in pages and terminals."""
+
 _RULES = (
     "difference: what the claim is of minus what it is compared with, seed by seed, mean [95% confidence "
     "interval by Student's t]; of scores in points (%)",
-    "holds: the whole interval lies where the claim says; does not hold: all of it lies elsewhere; "
+    "holds: the whole interval lies where the claim says; does not hold: the whole interval lies elsewhere; "
     "undecided: neither, or there are fewer than two seeds",
-    "each interval misses by chance one time in twenty, and claims are many",
+    "each interval misses the true difference one time in twenty: of many claims, expect some misses",
 )
 _SEEDS = "seeds in which all runs of both sides have completed, of those planned"
 
 
 def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) -> Table:
-    """Claims with their verdicts, a row a claim.
+    """Build the table of claims with their verdicts, one row for each claim.
 
     Args:
         judged: Them, in the order of the studies.
@@ -64,7 +68,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 
 
 def difference(row: Record) -> str:
-    """The difference of a claim with its interval, and with its measure where that is not the score."""
+    """Write the difference of a claim with its interval, and its measure if that is not the score."""
     if math.isnan(row["difference"]):
         return show.MISSING
     in_percent = bool(row["in_percent"])
@@ -76,7 +80,7 @@ def difference(row: Record) -> str:
 
 
 def _allowed(row: Record) -> str:
-    """How far from the other side, or on the wrong side of it, is as good."""
+    """Write the difference that still counts as equal."""
     if math.isnan(row["within"]) or math.isnan(row["difference"]):
         return ""
     return f" ({show.score(row['within'], bool(row['in_percent']))} is as good)"
@@ -97,7 +101,7 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "scale": each.scale,
             "claim": str(each.claim),
             "measure": each.claim.unit,
-            "within": each.claim.within,
+            "within": math.nan if each.claim.within is None else each.claim.within,
             "difference": each.difference,
             "low": each.low,
             "high": each.high,
@@ -112,7 +116,7 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
 
 
 def names(judged: Sequence[Judged]) -> list[str]:
-    """What their rows are called: by their statements, with the study where several say the same."""
+    """Name the rows by their statements, and by the study if several state the same."""
     several = Counter(each.claim.statement for each in judged)
     return [
         each.claim.statement
@@ -131,7 +135,7 @@ def _parts(judged: Sequence[Judged]) -> pd.DataFrame:
 
 
 def _gaps(judged: Sequence[Judged]) -> list[str]:
-    """Verdicts by fewer seeds than planned; of those by one or none the row itself says what is missing."""
+    """Notes on verdicts by fewer seeds than planned; with one seed or none, the row itself says it."""
     return [
         f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
         for name, each in zip(names(judged), judged, strict=True)

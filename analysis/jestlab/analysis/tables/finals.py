@@ -1,4 +1,4 @@
-"""What completed runs came to: each by itself, and the runs of a label together."""
+"""Final results of completed runs, each by itself and the runs of a label together."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def finals(
     mean: Mean = "all",
     crossing: Crossing = "first",
 ) -> Finals:
-    """The final results of an experiment.
+    """Compute the final results of an experiment.
 
     Args:
         frames: The experiment.
@@ -90,7 +90,7 @@ def finals(
     compared = frames.baseline(baseline)
     averaged = frames.metrics if mean == "all" else frames.shared_metrics
     if not averaged:
-        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave --mean shared out")
+        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
     curves = score_curves(frames, scope, averaged)
     ended = curves[curves["final"]].drop(columns=["step", "final"])
     if ended.empty:

@@ -1,4 +1,4 @@
-"""The paper's tables: what was published, one's own runs, or both beside each other."""
+"""The paper's tables: published rows, own runs, or both side by side."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from .. import units
 from ..published.cell import (
+    COUNTED,
     DELTA,
     EXAMPLES,
     FILTERED,
@@ -22,8 +23,9 @@ from ..published.cell import (
     order,
 )
 from ..published.lint import Finding, checks
-from ..rendering import Column, Record, Table
-from . import notes, show
+from . import show
+from .cells import Column, Record
+from .core import Table
 from .finals import Finals
 from .rows import own_rows, published_rows, with_unique_names
 
@@ -33,8 +35,20 @@ if TYPE_CHECKING:
 LINTED = "‡"
 
 _EFFORTS = (EXAMPLES, PER_ITERATION, TOTAL, DELTA)
-_INPUTS = {DELTA: (MEAN,), PER_ITERATION: ("flops", EXAMPLES), TOTAL: ("flops",)}
+_COUNTED = (f"{PER_ITERATION}{COUNTED}", f"{TOTAL}{COUNTED}")
+_INPUTS = {
+    DELTA: (MEAN,),
+    PER_ITERATION: ("flops", EXAMPLES),
+    TOTAL: ("flops",),
+    **dict(zip(_COUNTED, (("flops", EXAMPLES), ("flops",)), strict=True)),
+}
 """What a quantity of a run follows from, together with the same of its baseline."""
+
+_COMPARED_FLOPS = (
+    "FLOPs %, paper: by the paper's formula, in which the scoring pass is kept for the gradient, and neither "
+    "loss, selection nor the reference's scoring is priced; published Flexi rows take A = 0.28, own rows the "
+    "cost of their towers. FLOPs %, counted: what own runs execute; published rows have no such figure"
+)
 
 _TONED_DOWN = 0.8  # the paper multiplies differences by this before it clips them at the full colour
 
@@ -57,7 +71,7 @@ _METRICS = {
 
 @dataclass(frozen=True)
 class Layout:
-    """What one of the paper's tables shows.
+    """Layout of one of the paper's tables.
 
     Attributes:
         caption: What it is about.
@@ -97,7 +111,7 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) -> Table:
-    """One of the paper's tables, or a table of another name that has been published.
+    """Build one of the paper's tables, or another published table.
 
     Published rows stand in sections by source and group, each experiment in one of its own, and each section
     has its own baseline. A score that several sections have stands in one column.
@@ -118,7 +132,7 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
 
     layout = LAYOUTS.get(name, LAYOUTS["comparison"])
     cells = published[published["table"] == name]
-    mine = [own_rows(each, layout.pair) for each in own]
+    mine = [own_rows(each, layout.pair, not cells.empty) for each in own]
     if cells.empty and not mine:
         raise ValueError(_nothing_to_show(name, published))
     of_papers = [] if cells.empty else [published_rows(cells)]
@@ -137,28 +151,28 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         published=None if cells.empty else _placed(cells, rows, found),
         baselines=_baselines(rows),
     )
-    return notes.with_marks_explained(table)
+    return show.with_marks_explained(table)
 
 
 def _nothing_to_show(name: str, published: pd.DataFrame) -> str:
     if published.empty:
         return (
-            "the store holds no published results: jestlab published import, or name an experiment: "
+            "the store holds no published results: run jestlab published import, or name an experiment: "
             f"jestlab table {name} EXPERIMENT"
         )
     known = ", ".join(dict.fromkeys(published["table"]))
-    return f"no table {name!r} has been published: there are {known}"
+    return f"no published table {name!r}: expected one of {known}"
 
 
 def _baselines(rows: pd.DataFrame) -> dict[str, str]:
-    """Each row's baseline: that of its section."""
+    """Map each row to the baseline of its section."""
     of_section: dict[str, str] = dict(rows.loc[rows["baseline"], ["section", "row"]].itertuples(index=False))
     pairs = zip(rows["row"], rows["section"], strict=True)
     return {row: of_section[at] for row, at in pairs if at in of_section and row != of_section[at]}
 
 
 def _parts(parts: list[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
-    """The runs of all experiments with the names of their rows."""
+    """Join the runs of all experiments with the names of their rows."""
     import pandas as pd
 
     own = rows.loc[~rows["published"], ["section", "method", "row"]]
@@ -167,7 +181,7 @@ def _parts(parts: list[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, found: list[Finding]) -> pd.DataFrame:
-    """The cells with the row and column where they are shown, and what came of calculating them again."""
+    """Join the cells with the row and column that show them, and the result of recalculating them."""
     named = rows.loc[rows["published"], ["source", "position", "row"]]
     said: dict[CellKey, list[str]] = {}
     for check in found:
@@ -184,7 +198,13 @@ def _columns(
 ) -> tuple[Column, ...]:
     scores = _scores(rows)
     several = Counter(_dataset(name) for name in scores)
-    shown = [*layout.leading, *scores, *layout.trailing]
+    mixed = _COUNTED[0] in rows.columns
+    leading = [*layout.leading]
+    if mixed and TOTAL in leading:
+        at = leading.index(TOTAL) + 1
+        leading[at:at] = _COUNTED
+    shown = [*leading, *scores, *layout.trailing]
+    inputs = _INPUTS | ({PER_ITERATION: ("paper_flops", EXAMPLES), TOTAL: ("paper_flops",)} if mixed else {})
     if layout.colour_range is not None:
         baselines = {
             section: of_section[of_section["baseline"]]
@@ -219,11 +239,11 @@ def _columns(
         return of
 
     def column(quantity: str) -> Column:
-        header, group = _heading(quantity, several)
+        header, group = _heading(quantity, several, mixed)
         return Column(
             quantity, header, _text(quantity), _rank(quantity), group=group, shade=shade(quantity),
-            mark=mark(quantity), formula=_formula(quantity, own),
-            inputs=_INPUTS.get(quantity, ()), compares=quantity in _INPUTS,
+            mark=mark(quantity), formula=_formula(quantity, own, mixed),
+            inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
         )  # fmt: skip
 
@@ -240,7 +260,7 @@ def _is_quantity(name: str) -> bool:
 
 
 def _scores(rows: pd.DataFrame) -> list[str]:
-    """The scores that any row has, those of a dataset together."""
+    """List the scores that any row has, those of a dataset together."""
     names = sorted((str(n) for n in rows.columns if is_score(str(n)) and _is_quantity(str(n))), key=order)
     datasets = list(dict.fromkeys(_dataset(name) for name in names))
     return sorted(names, key=lambda name: datasets.index(_dataset(name)))
@@ -251,23 +271,26 @@ def _dataset(score: str) -> str:
 
 
 def _plain(quantity: str) -> bool:
-    """Whether a quantity varies with the seed."""
+    """Tell whether a quantity varies with the seed."""
     return is_score(quantity) or quantity in (MEAN, DELTA)
 
 
-def _heading(quantity: str, several: Counter[str]) -> tuple[str, str]:
-    """Heading, and the one over the group that it belongs to."""
+def _heading(quantity: str, several: Counter[str], mixed: bool) -> tuple[str, str]:
+    """Return the heading of a quantity, and the one over its group."""
     if is_score(quantity):
         dataset, metric = quantity.split("/", 1)
         title, short = _DATASETS.get(dataset, dataset), _METRICS.get(metric, metric)
         if several[dataset] > 1:
             return short, title
         return (title, "") if dataset in _DATASETS and metric == "10_shot" else (f"{title} {short}", "")
+    flops = "FLOPs %, paper" if mixed else "FLOPs %"
     headers = {
         EXAMPLES: ("# Train", ""),
         FILTERED: ("Filtered data?", ""),
-        PER_ITERATION: ("Per iter.", "FLOPs %"),
-        TOTAL: ("Total", "FLOPs %"),
+        PER_ITERATION: ("Per iter.", flops),
+        TOTAL: ("Total", flops),
+        _COUNTED[0]: ("Per iter.", "FLOPs %, counted"),
+        _COUNTED[1]: ("Total", "FLOPs %, counted"),
         DELTA: ("Mean Δ", ""),
         MEAN: ("Mean", ""),
     }
@@ -275,14 +298,14 @@ def _heading(quantity: str, several: Counter[str]) -> tuple[str, str]:
 
 
 def _text(quantity: str) -> Callable[[Record], str]:
-    """How a row's value reads: as it was printed, or as our own are shown."""
+    """Make a function that writes a row's value: as it was printed, or in our own format."""
 
     def own(row: Record, value: float) -> str:
         if quantity == FILTERED:
             return "✓" if value else "✗"
         if quantity == EXAMPLES:
             return units.count(value)
-        if quantity in (PER_ITERATION, TOTAL):
+        if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
             return f"{100 * value:.0f}"
         in_percent = bool(row["in_percent"])
         text = show.score(value, in_percent, "+" if quantity == DELTA else "")
@@ -306,19 +329,21 @@ def _text(quantity: str) -> Callable[[Record], str]:
 
 
 def _rank(quantity: str) -> Callable[[Record], float] | None:
-    """The highest score is the best, and the lowest cost."""
-    if quantity == TOTAL:
+    """Make a function that ranks rows: the highest score is best, and the lowest cost."""
+    if quantity in (TOTAL, _COUNTED[1]):
         return lambda row: -round(float(row[quantity]), 2)
     if is_score(quantity) or quantity in (MEAN, DELTA):
         return lambda row: show.rounded(float(row[quantity]), bool(row["in_percent"]))
     return None
 
 
-def _formula(quantity: str, own: Sequence[Finals]) -> str:
-    meaning = QUANTITIES.get(quantity, "final score")
-    if not own or not (_plain(quantity) or quantity in (PER_ITERATION, TOTAL)):
+def _formula(quantity: str, own: Sequence[Finals], mixed: bool) -> str:
+    meaning = QUANTITIES.get(quantity.removesuffix(COUNTED), "final score")
+    if not own or not (_plain(quantity) or quantity in (PER_ITERATION, TOTAL, *_COUNTED)):
         return meaning
-    if quantity in (PER_ITERATION, TOTAL):
+    if mixed and quantity in (PER_ITERATION, TOTAL):
+        return f"{meaning}; own runs: by the paper's formula, from their planned parts"
+    if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
         return f"{meaning}; own runs: FLOPs of {own[0].frames.counted(own[0].scope)}"
     averaged = "; ".join(
         f"in {finals.frames.experiment} the mean of {', '.join(finals.averaged)}" for finals in own
@@ -334,12 +359,12 @@ def _caption(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals]) -> str:
     if own:
         names = ", ".join(finals.frames.experiment for finals in own)
         whose.append(f"Own runs: {names}.")
-    units_of_scores = "Scores in % but where a note says otherwise." if _mixed(cells, own) else "Scores in %."
+    units_of_scores = "Scores in % unless a note says otherwise." if _mixed(cells, own) else "Scores in %."
     return " ".join([layout.caption, *whose, units_of_scores])
 
 
 def _mixed(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
-    """Whose scores are not in percent."""
+    """List sources and experiments whose scores are not in percent."""
     return [
         *dict.fromkeys(cells.loc[cells["unit"] == "share", "source"]),
         *(finals.frames.experiment for finals in own if not finals.frames.scores_are_shares),
@@ -352,17 +377,19 @@ def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: li
         cited = cells.loc[cells["citation"] != "", ["method", "citation"]].drop_duplicates()
         pairs = [f"{method}: {citation}" for method, citation in cited.itertuples(index=False)]
         said += [", ".join(pairs)] if pairs else []
-    said += [f"{whose}: scores as they are, not in %" for whose in _mixed(cells, own)]
+    said += [f"{whose}: raw scores, not in %" for whose in _mixed(cells, own)]
     if PER_ITERATION in layout.leading and own:
         against = ", ".join(f"{finals.baseline} in {finals.frames.experiment}" for finals in own)
         counted = own[0].frames.counted(own[0].scope)
-        said.append(f"FLOPs % and Mean Δ of own runs: against {against}; FLOPs: {counted}")
+        flops = "counted FLOPs" if len(cells) else "FLOPs"
+        said.append(f"FLOPs % and Mean Δ of own runs: against {against}; {flops}: {counted}")
+        said += [_COMPARED_FLOPS] if len(cells) else []
     if len(cells) and own:
         said.append("published and own rows compare only where data, resolution and evaluation are the same")
     if layout.colour_range is not None:
-        said.append("colour: above or below the baseline of the section")
+        said.append("colour: score above or below the baseline of the section")
     if own:
         said.append("own runs: mean ± standard deviation over seeds")
     for finals in own:
-        said += [note for note in notes.gaps(finals) if note not in said]
+        said += [note for note in show.gaps(finals) if note not in said]
     return said

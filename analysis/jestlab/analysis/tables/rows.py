@@ -1,4 +1,4 @@
-"""Rows of the paper's tables, in one form whatever they are from: published cells, or one's own runs.
+"""Rows of the paper's tables in one form, from published cells or own runs.
 
 A row has row (its name), section, method, variant, apart, ours, baseline, published and in_percent (bools;
 the last: its scores are shares, shown in percent), and for each quantity q: q (its value), q_std and q_seeds
@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..configs import Configs
-from ..published.cell import DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
+from ..costs import paper_run
+from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
 from .finals import Finals
 
 if TYPE_CHECKING:
@@ -30,13 +31,13 @@ _ALIASES = {
     "stanford_cars": "cars",
     "oxford_pets": "pets",
 }
-"""How else the paper's benchmarks are called, such as by CLIP_benchmark: their scores share a column."""
+"""Other names of the paper's benchmarks, such as CLIP_benchmark's: their scores share a column."""
 
 _DIRECTIONS = ("i2t_r1", "t2i_r1")
 
 
 class OwnRows(NamedTuple):
-    """An experiment in a table.
+    """Rows of one experiment in a table.
 
     Attributes:
         rows: One a label.
@@ -47,12 +48,14 @@ class OwnRows(NamedTuple):
     parts: pd.DataFrame
 
 
-def own_rows(finals: Finals, pair: bool) -> OwnRows:
-    """The runs of an experiment, measured against its baseline.
+def own_rows(finals: Finals, pair: bool, beside_published: bool = False) -> OwnRows:
+    """Build the rows of an experiment's runs, measured against its baseline.
 
     Args:
         finals: Its results.
         pair: Whether zero-shot accuracy and the mean of both retrieval directions stand for all scores.
+        beside_published: Whether the rows stand beside published ones: then their FLOPs are by the paper's
+            formula (NaN where the towers' cost is unknown), and those counted get columns of their own.
     """
     import pandas as pd
 
@@ -62,8 +65,15 @@ def own_rows(finals: Finals, pair: bool) -> OwnRows:
     parts = runs[["fingerprint", "label", "seed"]].assign(row=runs["label"], experiment=frames.experiment)
     parts[EXAMPLES] = runs["examples_seen"]
     parts["flops"] = runs["flops"]
-    parts[PER_ITERATION] = runs["flops"] / runs["examples_seen"] / (whole["flops"] / whole["examples_seen"])
-    parts[TOTAL] = runs["flops"] / whole["flops"]
+    counted = COUNTED if beside_published else ""
+    each = whole["flops"] / whole["examples_seen"]
+    parts[f"{PER_ITERATION}{counted}"] = runs["flops"] / runs["examples_seen"] / each
+    parts[f"{TOTAL}{counted}"] = runs["flops"] / whole["flops"]
+    if beside_published:
+        parts["paper_flops"] = _by_the_paper(finals, configs)
+        theirs = parts.loc[parts["label"] == finals.baseline, "paper_flops"].mean()
+        parts[TOTAL] = parts["paper_flops"] / theirs
+        parts[PER_ITERATION] = parts[TOTAL] / (parts[EXAMPLES] / whole["examples_seen"])
     parts[DELTA] = runs["delta"]
     for name, values in _scores(runs, frames.metrics, pair).items():
         parts[name] = values
@@ -94,8 +104,23 @@ def own_rows(finals: Finals, pair: bool) -> OwnRows:
     return OwnRows(rows, parts)
 
 
+def _by_the_paper(finals: Finals, configs: Configs) -> pd.Series[float]:
+    """Compute the FLOPs of each completed run by the paper's formula, from its planned parts."""
+    planned = finals.frames.costs.set_index(["label", "seed"])
+    found = []
+    for label, seed in zip(finals.runs["label"], finals.runs["seed"], strict=True):
+        parts = planned.loc[(label, seed)]
+        approximate = bool(configs.get(label, "approximation.score"))
+        trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
+        chosen = 1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0)
+        towers = float(parts["image_tower_flops"] + parts["text_tower_flops"])
+        kept_share = 0.0 if approximate else trained_fully * chosen
+        found.append(paper_run(towers, float(parts["scoring_flops"]), kept_share))
+    return finals.runs["flops"] * 0.0 + found
+
+
 def published_rows(cells: pd.DataFrame) -> pd.DataFrame:
-    """The rows of published cells, by source and group.
+    """Build the rows of published cells, by source and group.
 
     Args:
         cells: As of `published.read`, of one table.
@@ -125,7 +150,7 @@ def published_rows(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_unique_names(rows: pd.DataFrame) -> pd.DataFrame:
-    """The same, rows of equal names told apart by their data, by how much of it, by where they are from."""
+    """Make the names of rows unique: by their data, its amount, or their source."""
     names = [str(name) for name in rows["row"]]
     records = rows.to_dict("records")
     for more in (_filtered, _examples, _section):
@@ -139,7 +164,7 @@ def with_unique_names(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scores(runs: pd.DataFrame, metrics: list[str], pair: bool) -> dict[str, pd.Series[float]]:
-    """The scores of a table's columns by their names there."""
+    """Map the names of a table's score columns to their values."""
     several = Counter(_canonical(name) for name in metrics)
     # Two that would be called the same keep their own names.
     named = {name if several[_canonical(name)] > 1 else _canonical(name): runs[name] for name in metrics}

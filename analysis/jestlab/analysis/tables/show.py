@@ -1,14 +1,22 @@
-"""Figures of a table as people read them."""
+"""How figures of a table read, and what a reader must know besides them."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from .. import units
-from ..rendering import MISSING as MISSING
-from ..rendering import Column, Record
+from ..frames import Frames
+from .cells import MISSING as MISSING
+from .cells import Column, Record
+from .core import Table
+from .finals import Finals
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ONE_SEED = "†"
 
@@ -27,22 +35,22 @@ def score(value: float, in_percent: bool, sign: str = "") -> str:
 
 
 def rounded(value: float, in_percent: bool) -> float:
-    """A score as rounded as it is shown."""
+    """Round a score as it is shown."""
     return round(100 * value, 1) if in_percent else float(f"{value:.4g}")
 
 
 def known(value: float, show: Callable[[float], str]) -> str:
-    """What is known is shown."""
+    """Format a value, or a dash if it is unknown."""
     return MISSING if math.isnan(value) else show(value)
 
 
 def one_seed(key: str) -> Callable[[Record], str]:
-    """Marks a cell that rests on one seed, whose number is in `key`."""
+    """Mark cells that rest on one seed; `key` holds the number of seeds."""
     return lambda row: ONE_SEED if row[key] == 1 else ""
 
 
 def metric_headers(names: Sequence[str]) -> dict[str, str]:
-    """Name → heading; the dataset is left out where one dataset alone has the metric."""
+    """Headings of metrics by name; the dataset is left out if only one dataset has the metric."""
     parts = {name: name.split("/", 1) for name in names}
     several = Counter(metric for _, metric in parts.values())
     headers = {}
@@ -55,7 +63,7 @@ def metric_headers(names: Sequence[str]) -> dict[str, str]:
 def score_column(
     key: str, header: str, in_percent: bool, formula: str, inputs: tuple[str, ...] = ()
 ) -> Column:
-    """Mean ± standard deviation over seeds, the best in bold."""
+    """Column of mean ± standard deviation over seeds, the best in bold."""
 
     def show(row: Record) -> str:
         mean, std = row[f"{key}_mean"], row[f"{key}_std"]
@@ -72,7 +80,7 @@ def score_column(
 
 
 def delta_column(header: str, in_percent: bool, formula: str, inputs: tuple[str, ...]) -> Column:
-    """Mean difference with its confidence interval. Nothing is bold: the best Δ is the best score."""
+    """Column of the mean difference with its confidence interval; never bold: the best score is."""
 
     def show(row: Record) -> str:
         if math.isnan(row["delta_mean"]):
@@ -89,7 +97,7 @@ def delta_column(header: str, in_percent: bool, formula: str, inputs: tuple[str,
 
 
 def examples_column(header: str = "examples") -> Column:
-    """Examples seen by the learner."""
+    """Column of examples seen by the learner."""
     return Column(
         "examples_seen",
         header,
@@ -99,7 +107,7 @@ def examples_column(header: str = "examples") -> Column:
 
 
 def flops_column(scale: float, unit: str, formula: str) -> Column:
-    """Total training FLOPs."""
+    """Column of total training FLOPs."""
     return Column(
         "flops",
         unit,
@@ -109,6 +117,59 @@ def flops_column(scale: float, unit: str, formula: str) -> Column:
 
 
 def seeds(row: Record) -> str:
-    """How many seeds completed, of how many."""
+    """Number of completed seeds, and of planned ones if some are missing."""
     done, planned = row["seeds"], row["seeds_planned"]
     return f"{done}" if done == planned else f"{done} of {planned}"
+
+
+# ---- notes
+
+
+def with_marks_explained(table: Table) -> Table:
+    """Add a note on each kind of mark that the table has."""
+    marks = {cell.mark for section in table.sections() for line in section.lines for cell in line.cells}
+    if not any(ONE_SEED in mark for mark in marks):
+        return table
+    return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))
+
+
+def gaps(finals: Finals) -> list[str]:
+    """Notes on rows that need one: references, runs that did not complete, missing scores."""
+    frames = finals.frames
+    notes = [
+        f"{label}: a reference that other runs depend on; not ranked"
+        for label in frames.apart_from(finals.baseline)
+    ]
+    notes += unfinished(frames)
+    left_out = [name for name in frames.metrics if name not in finals.averaged]
+    averaged = list(finals.averaged)
+    missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
+    for label, of_metric in missing[missing.any(axis=1)].iterrows():
+        lacking = [name for name in averaged if of_metric[name]]
+        notes.append(f"{label}: no score where {', '.join(lacking)} is missing")
+    if left_out:
+        notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
+    return notes
+
+
+def unfinished(frames: Frames) -> list[str]:
+    """One line for each label with runs that have not completed, and why."""
+    runs = frames.runs[frames.runs["state"] != "COMPLETED"]
+    return [
+        f"{label}: {'; '.join(_why_open(run) for _, run in of_label.iterrows())}"
+        for label, of_label in runs.groupby("label", sort=False)
+    ]
+
+
+def _why_open(run: pd.Series[Any]) -> str:
+    text = f"seed {run['seed']} {run['state']}"
+    if run["step"] > 0:
+        text += f" at step {run['step']:.0f}"
+        text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN where it is not known
+    if isinstance(run["reason"], str) and run["reason"].strip():
+        text += f" ({_shortened(run['reason'].strip().splitlines()[0])})"
+    return text
+
+
+def _shortened(text: str, width: int = 100) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

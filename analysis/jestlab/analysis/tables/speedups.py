@@ -1,20 +1,28 @@
-"""How soon each run of an experiment reaches what its baseline ends at."""
+"""How soon each run of an experiment reaches the final score of its baseline, over seeds."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from .. import break_even, units
+from .. import curves, units
 from ..costs import Scope
 from ..curves import CROSSING_WORDS, Crossing
 from ..frames import Frames
-from ..rendering import Column, Record, Table
-from . import notes, show
-from .finals import Mean, finals
-from .reaching import effort_column, factor_column, one_seed_mark, reaching
+from ..intervals import censored_median, to_match
+from . import show
+from .cells import Column, Record
+from .core import Table
+from .finals import Finals, Mean, finals
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EFFORTS = ("examples", "flops")
 
 _PAID = (
-    "break-even: in FLOPs, the reference's scoring counted; ∞: however many runs it serves, it does not pay"
+    "break-even: runs that must share the reference until it has paid in FLOPs, its scoring counted; ∞: never"
 )
 
 
@@ -25,7 +33,7 @@ def speedup_table(
     mean: Mean = "all",
     crossing: Crossing = "first",
 ) -> Table:
-    """Examples and FLOPs that each run takes to match the baseline, with the range over seeds.
+    """Build the table of examples and FLOPs that each run takes to match the baseline.
 
     One row a label that is compared, in the order of the study. A run that does not get there is
     right-censored: it takes more than it spent. One that is there at its first evaluation is left-censored.
@@ -50,17 +58,17 @@ def speedup_table(
         raise ValueError(
             f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
         )
-    paid = break_even.of_runs(frames, found.baseline, found.averaged, crossing)
-    of_labels = break_even.over_seeds(paid)
+    paid = curves.break_even_of_runs(frames, found.baseline, found.averaged, crossing)
+    of_labels = curves.break_even_over_seeds(paid)
     if of_labels:
         rows["break_even"] = [of_labels.get(str(label), math.nan) for label in rows.index]
     scale, unit = units.flops_unit(found.runs["flops"])
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
-        caption=f"{frames.experiment}: what it takes to reach the final score of {found.baseline} with the "
-        f"same seed, {CROSSING_WORDS[crossing]}, of {found.baseline} itself, too. Median over seeds [least, "
-        "greatest].",
+        caption=f"{frames.experiment}: examples and FLOPs until a run reaches the final score of "
+        f"{found.baseline} with the same seed, {CROSSING_WORDS[crossing]}; also for {found.baseline} itself. "
+        "Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
             Column("run", "run", lambda row: str(row["label"]), align="left"),
@@ -78,21 +86,21 @@ def speedup_table(
         ),
         notes=(
             f"FLOPs: {frames.counted(scope)}",
-            "> : not reached by then; ≤, ≥ : there at the first evaluation, so perhaps sooner",
-            "n seeds' range holds the median of all with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
+            "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
+            "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
             *([_PAID] if of_labels else []),
-            *notes.gaps(found),
+            *show.gaps(found),
         ),
         parts=found.runs.merge(paid, on=["label", "seed"], how="left").assign(
             row=lambda runs: runs["label"], experiment=frames.experiment
         ),
         baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )  # fmt: skip
-    return notes.with_marks_explained(table)
+    return show.with_marks_explained(table)
 
 
 def _break_even_column(baseline: str) -> Column:
-    """How many runs a reference has to serve until it has paid."""
+    """Column of the number of runs after which a reference has paid for itself."""
 
     def text(row: Record) -> str:
         runs = float(row["break_even"])
@@ -108,3 +116,102 @@ def _break_even_column(baseline: str) -> Column:
         inputs=("making_flops", "scored_flops"),
         compares=True,
     )
+
+
+# ---- over seeds
+
+
+def reaching(found: Finals) -> pd.DataFrame:
+    """Compute what each label takes to match the baseline, in the order of the study.
+
+    Returns:
+        Index label; seeds_compared, seeds_reached; for each effort: `<effort>_to_match` (median over seeds,
+        or what it is at least where `<effort>_most` is more), `<effort>_low` and `_high` (range over seeds;
+        infinite where one does not get there), `<effort>_spent` (the least by which one had not got there,
+        else NaN), `<effort>_at_most` and `_low_at_most` (bool: the median, or the least, is of a run that was
+        there at its first evaluation), `fewer_<effort>` (censored median) and `fewer_<effort>_at_least`.
+    """
+    import pandas as pd
+
+    compared = found.runs.dropna(subset="reached")
+    columns = {str(name): compared[name].to_numpy() for name in compared.columns}
+    lines = []
+    for label, at in compared.groupby("label", sort=False).indices.items():
+        line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
+        line["seeds_reached"] = int(columns["reached"][at].sum())
+        first = [bool(bounded) for bounded in columns["bounded"][at]]
+        for effort in EFFORTS:
+            names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
+            took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
+            missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
+            reach, factor = to_match(took, spent), censored_median(fewer)
+            line |= {f"{effort}_to_match": reach.value, f"{effort}_most": reach.most}
+            line |= {f"{effort}_low": reach.low, f"{effort}_high": reach.high, f"fewer_{effort}": factor}
+            line[f"{effort}_spent"] = min(missed, default=math.nan)
+            bounded = [each for each, early in zip(took, first, strict=True) if early]
+            # A bound that lies on the median's other side cannot move it.
+            line[f"{effort}_at_most"] = any(each >= reach.value for each in bounded)
+            line[f"{effort}_low_at_most"] = reach.low in bounded
+            factors = [each for each, early in zip(fewer, first, strict=True) if early]
+            line[f"fewer_{effort}_at_least"] = any(each <= factor for each in factors)
+        lines.append(line)
+    return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
+
+
+def effort_column(effort: str, header: str, shown: Callable[[float], str], baseline: str) -> Column:
+    """Column of the effort at which the baseline's score is reached."""
+
+    def text(row: Record) -> str:
+        value, most, low, high = (row[f"{effort}_{part}"] for part in ("to_match", "most", "low", "high"))
+        if math.isnan(value):
+            return show.MISSING
+        if row["seeds_reached"] == 0:
+            return f"> {shown(value)}, not reached"
+        sign = "> " if most > value else "≤ " if row[f"{effort}_at_most"] else ""
+        middle = f"{sign}{shown(value)}"
+        if row["seeds_compared"] == 1 or low == high:
+            return middle
+        least = f"≤ {shown(low)}" if row[f"{effort}_low_at_most"] else shown(low)
+        greatest = shown(high) if math.isfinite(high) else f"> {shown(row[f'{effort}_spent'])}"
+        return f"{middle} [{least}, {greatest}]"
+
+    return Column(
+        f"{effort}_to_match",
+        header,
+        text,
+        mark=one_seed_mark(text),
+        formula=f"{effort} at which the run's curve reaches the final score of {baseline} with the same "
+        "seed, interpolated between the two evaluations around it: median over seeds [least, greatest]",
+        inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
+    )
+
+
+def factor_column(effort: str, header: str, baseline: str) -> Column:
+    """Column of the factor by which less effort is needed than by the baseline."""
+    key = f"fewer_{effort}"
+
+    def text(row: Record) -> str:
+        factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
+        of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
+        if not math.isnan(factor):
+            least = "≥ " if row[f"{key}_at_least"] is True and math.isfinite(factor) else ""
+            return ("∞" if math.isinf(factor) else f"{least}{factor:.1f}×") + of_seeds
+        unreached = compared > 0 and math.isnan(row["fewer_examples"])
+        return f"not reached{of_seeds}" if unreached else show.MISSING
+
+    return Column(
+        key,
+        header,
+        text,
+        lambda row: round(float(row[key]), 1),
+        mark=one_seed_mark(text),
+        formula=f"median over seeds of the {effort} that {baseline} takes to its final score, over those "
+        "that the run takes to it with the same seed",
+        inputs=(f"{effort}_to_match",),
+        compares=True,
+    )
+
+
+def one_seed_mark(text: Callable[[Record], str]) -> Callable[[Record], str]:
+    """Mark cells that rest on one seed and are not empty."""
+    return lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row)

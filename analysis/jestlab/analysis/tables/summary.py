@@ -1,4 +1,4 @@
-"""The final table of an experiment: what each run scored, at what cost, and how much sooner."""
+"""The final table of an experiment: scores, costs and speed-ups of each run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from .. import units
 from ..costs import Scope
 from ..curves import CROSSING_WORDS, Crossing
 from ..frames import Frames
-from ..rendering import Column, Table
-from . import notes, show
+from . import show
+from .cells import Column
+from .core import Table
 from .finals import Finals, Mean, finals
-from .reaching import EFFORTS, factor_column, reaching
+from .speedups import EFFORTS, factor_column, reaching
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +26,7 @@ def summary(
     mean: Mean = "all",
     crossing: Crossing = "first",
 ) -> Table:
-    """The final table of an experiment.
+    """Build the final table of an experiment.
 
     One row a label, in the order of the study, runs that others need as reference first and apart. All
     numbers are over the seeds that completed.
@@ -54,11 +55,11 @@ def summary(
         f"Scores{unit}, {over}; score is the mean of the metrics.",
         frame=_rows(found),
         columns=_columns(found),
-        notes=(*_conventions(found, crossing), *notes.gaps(found)),
+        notes=(*_conventions(found, mean, crossing), *show.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
         baselines={label: found.baseline for label in frames.labels if label != found.baseline},
     )
-    return notes.with_marks_explained(table)
+    return show.with_marks_explained(table)
 
 
 def _rows(found: Finals) -> pd.DataFrame:
@@ -108,14 +109,34 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     )
 
 
-def _conventions(found: Finals, crossing: Crossing) -> list[str]:
-    """What the columns mean."""
+def _conventions(found: Finals, mean: Mean, crossing: Crossing) -> list[str]:
+    """Notes on the meaning of the columns."""
     said = [f"FLOPs: {found.frames.counted(found.scope)}"]
     if any(label != found.baseline for label in found.frames.competitors):
         said += [
             f"Δ: score minus that of {found.baseline} with the same seed, mean [95% confidence interval]",
             f"fewer examples, FLOPs: factor by which a run reaches the final score of {found.baseline} "
             f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[crossing]}, median over seeds "
-            "(seeds that reach it)",
+            "(seeds that reach it)" + _with_references(found, mean, crossing),
         ]
     return said
+
+
+def _with_references(found: Finals, mean: Mean, crossing: Crossing) -> str:
+    """Say the factors in FLOPs that include the reference, if the column leaves it out."""
+    frames = found.frames
+    needing = frames.costs.loc[frames.costs["reference_training_share_flops"] > 0, "label"]
+    if found.scope == "reference_training" or needing.empty:
+        return ""
+    rows = reaching(finals(frames, found.baseline, "reference_training", mean, crossing))
+    factors = [
+        f"{label} {factor:.1f}×"
+        for label, factor in rows.get("fewer_flops", {}).items()
+        if label in set(needing) and math.isfinite(factor)
+    ]
+    if not factors:
+        return ""
+    return (
+        "; fewer FLOPs leaves out making the reference: with its scoring and each run's share in its "
+        f"training, the factors are {', '.join(factors)}"
+    )

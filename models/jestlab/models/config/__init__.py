@@ -1,11 +1,11 @@
-"""Configs of runs: every field that decides a result, validated, frozen, with its default.
+"""Configs of runs: every field that decides a result with its default, validated and frozen.
 
 Nothing heavy is imported here: plans of thousands of runs read these modules and little else of `models`.
 Durations say their unit (`_examples`, `_steps`, `_percent`). Letters in comments are the paper's:
 B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks, λ share trained on approximately.
 """
 
-from .data import (
+from jestlab.models.config.data import (
     SHAPES_COLUMNS,
     SHAPES_GENERATOR,
     BenchmarkFolder,
@@ -15,11 +15,10 @@ from .data import (
     ShapesWeb,
     ShardFolder,
 )
-from .diagnose import DiagnoseConfig
-from .embed import EmbedConfig
-from .section import LocalPath, RunName, Section, Seed
-from .towers import IMAGE_SIZES, SIZES, TextTower, TwoTowers, Variant, VisionTower
-from .train import (
+from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, WeightsConfig
+from jestlab.models.config.section import LocalPath, RunName, Section, Seed
+from jestlab.models.config.towers import IMAGE_SIZES, SIZES, TextTower, TwoTowers, Variant, VisionTower
+from jestlab.models.config.train import (
     Approximation,
     Evaluation,
     Optimizer,
@@ -28,7 +27,6 @@ from .train import (
     Selection,
     TrainConfig,
 )
-from .weights import WeightsConfig
 
 __all__ = [
     "IMAGE_SIZES",

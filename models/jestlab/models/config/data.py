@@ -1,4 +1,4 @@
-"""What is trained on and what is tested on."""
+"""Config of the data that are trained on and evaluated on."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from ..data.filters import Filter, missing_column
-from .section import Fraction, LocalPath, Section, Seed
+from jestlab.models.config.section import Fraction, LocalPath, Section, Seed
 
 
 class NoiseRates(Section):
-    """Share of the synthetic web's pairs with each kind of web noise; what is left is clean."""
+    """The share of the synthetic web's pairs with each kind of web noise; the rest is clean."""
 
     mismatched: Fraction = 0.25  # the caption of another image
     alt_text: Fraction = 0.10  # "IMG_2041.jpg", "click to enlarge"
@@ -86,7 +85,7 @@ class BenchmarkFolder(Section):
 
 
 class Data(Section):
-    """What is trained on and what is tested on."""
+    """The data to train on and to test on."""
 
     train: ShapesWeb | ShardFolder = Field(default=ShapesWeb(), discriminator="kind")
     filter: str | None = (
@@ -100,9 +99,14 @@ class Data(Section):
     @field_validator("filter", "recaption")
     @classmethod
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
-        """A filter that cannot be read, or not on these data, is found before anything runs."""
+        """Reject a filter that is invalid, or not valid for these data, before anything runs."""
         if text is not None:
-            columns = Filter.read(text).columns
+            from jestlab.models.data.filters import (  # loads sqlglot, a quarter of a second
+                Filter,
+                missing_column,
+            )
+
+            columns = Filter.parse(text).columns
             if given.field_name == "recaption":
                 columns = [*columns, SYNTHETIC_CAPTION]
             missing = missing_column(columns, SHAPES_COLUMNS)
@@ -113,16 +117,16 @@ class Data(Section):
     @field_validator("train", "benchmark", mode="before")
     @classmethod
     def _shapes_unless_said(cls, value: Any) -> Any:
-        """Settings without a `kind` are of the synthetic world, so that one of them can be set alone."""
+        """Take settings without a `kind` for the synthetic world, so that one of them can be set alone."""
         return {"kind": "shapes", **value} if isinstance(value, dict) else value
 
     def web_seed(self, seed: int) -> int:
-        """The seed of the synthetic web: its own, or that of the run that reads it."""
+        """Return the seed of the synthetic web: its own, or that of the run that reads it."""
         own = self.train.seed if isinstance(self.train, ShapesWeb) else None
         return seed if own is None else own
 
     def identity(self, web_seed: int) -> dict[str, Any]:
-        """What the data are: their content, not where they lie; a made web by its settings and seed."""
+        """Return what identifies the data: content, not location; for a made web its settings and seed."""
         identity = self.model_dump(mode="json", exclude_defaults=True)
         for part in ("train", "benchmark"):
             folder = identity.get(part)

@@ -1,4 +1,4 @@
-"""What all sections of a config share, and the types of their values."""
+"""The base class and the field types of all sections of a config."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two towers: their sizes, and the variants of the paper."""
+"""Config of the two towers, and the variants of the paper."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, PositiveFloat, PositiveInt, model_validator
 
-from .section import Section
+from jestlab.models.config.section import Section
 
 
 class Size(NamedTuple):
-    """Sizes of a transformer: both towers of a variant have them."""
+    """The sizes of a transformer; both towers of a variant have the same."""
 
     width: int
     depth: int
@@ -33,7 +33,7 @@ IMAGE_SIZES: dict[Variant, int] = {"Ti/16": 256, "S/16": 256, "B/16": 256, "B/32
 
 
 class VisionTower(Section):
-    """A Vision Transformer (`vit.py`). Defaults: small enough for two CPU cores."""
+    """A Vision Transformer (`vit.py`); the defaults are small enough for two CPU cores."""
 
     image_size: PositiveInt = 16  # pixels, square
     patch_size: PositiveInt = 4  # pixels, square
@@ -53,7 +53,7 @@ class VisionTower(Section):
 
 
 class TextTower(Section):
-    """A text transformer (`text.py`)."""
+    """A text transformer without mask (`two_towers.py`)."""
 
     vocabulary_size: PositiveInt = 256
     length: PositiveInt = 12  # tokens, the end token included
@@ -71,11 +71,11 @@ class TextTower(Section):
 
 
 class TwoTowers(Section):
-    """An image tower and a text tower into one embedding space, with a learned temperature and bias.
+    """An image tower and a text tower that share an embedding space, with a learned temperature and bias.
 
-    `variant` stands for SigLIP's towers of that size: `B/16` is both towers of size B, patches of 16 pixels,
-    images of 256, MAP pooling, the last of 64 tokens of a vocabulary of 32,000. A size that is written beside
-    it counts instead of the variant's.
+    `variant` selects SigLIP's towers of that size: `B/16` is both towers of size B, patches of 16 pixels,
+    images of 256, MAP pooling, the last of 64 tokens of a vocabulary of 32,000. A size that is given as
+    well overrides the variant's.
     """
 
     variant: Variant | None = None
@@ -89,7 +89,7 @@ class TwoTowers(Section):
     @model_validator(mode="before")
     @classmethod
     def _of_variant(cls, given: Any) -> Any:
-        """Fill in the sizes of a variant where none are written."""
+        """Fill in the sizes of a variant where none are given."""
         if not isinstance(given, dict) or given.get("variant") not in IMAGE_SIZES:
             return given
         size, patch_size = given["variant"].split("/")
@@ -107,7 +107,7 @@ class TwoTowers(Section):
 
 
 def _written(section: Any) -> dict[str, Any]:
-    """The fields of a section that somebody set."""
+    """Return the fields of a section that were set explicitly."""
     if isinstance(section, BaseModel):
         return section.model_dump(exclude_unset=True)
     return section or {}

@@ -1,4 +1,4 @@
-"""The config of one training run: a reference model or a learner."""
+"""Config of one training run: a reference model or a learner."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
-from .data import Data
-from .section import Fraction, RunName, Section, Seed
-from .towers import TwoTowers
+from jestlab.models.config.data import Data
+from jestlab.models.config.section import Fraction, RunName, Section, Seed
+from jestlab.models.config.towers import TwoTowers
 
 
 class Selection(Section):
@@ -38,7 +38,7 @@ class Selection(Section):
 
 
 class Approximation(Section):
-    """A cheaper view of images by the same parameters, to score with and to train on (paper, Sec. 3.3).
+    """A cheaper view of images with the same parameters, to score with and to train on (paper, Sec. 3.3).
 
     Flexi-JEST is `{score: true, share: 0.5}`: the super-batch is scored at twice the patch size, and half of
     the sub-batch is trained on at it.
@@ -70,12 +70,12 @@ class Optimizer(Section):
         try:
             re.compile(pattern)
         except re.error as error:
-            raise ValueError(f"is not a regular expression: {error}") from None
+            raise ValueError(f"not a valid regular expression: {error}") from None
         return pattern
 
 
 class Schedule(Section):
-    """How long and in what steps."""
+    """How long to train, and in steps of what size."""
 
     batch_size: PositiveInt = 64  # b, what the learner trains on in one step
     super_batch_size: PositiveInt | None = None  # B; if given, b = round(B (1 − f)) and batch_size is unused
@@ -83,7 +83,7 @@ class Schedule(Section):
 
 
 class Evaluation(Section):
-    """When and how the learner is tested."""
+    """When and how the learner is evaluated."""
 
     points: PositiveInt = 10  # evenly spaced over training; the last is at its end
     shots: PositiveInt = 10  # per class, for the ridge probe
@@ -91,7 +91,7 @@ class Evaluation(Section):
 
 
 class Diagnostics(Section):
-    """What is recorded of the examples that were selected, besides the metrics of every step."""
+    """What is recorded about the selected examples, besides the metrics of every step."""
 
     every_steps: PositiveInt | None = None  # None: nothing
     columns: tuple[str, ...] = (
@@ -101,11 +101,12 @@ class Diagnostics(Section):
 
 
 class Runtime(Section):
-    """How, not what: never part of a run's identity, since no value here changes a result beyond rounding."""
+    """How to compute, not what: never part of a run's identity, since no value here changes a result beyond
+    rounding."""
 
     log_every_steps: PositiveInt = 10
     checkpoint_every_steps: PositiveInt = 50
-    keep_checkpoints: PositiveInt = 2  # the newest; the best is kept besides
+    keep_checkpoints: PositiveInt = 2  # the newest; the best is kept as well
     steps_per_dispatch: PositiveInt = 1  # between round trips of the host; a divisor of log_every_steps
     microbatches: PositiveInt = 1  # parts of the sub-batch whose activations are held at a time
     remat: Literal["none", "dots", "all"] = (
@@ -140,14 +141,14 @@ class TrainConfig(Section):
 
     @property
     def batch_size(self) -> int:
-        """b: as given, or what the filtering ratio leaves of a given super-batch."""
+        """The sub-batch size b: as given, or what the filtering ratio leaves of a given super-batch."""
         if self.schedule.super_batch_size is None:
             return self.schedule.batch_size
         return max(1, round(self.schedule.super_batch_size * (1.0 - self.selection.filtering_ratio)))
 
     @property
     def super_batch_size(self) -> int:
-        """B: as given, or round(b / (1 − f)); b itself under uniform selection."""
+        """The super-batch size B: as given, or round(b / (1 − f)); b itself under uniform selection."""
         if self.selection.rule == "uniform":
             return self.batch_size
         return self.schedule.super_batch_size or round(
@@ -176,16 +177,16 @@ class TrainConfig(Section):
 
     @property
     def approximate_patch_size(self) -> int:
-        """Pixels, of approximation "flexi"."""
+        """The patch size of approximation "flexi", in pixels."""
         return self.approximation.patch_size or 2 * self.model.vision.patch_size
 
     @property
     def total_steps(self) -> int:
-        """Training steps: examples seen over b, rounded up."""
+        """The number of training steps: examples seen over b, rounded up."""
         return -(-self.schedule.examples_seen // self.batch_size)
 
     def diagnoses(self, step: Any) -> Any:
-        """Whether what was selected is looked into after a step; step and answer may be arrays."""
+        """Return whether the selected examples are examined after a step; step and result may be arrays."""
         every = self.runtime.diagnostics.every_steps
         if every is None or not self.selects:
             return False
@@ -211,15 +212,15 @@ class TrainConfig(Section):
 
     @property
     def _approximates(self) -> bool:
-        """Whether the approximation has any part in the run."""
+        """Whether the approximation has any effect on the run."""
         return self.approximate_size > 0 or (self.approximation.score and self.scores_learner)
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, as plain data: fields at their default left out, and what has no effect.
+        """Return what decides the result, as plain data: without fields at their default or without effect.
 
-        Without selection, criterion, ratio, chunks, gain and reference are nothing, so one uniform baseline
-        serves every study; a variant is the sizes that it stands for; data counts by content, so a folder's
-        digest stands for its path.
+        Without selection, criterion, ratio, chunks, gain and reference have no effect, so one uniform
+        baseline serves every study; a variant counts as its sizes; data counts by content, so a folder's
+        digest replaces its path.
         """
         identity = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"runtime": True, "model": {"variant"}}
@@ -253,7 +254,7 @@ class TrainConfig(Section):
         return inert if self.scores_learner else inert | {"score"}
 
     def _schedule_identity(self, schedule: dict[str, Any]) -> dict[str, Any]:
-        """By b, and by B only where it does not follow from b and f."""
+        """Identify the schedule by b, and by B only where it does not follow from b and f."""
         schedule = {k: v for k, v in schedule.items() if k not in ("batch_size", "super_batch_size")}
         if self.batch_size != Schedule().batch_size:
             schedule["batch_size"] = self.batch_size

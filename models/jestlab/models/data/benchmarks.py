@@ -8,16 +8,153 @@ A benchmark is read whole or not at all: nothing damaged is skipped, since score
 
 from __future__ import annotations
 
+import io
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.lazy_images import LazyImages
-from jestlab.models.data.splits import Split, read_split
+from jestlab.models.data.files import derived_path, write_whole
+from jestlab.models.data.images import LazyImages
+from jestlab.models.data.tars import members
+
+_INDEX_FORMAT = 1  # of the index file; another number is rebuilt
+_IMAGE_EXTENSIONS = (
+    "webp",
+    "png",
+    "jpg",
+    "jpeg",
+)  # in CLIP_benchmark's order, should an example have several
 
 Ints = npt.NDArray[np.int64]
+
+
+class Split(NamedTuple):
+    """The n examples of a split, in the order of the shards' numbers."""
+
+    images: LazyImages  # n images
+    targets: list[bytes]  # n contents of the examples' `.cls` or `.txt`
+
+
+def read_split(folder: Path, target: Literal["cls", "txt"], image_size: int) -> Split:
+    """Read a split as CLIP_benchmark's exporter writes it: `nshards.txt`, and tars `0.tar`, `1.tar`, ….
+
+    All headers are scanned once; what was found is kept beside the tars (in memory alone where that is not
+    allowed), since scanning a large train split takes minutes.
+
+    Args:
+        folder: The split's folder.
+        target: Extension of what goes with an image: a label (`cls`) or captions (`txt`).
+        image_size: Side to which images are resized, in pixels.
+
+    Returns:
+        Its examples, of which no image is read yet.
+
+    Raises:
+        FileNotFoundError: `nshards.txt` or one of the shards that it counts is missing.
+        ValueError: It holds no number, a tar is damaged, or an example lacks a part.
+    """
+    tars = _shards(folder)
+    stats = np.array([(stat.st_size, stat.st_mtime_ns) for stat in (tar.stat() for tar in tars)], np.int64)
+    state: dict[str, Any] = {"format": np.int64(_INDEX_FORMAT), "tar_stats": stats}
+    kept_at = derived_path(folder, f"{target}-index.npz")
+    index = _kept(kept_at, state)
+    if index is None:
+        index = _scan(tars, target)
+        if not len(index["shard"]):
+            raise ValueError(f"{folder}: its shards hold no examples")
+        file = io.BytesIO()
+        np.savez(file, allow_pickle=False, **state, **index)
+        write_whole(kept_at, file.getvalue())
+    ends = np.cumsum(index["target_sizes"])
+    content = index["targets"].tobytes()
+    targets = [content[end - size : end] for end, size in zip(ends, index["target_sizes"], strict=True)]
+    return Split(LazyImages(tars, index["shard"], index["keys"], index["spans"], image_size), targets)
+
+
+def _shards(folder: Path) -> tuple[Path, ...]:
+    """Return the paths of the shards that `nshards.txt` counts."""
+    counted = folder / "nshards.txt"
+    if not counted.exists():
+        raise FileNotFoundError(f"{counted}: missing: CLIP_benchmark's format requires it")
+    text = counted.read_text().strip()
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"{counted}: {text!r} is not a number of shards")
+    tars = tuple(folder / f"{number}.tar" for number in range(int(text)))
+    for tar in tars:
+        if not tar.exists():
+            raise FileNotFoundError(f"{tar}: missing, and nshards.txt counts {text} shards: fetch it")
+    return tars
+
+
+def _kept(path: Path, state: dict[str, Any]) -> dict[str, npt.NDArray[Any]] | None:
+    """Return the index of an earlier scan; None if it is missing or damaged, or the tars have changed
+    since."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if all(np.array_equal(file[name], value) for name, value in state.items()):
+                names = ("shard", "keys", "spans", "targets", "target_sizes")
+                return {name: file[name] for name in names}
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile):
+        return None
+    return None
+
+
+def _scan(tars: tuple[Path, ...], target: str) -> dict[str, npt.NDArray[Any]]:
+    """Scan the shards, and return the index of the split.
+
+    Returns:
+        shard int64[n]; keys bytes[n]; spans int64[n, 2], of the images; targets uint8[s], their contents one
+        after the other; target_sizes int64[n], which sum to s.
+    """
+    shard: list[int] = []
+    keys: list[bytes] = []
+    spans: list[tuple[int, int]] = []
+    targets: list[bytes] = []
+    for number, tar in enumerate(tars):
+        with tar.open("rb") as file:
+            for key, files in _examples(tar).items():
+                where = f"{tar}, example {key!r}"
+                offset, size = _part(files, (target,), where)
+                file.seek(offset)
+                shard.append(number)
+                keys.append(key.encode())
+                targets.append(file.read(size))
+                spans.append(_part(files, _IMAGE_EXTENSIONS, where))
+    return {
+        "shard": np.array(shard, np.int64),
+        "keys": np.array(keys, np.bytes_),
+        "spans": np.array(spans, np.int64).reshape(-1, 2),
+        "targets": np.frombuffer(b"".join(targets), np.uint8),
+        "target_sizes": np.array([len(content) for content in targets], np.int64),
+    }
+
+
+def _examples(tar: Path) -> dict[str, dict[str, tuple[int, int]]]:
+    """Return key → extension → offset and size; a key ends at the first dot of the base name, as in
+    webdataset."""
+    examples: dict[str, dict[str, tuple[int, int]]] = {}
+    for member in members(tar):
+        head, slash, base = member.name.rpartition("/")
+        stem, dot, extension = base.partition(".")
+        if not stem or not dot:
+            continue  # hidden files, as macOS adds them, are not examples for webdataset either
+        files = examples.setdefault(head + slash + stem, {})
+        if extension.lower() in files:
+            raise ValueError(f"{tar}: holds {member.name!r} twice")
+        files[extension.lower()] = (member.offset, member.size)
+    return examples
+
+
+def _part(files: dict[str, tuple[int, int]], extensions: tuple[str, ...], where: str) -> tuple[int, int]:
+    """Return offset and size of an example's file with one of some extensions."""
+    for extension in extensions:
+        if extension in files:
+            return files[extension]
+    raise ValueError(f"{where}: no .{' or .'.join(extensions)} among its files: {sorted(files)}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +184,7 @@ class RetrievalSet:
 
     Attributes:
         images: n.
-        captions: t of them.
+        captions: The t captions.
         image_of_caption: int64[t], the image that each describes, ascending.
     """
 
@@ -58,16 +195,16 @@ class RetrievalSet:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """The datasets of a folder, by name."""
+    """The datasets of a benchmark folder, by name."""
 
     classification: dict[str, ClassificationSet]
     retrieval: dict[str, RetrievalSet]
 
 
 def load_benchmark(folder: Path, image_size: int) -> Benchmark:
-    """Every dataset of a folder: labels and captions are read, images are only found.
+    """Load every dataset of a folder: labels and captions are read, images are only located.
 
-    A dataset is a subfolder with a `test` split: of retrieval where its `dataset_type.txt` says so, else of
+    A dataset is a subfolder with a `test` split: for retrieval if its `dataset_type.txt` says so, else for
     classification. It is named after its folder, without a leading `wds_` and a trailing `_classification`.
 
     Args:
@@ -99,7 +236,7 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
 
 
 def is_retrieval(folder: Path) -> bool:
-    """Whether a dataset folder says that it is for retrieval.
+    """Return whether a dataset folder says that it is for retrieval.
 
     Raises:
         ValueError: It is for something else again, such as "multilabel".
@@ -115,7 +252,7 @@ def is_retrieval(folder: Path) -> bool:
 
 
 def classification(folder: Path, image_size: int) -> ClassificationSet:
-    """A classification dataset.
+    """Load a classification dataset.
 
     Args:
         folder: The dataset's folder: `classnames.txt`, `zeroshot_classification_templates.txt`, `test/`, and
@@ -146,7 +283,7 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
 
 
 def retrieval(folder: Path, image_size: int) -> RetrievalSet:
-    """A retrieval dataset; a caption is a line of an image's `.txt` that is not empty.
+    """Load a retrieval dataset; every line of an image's `.txt` that is not empty is a caption.
 
     Args:
         folder: The dataset's folder, with `test/`.
@@ -174,13 +311,13 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
 def _require_new(
     name: str, known: dict[str, ClassificationSet] | dict[str, RetrievalSet], path: Path
 ) -> None:
-    """ValueError where two folders would give one dataset's name."""
+    """Raise ValueError if two folders would have the same dataset name."""
     if name in known:
         raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
 
 
 def _labels(split: Split, classes: int) -> Ints:
-    """int64[n], a split's labels."""
+    """Return int64[n], the labels of a split."""
     labels = np.empty(len(split.targets), np.int64)
     for i, content in enumerate(split.targets):
         text = content.decode(errors="replace").strip()
@@ -193,10 +330,10 @@ def _labels(split: Split, classes: int) -> Ints:
 
 
 def _lines(path: Path) -> tuple[str, ...]:
-    """The lines of a text file that are not empty."""
+    """Return the lines of a text file that are not empty."""
     if not path.exists():
-        raise FileNotFoundError(f"{path}: missing, and CLIP_benchmark's form asks for it")
+        raise FileNotFoundError(f"{path}: missing: CLIP_benchmark's format requires it")
     lines = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     if not lines:
-        raise ValueError(f"{path}: is empty")
+        raise ValueError(f"{path}: empty file")
     return lines

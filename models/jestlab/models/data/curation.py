@@ -1,4 +1,4 @@
-"""Curation by metadata: which examples of a folder satisfy a filter, and which get synthetic captions."""
+"""Curate by metadata: which examples satisfy a filter, and which get synthetic captions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.files import build_derived, shard_files
+from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
@@ -29,26 +29,25 @@ _LOG_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
 
 Part = TypeVar("Part")
-Number = TypeVar("Number", np.int64, np.uint8)
 
 
 def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
-    """The examples whose metadata satisfy a filter.
+    """Find the examples whose metadata satisfy a filter.
 
     Metadata come from the parquet beside each tar, or from the `.json` members of a tar without one. As in
     SQL, a comparison with a missing value is not satisfied: `punsafe < 0.5` drops what was never rated, too.
 
     Args:
         folder: A folder of shards.
-        expression: As of `filters.Filter`: "aesthetic > 5 and noise not in ('blank', 'vague')". None: every
-            example.
+        expression: In the language of `filters`: "aesthetic > 5 and noise not in ('blank', 'vague')". None:
+            every example.
 
     Returns:
         int64[k], global example numbers, ascending.
 
     Raises:
-        ValueError: Not such an expression, an unknown column (names the nearest), types that do not compare,
-            or nothing left.
+        ValueError: The expression is invalid, a column is unknown (the nearest is named), types do not
+            compare, or nothing is left.
     """
     index = ShardIndex.load(folder)
     if expression is None:
@@ -72,7 +71,7 @@ def select(folder: Path, expression: str | None) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Recaptions:
-    """Synthetic captions of the examples that satisfy a condition, memory-mapped.
+    """The synthetic captions of the examples that satisfy a condition, memory-mapped.
 
     Attributes:
         numbers: int64[m], the examples that satisfy it, ascending.
@@ -85,13 +84,13 @@ class Recaptions:
     text: npt.NDArray[np.uint8]
 
     def missing(self) -> npt.NDArray[np.int64]:
-        """The examples that satisfy the condition and have no synthetic caption, ascending."""
+        """Return the examples that satisfy the condition and have no synthetic caption, ascending."""
         starts = np.concatenate([np.zeros(1, np.int64), self.ends[:-1]])
         missing: npt.NDArray[np.int64] = self.numbers[self.ends == starts[: len(self.ends)]]
         return missing
 
     def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
-        """Put synthetic captions in the places of examples that satisfy the condition.
+        """Replace the captions of examples that satisfy the condition by their synthetic captions.
 
         Args:
             index: int64[k], global example numbers.
@@ -106,21 +105,23 @@ class Recaptions:
 
 
 def recaptions(folder: Path, expression: str) -> Recaptions:
-    """The synthetic captions of a folder's examples that satisfy a condition, as of WebLI-curated++.
+    """Load the synthetic captions of a folder's examples that satisfy a condition, as in WebLI-curated++.
 
-    There, every pair whose image–text alignment is below the threshold is re-captioned, so one that has no
-    synthetic caption is no part of it: neither its own text nor an empty one would do, and the pipeline
+    There, every pair whose image–text alignment is below the threshold is re-captioned, so one without
+    a synthetic caption does not belong to it: neither its own text nor an empty one would do, and the
+        pipeline
     leaves it out. They are read once, tar by tar, and kept beside the index.
 
     Args:
         folder: A folder of shards whose metadata have the column `synthetic_caption`.
-        expression: As of `filters.Filter`: "similarity < 0.3".
+        expression: In the language of `filters`: "similarity < 0.3".
 
     Returns:
         The captions; white space alone counts as missing.
 
     Raises:
-        ValueError: As of `select`, or no such column of text. That nothing satisfies it is no error.
+        ValueError: As in `select`, or there is no such column of text. It is not an error if nothing
+            satisfies the condition.
 
     Source:
         Section 4.4, "Scaling data curation".
@@ -157,31 +158,33 @@ def recaptions(folder: Path, expression: str) -> Recaptions:
     state = hashlib.sha256(f"{condition.text}\n{index.signature}\n".encode())
     for path, stat in shard_files(folder, (".parquet",)):
         state.update(f"{path.as_posix()} {stat.st_size} {stat.st_mtime_ns}\n".encode())
-    kept = build_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build)
-    found = Recaptions(
-        _map(kept / "numbers", np.int64), _map(kept / "ends", np.int64), _map(kept / "text", np.uint8)
-    )
-    if len(found.numbers) != len(found.ends) or len(found.text) != (found.ends[-1] if len(found.ends) else 0):
-        raise ValueError(f"{kept}: damaged: delete it, and it is made anew")
-    return found
+
+    def load(kept: Path) -> Recaptions:
+        numbers, ends = (map_array(kept / name, np.int64) for name in ("numbers", "ends"))
+        text = map_array(kept / "text", np.uint8, (int(ends[-1]) if len(ends) else 0,))
+        if len(numbers) != len(ends):
+            raise ValueError("numbers and ends differ in length")
+        return Recaptions(numbers, ends, text)
+
+    return open_derived(folder, f"recaptions-{state.hexdigest()[:16]}", build, load)
 
 
 def choose(
     index: ShardIndex, filter: str | None, recaption: str | None
 ) -> tuple[npt.NDArray[np.int64] | None, Recaptions | None]:
-    """The examples that a run reads, and how.
+    """Choose the examples that a run reads, and the captions that it reads them with.
 
     Args:
         index: Of the folder.
-        filter: As of `select`.
-        recaption: As of `recaptions`, or None.
+        filter: See `select`.
+        recaption: See `recaptions`; None: no example is re-captioned.
 
     Returns:
-        int64[k], ascending, without those that want a synthetic caption and have none; None for all. And the
-        synthetic captions, where there is a condition for them.
+        int64[k], ascending, without those that need a synthetic caption and have none; None for all. And the
+        synthetic captions, if there is a condition for them.
 
     Raises:
-        ValueError: As of `select` and `recaptions`, or nothing is left.
+        ValueError: As in `select` and `recaptions`, or nothing is left.
     """
     chosen = None if filter is None else select(index.folder, filter)
     if recaption is None:
@@ -195,18 +198,15 @@ def choose(
             "that it is to re-caption has a synthetic caption"
         )
     if missing := len(everything) - len(captioned):
-        _LOG.warning("%s: left out for want of a synthetic caption: %d examples", index.folder, missing)
+        _LOG.warning(
+            "%s: examples left out because they have no synthetic caption: %d", index.folder, missing
+        )
         return captioned, captions
     return chosen, captions
 
 
-def _map(path: Path, dtype: type[Number]) -> npt.NDArray[Number]:
-    """An array that lies in a file; an empty file cannot be mapped."""
-    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
-
-
 def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Metadata columns of every example of a folder, in the order of the examples.
+    """Load metadata columns of every example of a folder, in the order of the examples.
 
     Args:
         folder: A folder of shards.
@@ -234,7 +234,7 @@ def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
 def metadata_of(
     source: ShardSource, examples: npt.NDArray[np.int64], columns: Sequence[str]
 ) -> dict[str, list[Any]]:
-    """Metadata of some examples that lie anywhere: a small read each where tars hold JSON members.
+    """Look up metadata of some examples anywhere: one small read each where tars hold JSON members.
 
     Unlike `load_metadata` it is for looking, not for choosing: JSON members are preferred to the parquet
     beside a tar, and what is missing, column or example, is None.
@@ -272,7 +272,7 @@ def metadata_of(
 
 
 def _parsed(content: bytes) -> dict[str, Any]:
-    """An example's JSON metadata; nothing where it cannot be read."""
+    """Return an example's JSON metadata; empty where it cannot be read."""
     try:
         row = json.loads(content)
     except ValueError:
@@ -281,7 +281,7 @@ def _parsed(content: bytes) -> dict[str, Any]:
 
 
 def metadata_columns(folder: Path) -> list[str]:
-    """Names of the metadata columns, as the first shard has them; none where its examples lack metadata.
+    """Return the names of the metadata columns in the first shard; none if its examples lack metadata.
 
     Args:
         folder: A folder of shards.
@@ -296,8 +296,8 @@ def metadata_columns(folder: Path) -> list[str]:
 
 
 def _by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
-    """What a function says of each tar that holds examples, in order; a few tars at once, since reading
-    parquet lets other threads run."""
+    """Call a function for each tar that holds examples, and yield its results in order. A few tars are
+    processed at once, since reading parquet lets other threads run."""
     shards = np.flatnonzero(np.diff(index.starts)).tolist()
     next_log = time.monotonic() + _LOG_SECONDS
     with ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
@@ -314,7 +314,7 @@ def _by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> 
 
 
 def _rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.int64]:
-    """The row of each example of a tar in a table with its keys; −1 where it has none."""
+    """Return, for each example of a tar, its row in a table with keys; −1 where it has none."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -334,7 +334,8 @@ def _rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.i
 
 
 def _metadata(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Table:
-    """The key and the given columns of a tar's metadata: any order, maybe rows of failed downloads."""
+    """Return the key and the given columns of a tar's metadata, in any order, maybe with rows of failed
+    downloads."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -357,12 +358,12 @@ def _metadata(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Tab
 
 
 def _parquet(index: ShardIndex, shard: int) -> Path:
-    """Where the metadata table of a tar lies, if it has one."""
+    """Return the path that a tar's metadata table has, if there is one."""
     return (index.folder / index.tars[shard]).with_suffix(".parquet")
 
 
 def _schema(parquet: Path) -> list[str]:
-    """Names of a table's columns."""
+    """Return the names of a table's columns."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -373,7 +374,7 @@ def _schema(parquet: Path) -> list[str]:
 
 
 def _json_rows(source: ShardSource, shard: int) -> list[dict[str, Any]]:
-    """The metadata in the `.json` files of a tar's examples, each with its key."""
+    """Return the metadata in the `.json` files of a tar's examples, each with its key."""
     rows = []
     examples = source.index.examples(shard)
     keys = source.index.keys(shard)
@@ -389,11 +390,11 @@ def _json_rows(source: ShardSource, shard: int) -> list[dict[str, Any]]:
 
 
 def _satisfying(condition: Filter, table: pa.Table) -> pa.Table:
-    """The rows that satisfy a filter."""
+    """Return the rows that satisfy a filter."""
     import pyarrow as pa
 
     try:
-        return table.filter(condition.compile())
+        return table.filter(condition.compile(table.schema))
     except (pa.ArrowException, TypeError) as error:
         types = ", ".join(
             f"{field.name}: {field.type}" for field in table.schema if field.name in condition.columns
@@ -405,6 +406,6 @@ def _satisfying(condition: Filter, table: pa.Table) -> pa.Table:
 
 
 def _check_columns(columns: Sequence[str], known: Sequence[str], path: Path) -> None:
-    """Raise for a column that the metadata lack."""
+    """Raise ValueError if the metadata lack a column."""
     if missing := missing_column(columns, known):
         raise ValueError(f"{path}: no metadata {missing}")

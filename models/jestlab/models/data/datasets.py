@@ -1,4 +1,4 @@
-"""Where data lie: made there once if they can be made, checked if they are the user's."""
+"""The folders of data: synthetic data are made once, the user's are checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jestlab.models.data.shards import ShardIndex
 
 
 def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Path:
-    """The folder of shards to train on.
+    """Return the folder of shards to train on; make it if it is synthetic and missing.
 
     Args:
         settings: The synthetic web, made on first use, or the user's folder.
@@ -50,11 +50,11 @@ def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Pat
 
 
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
-    """The folder that holds the benchmark's datasets, one folder each.
+    """Return the folder that holds the benchmark's datasets, one folder each; make it as `ensure_web`.
 
     Args:
         settings: The synthetic benchmark, made on first use, or the user's folder.
-        cache: As of `ensure_web`.
+        cache: See `ensure_web`.
 
     Returns:
         The folder.
@@ -75,7 +75,7 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
 
 
 def web_name(settings: ShapesWeb, seed: int) -> str:
-    """Name of the folder that `ensure_web` makes.
+    """Return the name of the folder that `ensure_web` makes.
 
     Args:
         settings: The synthetic web.
@@ -86,7 +86,7 @@ def web_name(settings: ShapesWeb, seed: int) -> str:
 
 
 def benchmark_name(settings: ShapesBenchmark) -> str:
-    """Name of the folder that `ensure_benchmark` makes."""
+    """Return the name of the folder that `ensure_benchmark` makes."""
     return _name("shapes-benchmark", settings.model_dump(mode="json"))
 
 
@@ -95,11 +95,11 @@ MADE = re.compile(r"shapes-(web|benchmark)-[0-9a-f]{8}")
 
 
 def digest(folder: Path) -> str:
-    """What a folder of shards or of benchmark datasets holds, wherever it lies.
+    """Hash the content of a folder of shards or of benchmark datasets, wherever it is.
 
     Args:
         folder: The folder; its tars, parquets and text files count, at any depth. Hashes are kept in it, and
-            taken anew of files whose size or time changed.
+            recomputed for files whose size or time changed.
 
     Returns:
         64 hex digits.
@@ -134,7 +134,7 @@ _CONTENT = (".tar", ".parquet", ".txt")
 
 
 def _check_digest(folder: Path, recorded: str | None) -> None:
-    """Raise where a folder does not hold what was recorded of it."""
+    """Raise ValueError if a folder does not hold the recorded content."""
     if recorded is not None and (found := digest(folder)) != recorded:
         raise ValueError(
             f"{folder}: its content changed (digest {found[:12]}, recorded {recorded[:12]}): "
@@ -143,6 +143,6 @@ def _check_digest(folder: Path, recorded: str | None) -> None:
 
 
 def _name(kind: str, settings: dict[str, Any]) -> str:
-    """A folder's name, by all that decides its content."""
+    """Return a folder's name, which depends on everything that decides its content."""
     content = json.dumps({"version": SHAPES_GENERATOR, **settings}, sort_keys=True)
     return f"{kind}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"

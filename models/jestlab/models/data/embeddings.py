@@ -1,4 +1,4 @@
-"""A reference's embeddings of a whole folder of shards, on disk, found by the examples' global numbers.
+"""A reference's embeddings of a folder of shards: stored on disk and looked up by example.
 
 Selection needs the whole contrastive matrix of a super-batch, whose composition nobody knows beforehand; so
 embeddings are kept and no scores (paper, appendix, "Caching reference model scores").
@@ -38,15 +38,15 @@ Rows = npt.NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class About:
-    """What embeddings are of.
+    """What a set of embeddings was made from.
 
     Attributes:
-        digest: Of the data's content, wherever they lie.
-        filter: What the examples satisfy; None where all are embedded.
-        recaption: Which of them were read with their synthetic caption.
-        examples: n.
-        selected: How many satisfy the filter.
-        width: E.
+        digest: The digest of the data's content.
+        filter: The condition that the examples satisfy; None if all are embedded.
+        recaption: The condition for reading an example with its synthetic caption.
+        examples: The number n of examples.
+        selected: How many examples satisfy the filter.
+        width: The width E of the embedding space.
         precision: Of the stored rows, "float32" or "float16".
         temperature: t of the model that embedded.
         bias: b of the model.
@@ -64,7 +64,7 @@ class About:
 
 
 class Progress(NamedTuple):
-    """How far embeddings are.
+    """How far an embedding run is.
 
     Attributes:
         done: How many of the selected examples, in ascending order, are written.
@@ -76,20 +76,28 @@ class Progress(NamedTuple):
 
 
 def content_digest(data: Data, folder: Path) -> str:
-    """The digest of training data: as recorded, which `ensure_web` has checked, or taken now.
+    """Return the digest of training data: the recorded one, which `ensure_web` has checked, or a new one.
 
     Args:
         data: The data.
-        folder: Where their shards lie.
+        folder: The folder of their shards.
     """
     return getattr(data.train, "digest", None) or datasets.digest(folder)
 
 
 class EmbeddingCache:
-    """Finished embeddings, read by example. Safe in threads; rows are read when they are asked for."""
+    """The embeddings that a finished run has made, read by example. Thread-safe; rows are read on demand."""
 
     def __init__(self, directory: Path) -> None:
-        """`open` is the door."""
+        """Open the embeddings that a finished run has made.
+
+        Args:
+            directory: The run's folder.
+
+        Raises:
+            FileNotFoundError: It holds no embeddings.
+            ValueError: They are not finished, or of another format.
+        """
         self._directory = directory
         self._about, progress = _load_about(directory)
         if progress.done < self._about.selected:
@@ -102,44 +110,31 @@ class EmbeddingCache:
         )
         self._status = _load(directory / FOLDER / "status.npy")
 
-    @classmethod
-    def open(cls, directory: Path) -> EmbeddingCache:
-        """The embeddings that a finished run has made.
-
-        Args:
-            directory: The run's folder.
-
-        Raises:
-            FileNotFoundError: It holds no embeddings.
-            ValueError: They are not finished, or of another format.
-        """
-        return cls(directory)
-
     @property
     def width(self) -> int:
-        """E."""
+        """The width E of the embedding space."""
         return self._about.width
 
     @property
     def temperature(self) -> float:
-        """t in z_img · z_txt · t + b."""
+        """The temperature t in the logits z_img · z_txt · t + b."""
         return self._about.temperature
 
     @property
     def bias(self) -> float:
-        """b in z_img · z_txt · t + b."""
+        """The bias b in the logits z_img · z_txt · t + b."""
         return self._about.bias
 
     def check(self, data: Data, folder: Path) -> None:
-        """Check that every example of a run's data can be asked for.
+        """Check that every example of a run's data has an embedding.
 
         Args:
             data: The run's.
-            folder: Where their shards lie.
+            folder: The folder of their shards.
 
         Raises:
-            ValueError: They are other data, or their captions are read otherwise, or an example of them was
-                filtered out when they were embedded.
+            ValueError: The embeddings are of other data, of captions that were chosen differently, or lack an
+                example of the data that was filtered out.
         """
         mine = self._about
         if mine.digest != (theirs := content_digest(data, folder)):
@@ -156,10 +151,12 @@ class EmbeddingCache:
         wanted = np.arange(mine.examples) if chosen is None else chosen
         absent = wanted[self._status[wanted] == _ABSENT]
         if len(absent):
-            raise ValueError(f"{self._complaint(int(absent[0]))} ({len(absent)} of the run's examples lack)")
+            raise ValueError(
+                f"{self._complaint(int(absent[0]))} ({len(absent)} of the run's examples are missing)"
+            )
 
     def images(self, index: Index) -> Rows:
-        """Image embeddings.
+        """Read image embeddings.
 
         Args:
             index: int64[B], global example numbers, in any order.
@@ -173,7 +170,7 @@ class EmbeddingCache:
         return self._read(self._images, index)
 
     def texts(self, index: Index) -> Rows:
-        """Text embeddings; as `images`."""
+        """Read text embeddings; see `images`."""
         return self._read(self._texts, index)
 
     def _read(self, rows: _RowReader, index: Index) -> Rows:
@@ -185,7 +182,7 @@ class EmbeddingCache:
         return rows.read(index)
 
     def _complaint(self, example: int) -> str:
-        """Why an example has no embedding, and what to do."""
+        """Explain why an example has no embedding, and what to do about it."""
         if not 0 <= example < self._about.examples:
             return (
                 f"{self._directory}: no example {example}, the data hold {self._about.examples}: embed the "
@@ -200,7 +197,7 @@ class EmbeddingCache:
 
 
 class _RowReader:
-    """The rows of a `.npy` file."""
+    """Reads rows of a `.npy` file."""
 
     def __init__(self, path: Path) -> None:
         self._array = _load(path)
@@ -208,10 +205,10 @@ class _RowReader:
         self._file = path.open("rb")
 
     def read(self, index: Index) -> Rows:
-        """Rows, as float32.
+        """Read rows as float32.
 
-        All are announced first, so that a cold disk fetches many at once: five times as fast as one page
-        fault after the other.
+        All reads are announced first, so that a cold disk fetches many at once, which is five times as fast
+        as one page fault after another.
         """
         if hasattr(os, "posix_fadvise"):
             descriptor, start = self._file.fileno(), self._array.offset
@@ -221,20 +218,20 @@ class _RowReader:
 
 
 def _load(path: Path) -> np.memmap[Any, Any]:
-    """A memory-mapped array."""
+    """Memory-map an array."""
     array: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 
 
 class EmbeddingWriter:
-    """Embeddings in the making. What `save` has counted survives a crash; the rest is written again.
+    """Writes embeddings. What `save` has counted survives a crash; the rest is written again.
 
     Attributes:
         progress: How far they are, with what is not saved yet.
     """
 
     def __init__(self, directory: Path, what: About) -> None:
-        """Go on where an earlier writer of the same embeddings has saved, or begin.
+        """Resume where an earlier writer of the same embeddings has saved, or begin.
 
         Args:
             directory: The run's folder.
@@ -279,21 +276,21 @@ class EmbeddingWriter:
         self.progress = Progress(done + len(index), unreadable + int(damaged.sum()))
 
     def save(self) -> None:
-        """Make all that was written durable, then count it."""
+        """Make everything written so far durable, then count it."""
         for file in (self._images, self._texts, self._status):
             file.sync()
         _save_about(self._directory, self._about, self.progress)
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files without saving."""
         for file in (self._images, self._texts, self._status):
             file.close()
 
 
 class _RowWriter:
-    """A `.npy` file whose rows are written in place.
+    """Writes rows of a `.npy` file in place.
 
-    By writes and not through a memory map, in which a full disk would kill the process without a word.
+    Uses writes instead of a memory map, because on a full disk a memory map would kill the process silently.
     """
 
     def __init__(self, path: Path) -> None:
@@ -303,7 +300,7 @@ class _RowWriter:
         self._file = path.open("r+b")
 
     def write(self, index: Index, rows: npt.NDArray[Any]) -> None:
-        """Write rows at ascending numbers, each stretch without a gap at once."""
+        """Write rows at ascending numbers, each contiguous stretch at once."""
         gaps = np.flatnonzero(np.diff(index) != 1) + 1
         for numbers, stretch in zip(np.split(index, gaps), np.split(rows, gaps), strict=True):
             if len(numbers):
@@ -311,17 +308,17 @@ class _RowWriter:
                 self._file.write(np.ascontiguousarray(stretch).tobytes())
 
     def sync(self) -> None:
-        """Wait until all is on disk."""
+        """Wait until everything is on disk."""
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file without syncing it."""
         self._file.close()
 
 
 def _create(path: Path, shape: tuple[int, ...], precision: str) -> None:
-    """A file of zeros; a hole where the file system knows holes."""
+    """Create a file of zeros; a sparse file where the file system supports it."""
     np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(precision), shape=shape).flush()
 
 
@@ -331,22 +328,22 @@ def _save_about(directory: Path, what: About, progress: Progress) -> None:
 
 
 def _load_about(directory: Path) -> tuple[About, Progress]:
-    """What the embeddings in a run's folder are of, and how far they are."""
+    """Load what the embeddings in a run's folder were made from, and how far they are."""
     path = directory / FOLDER / "about.json"
     if not path.exists():
         raise FileNotFoundError(f"{directory}: holds no embeddings: name a finished run of program embed")
     written = json.loads(path.read_text())
     if written.pop("format") != _FORMAT:
-        raise ValueError(f"{path}: of another format: delete {path.parent} and embed anew")
+        raise ValueError(f"{path}: unknown format: delete {path.parent} and embed again")
     progress = Progress(**{name: written.pop(name) for name in Progress._fields})
     return About(**written), progress
 
 
 def _require_same(directory: Path, theirs: About, what: About) -> None:
-    """Raise unless two embeddings are the same."""
+    """Raise ValueError unless two sets of embeddings are made from the same."""
     for field in dataclasses.fields(About):
         if (old := getattr(theirs, field.name)) != (new := getattr(what, field.name)):
             raise ValueError(
                 f"{directory / FOLDER}: holds other embeddings ({field.name} {old!r}, now {new!r}): "
-                "delete it to embed anew"
+                "delete it to embed again"
             )

@@ -1,44 +1,54 @@
-"""Files and folders that appear whole or not at all, whoever is killed and whoever else is writing."""
+"""Write files and folders atomically, even if a process is killed or others write at the same time."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import logging
+import math
 import os
 import shutil
 import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from filelock import FileLock
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 DERIVED = ".jestlab"
 """Subfolder of a shard folder for what is computed from it: index, digest, tokenizers, captions. Safe to
 delete."""
 
+Opened = TypeVar("Opened")
+
+_LOG = logging.getLogger(__name__)
 _STALE_SECONDS = 3600.0
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def derived_path(folder: Path, name: str) -> Path:
-    """Where a file computed from a folder's shards lies."""
+    """Return the path of a file that is computed from a folder's shards."""
     return folder / DERIVED / name
 
 
-def write_whole(path: Path, content: bytes) -> bool:
-    """Write a file in one step: readers see the old file or the new one, never a part.
+def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
+    """Write a file atomically: readers see the old file or the new one, never a part.
 
     Args:
         path: The file; its folder is created.
-        content: Its bytes.
+        content: Its bytes, at once or in parts.
 
     Returns:
-        False where the place may not be written to: a shared dataset is often read-only, and what is derived
-        from it is then computed anew by each process.
+        False if writing is not allowed there: a shared dataset is often read-only, and what is derived from
+            it
+        is then computed by each process.
     """
     # No process number: on several hosts that share a disk two processes may have the same.
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
@@ -46,21 +56,21 @@ def write_whole(path: Path, content: bytes) -> bool:
         path.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(path.parent)
         with partial.open("wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    except OSError as error:
-        if error.errno in _NOT_ALLOWED:
-            return False
+    except BaseException as error:  # also of whatever makes the parts
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _NOT_ALLOWED:
+            return False
         raise
     return True
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove what killed writers left in a folder of derived files."""
+    """Remove what killed writers left behind in a folder of derived files."""
     for partial in folder.glob("*.part"):
         with contextlib.suppress(FileNotFoundError):  # a living writer has just renamed it
             if partial.is_file() and time.time() - partial.stat().st_mtime > _STALE_SECONDS:
@@ -68,10 +78,10 @@ def _remove_stale(folder: Path) -> None:
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Make a folder unless it is there; of several processes one makes it and the others wait.
+    """Make a folder unless it exists; of several processes one makes it and the others wait.
 
-    It is built under another name and renamed when whole, so that a folder that exists is complete; what a
-    killed builder left is removed by the next one.
+    It is built under another name and renamed when complete, so that a folder that exists is complete; the
+    remains of a killed builder are removed by the next one.
 
     Args:
         folder: The folder.
@@ -94,21 +104,21 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
                 build(partial)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)
-                raise  # the lock stays: whoever waits on it is to build alone
+                raise  # the lock stays, so that the next process that waits for it builds alone
             partial.rename(folder)
-        lock.unlink(missing_ok=True)  # whoever waits on it, or opens a new one, finds the folder
+        lock.unlink(missing_ok=True)  # every process that gets a lock from now on finds the folder
     return folder
 
 
 def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Path:
-    """Make a folder of what is computed from a folder's shards, unless it is there.
+    """Make a folder of what is computed from a folder's shards, unless it exists.
 
-    It lies beside the shards, or where those may not be written to, in this user's part of the system's
-    temporary folder: a shared dataset is often read-only.
+    It is placed beside the shards or, if that is not allowed, in this user's part of the system's temporary
+    folder: a shared dataset is often read-only.
 
     Args:
         folder: The folder of shards.
-        name: Of the derived folder; whatever its content depends on must be part of it.
+        name: Name of the derived folder; everything that its content depends on must be part of it.
         build: Fills the folder that it is given.
 
     Returns:
@@ -123,18 +133,64 @@ def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Pat
     return build_once(_own_temporary_folder() / place / name, build)
 
 
+def open_derived(
+    folder: Path, name: str, build: Callable[[Path], None], open_: Callable[[Path], Opened]
+) -> Opened:
+    """Open a folder of what is computed from a folder's shards; build it if missing, again if damaged.
+
+    Args:
+        folder: The folder of shards.
+        name: See `build_derived`.
+        build: See `build_derived`.
+        open_: Opens the derived folder; any of OSError, KeyError, TypeError and ValueError means damage.
+
+    Returns:
+        What `open_` returned.
+    """
+    kept = build_derived(folder, name, build)
+    try:
+        return open_(kept)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        _LOG.warning("%s: damaged (%s), built again", kept, error)
+    shutil.rmtree(kept, ignore_errors=True)  # another process may have removed it already
+    return open_(build_derived(folder, name, build))
+
+
+def map_array(path: Path, dtype: Any, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
+    """Memory-map an array from a file that holds its bytes and nothing else.
+
+    Args:
+        path: The file.
+        dtype: Type of the array.
+        shape: Its shape; None: one axis, as long as the file is.
+
+    Raises:
+        ValueError: The file is not as large as the shape says.
+    """
+    import numpy as np
+
+    size = path.stat().st_size
+    if shape is not None and size != math.prod(shape) * np.dtype(dtype).itemsize:
+        raise ValueError(f"{path.name} has an unexpected size")
+    if not size:  # an empty file cannot be mapped
+        return np.zeros(shape or 0, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", shape=shape))
+
+
 def _own_temporary_folder() -> Path:
-    """A folder that nobody else can have filled."""
+    """Return a temporary folder that no other user can have filled."""
     folder = Path(tempfile.gettempdir()) / f"jestlab-{os.geteuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise PermissionError(f"{folder}: not this user's alone: remove it, or set TMPDIR to another folder")
+        raise PermissionError(
+            f"{folder}: not owned by this user alone: remove it, or set TMPDIR to another folder"
+        )
     return folder
 
 
 def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.stat_result]]:
-    """The files of a dataset at any depth, hidden folders left out, in the order of their paths.
+    """List the files of a dataset at any depth in the order of their paths, without hidden folders.
 
     Args:
         folder: The dataset's folder.
@@ -154,6 +210,6 @@ def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.st
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hex."""
+    """Return the SHA-256 of a file's bytes, as hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,13 +1,24 @@
-"""Image files to pixels."""
+"""Decode image files: one by one or in batches from tars or once for all runs."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
+import logging
+import shutil
 import struct
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
+
+from jestlab.models.data.files import map_array, open_derived
+from jestlab.models.data.shards import ShardSource
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -36,8 +47,8 @@ def decode(file: bytes, size: int) -> Pixels:
     256 pixels to 64); scaling to `size` itself would be a third faster and change them by 4 and 26. Training
     and evaluation both decode here, so they see the same pixels.
 
-    Turned as EXIF says; 16-bit grey values keep their upper byte; what is transparent shows white, as
-    img2dataset saves it; CMYK as PIL converts it.
+    Images are turned as EXIF says; 16-bit grey values keep their upper byte; transparent pixels become white,
+    as in img2dataset; CMYK is converted by PIL.
 
     Args:
         file: An image file's bytes (JPEG, PNG, WebP, GIF or BMP; of an animation the first frame).
@@ -47,14 +58,14 @@ def decode(file: bytes, size: int) -> Pixels:
         uint8[size, size, 3], RGB.
 
     Raises:
-        ValueError: The bytes are no whole, readable image.
+        ValueError: The bytes are not a complete, readable image.
     """
     pixels = _jpeg(file, size) if file.startswith(_JPEG) else None
     return _other(file, size) if pixels is None else pixels
 
 
 def _jpeg(file: bytes, size: int) -> Pixels | None:
-    """A JPEG by libjpeg-turbo; None for those that only PIL reads."""
+    """Decode a JPEG with libjpeg-turbo; None for those that only PIL can decode."""
     import simplejpeg
 
     try:
@@ -68,14 +79,14 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
     except ValueError as error:
         raise ValueError(f"not a readable image: {error}") from error
     orientation = _orientation_of(file) if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0 else 1
-    # Scaled by M/8, M = 1 … 8, and rounded up: the last row or column may lie half outside the picture.
+    # Scaled by M/8, M = 1 … 8, and rounded up: half of the last row or column may be outside the picture.
     eighths = 8 * max(scaled.shape[:2]) // max(height, width)
     box = (0.0, 0.0, width * eighths / 8, height * eighths / 8)
     return _square(Image.fromarray(scaled), size, orientation, box)
 
 
 def _other(file: bytes, size: int) -> Pixels:
-    """Any image that PIL reads."""
+    """Decode any image that PIL can read."""
     try:
         with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             return _square(_rgb(image), size, _orientation(image))
@@ -92,7 +103,7 @@ def _other(file: bytes, size: int) -> Pixels:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Three channels of eight bits."""
+    """Convert an image to three channels of eight bits."""
     if image.mode.startswith("I"):
         # NOTE: footgun: PIL converts 16-bit grey by cutting at 255, which leaves a white picture.
         grey = np.asarray(image).astype(np.int64).clip(0, 2**16 - 1) >> 8
@@ -106,7 +117,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 def _square(
     image: Image.Image, size: int, orientation: int, box: tuple[float, float, float, float] | None = None
 ) -> Pixels:
-    """What lies within a box resized, and turned upright, which is cheaper after than before."""
+    """Resize the part of an image within a box, then turn it upright, which is cheaper in this order."""
     if image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR, box)
     turn = _UPRIGHT.get(orientation)
@@ -114,7 +125,7 @@ def _square(
 
 
 def _orientation(image: Image.Image) -> int:
-    """How a picture lies, in EXIF's numbers; 1 is upright."""
+    """Return an image's orientation as an EXIF number; 1 is upright."""
     try:
         number = image.getexif().get(0x0112)
     except (OSError, SyntaxError, ValueError, struct.error):  # damaged, but the picture may still be whole
@@ -123,9 +134,260 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _orientation_of(file: bytes) -> int:
-    """How a JPEG lies; upright where PIL cannot say."""
+    """Return a JPEG's orientation; upright if PIL cannot tell."""
     try:
         with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
             return _orientation(image)
     except (OSError, SyntaxError, ValueError, struct.error):
         return 1
+
+
+Ints = npt.NDArray[np.int64]
+
+_AHEAD = 2  # batches that are decoded while one is being used
+_TASK = 16  # images that a thread decodes at a time
+
+
+class LazyImages:
+    """Images in tars, of which only the locations are held in memory; see `batches`.
+
+    Attributes:
+        size: Side in pixels of the decoded images.
+    """
+
+    def __init__(
+        self, tars: tuple[Path, ...], shard: Ints, keys: npt.NDArray[np.bytes_], spans: Ints, size: int
+    ) -> None:
+        """Create images from their locations.
+
+        Args:
+            tars: The tars.
+            shard: int64[n], the tar that holds each image.
+            keys: bytes[n], names of the examples, for messages.
+            spans: int64[n, 2], offset and size of each image file in its tar.
+            size: Side to which images are resized, in pixels.
+        """
+        self.size = size
+        self._tars, self._shard, self._keys, self._spans = tars, shard, keys, spans
+        self._keep = False
+        self._kept: Pixels | None = None
+
+    def __len__(self) -> int:
+        return len(self._shard)
+
+    @property
+    def decoded_bytes(self) -> int:
+        """The size of all images when decoded."""
+        return len(self) * self.size * self.size * 3
+
+    def describe(self, image: int) -> str:
+        """Return the shard and example of an image, for messages."""
+        return f"{self._tars[self._shard[image]]}, example {self._keys[image].decode()!r}"
+
+    def take(self, indices: npt.NDArray[np.integer[Any]]) -> LazyImages:
+        """Return some of the images, in the order of `indices`, int[k]."""
+        return LazyImages(
+            self._tars, self._shard[indices], self._keys[indices], self._spans[indices], self.size
+        )
+
+    def keep(self) -> None:
+        """Decode only once: keep the pixels of the first full pass for all later ones."""
+        self._keep = True
+
+    def batches(self, batch_size: int, threads: int = 2) -> Iterator[Pixels]:
+        """Yield all images in order.
+
+        Decoding runs ahead of the caller, in threads, by at most two batches.
+
+        Args:
+            batch_size: Images a batch; the last one may hold fewer.
+            threads: How many decode.
+
+        Yields:
+            uint8[k, size, size, 3].
+
+        Raises:
+            ValueError: A damaged image, or a tar that has become shorter than it was when indexed.
+        """
+        if self._kept is not None:
+            for start in range(0, len(self), batch_size):
+                yield self._kept[start : start + batch_size]
+            return
+        whole = np.empty((len(self), self.size, self.size, 3), np.uint8) if self._keep else None
+        done = 0
+        for batch in self._decoded(batch_size, threads):
+            if whole is not None:
+                whole[done : done + len(batch)] = batch
+            done += len(batch)
+            yield batch
+        self._kept = whole
+
+    def _decoded(self, batch_size: int, threads: int) -> Iterator[Pixels]:
+        """Decode from the tars; see `batches`."""
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
+        ahead: deque[list[Future[Pixels]]] = deque()
+        try:
+            for start in range(0, len(self), batch_size):
+                stop = min(start + batch_size, len(self))
+                tasks = range(start, stop, _TASK)
+                ahead.append([pool.submit(self._decode, at, min(at + _TASK, stop)) for at in tasks])
+                if len(ahead) > _AHEAD:
+                    yield np.concatenate([task.result() for task in ahead.popleft()])
+            while ahead:
+                yield np.concatenate([task.result() for task in ahead.popleft()])
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _decode(self, start: int, stop: int) -> Pixels:
+        """Decode the images from `start` to `stop`."""
+        pixels = np.empty((stop - start, self.size, self.size, 3), np.uint8)
+        for i in range(start, stop):
+            offset, length = self._spans[i].tolist()
+            with self._tars[self._shard[i]].open("rb", buffering=0) as file:
+                file.seek(offset)
+                content = file.read(length)
+            if len(content) != length:
+                raise ValueError(f"{self.describe(i)}: cut short, {len(content)} of {length} bytes")
+            try:
+                pixels[i - start] = decode(content, self.size)
+            except ValueError as error:
+                raise ValueError(f"{self.describe(i)}: {error}") from error
+        return pixels
+
+
+def keep_within(budget: int, sets: Iterable[LazyImages]) -> None:
+    """Keep the pixels of the smallest sets of images, as many sets as fit.
+
+    Args:
+        budget: Bytes for all sets together.
+        sets: Images that will be read again and again.
+    """
+    for images in sorted(sets, key=lambda images: images.decoded_bytes):
+        budget -= images.decoded_bytes
+        if budget < 0:
+            return
+        images.keep()
+
+
+_DECODED_FORMAT = 1
+_PIXELS, _WHOLE = "pixels.uint8", "whole.bool"
+_DECODED_AT_ONCE = 1_024  # images that are held while they are decoded
+_LOG = logging.getLogger(__name__)
+
+
+class DecodedImages:
+    """The n images of a folder of shards at one size, in files that all processes map.
+
+    Attributes:
+        pixels: uint8[n, size, size, 3], as `decode` gives them; zeros where it gives an error.
+        whole: bool[n], whether an image could be decoded.
+    """
+
+    def __init__(self, folder: Path, examples: int, size: int) -> None:
+        """Map the files of decoded images.
+
+        Args:
+            folder: The folder that holds them.
+            examples: n.
+            size: Side in pixels.
+
+        Raises:
+            OSError: They cannot be read.
+            ValueError: They are not of that size.
+        """
+        self.pixels: Pixels = map_array(folder / _PIXELS, np.uint8, (examples, size, size, 3))
+        self.whole: npt.NDArray[np.bool_] = map_array(folder / _WHOLE, np.bool_, (examples,))
+
+    def fill(self, examples: Ints, images: Pixels, rows: Ints) -> Ints:
+        """Fill rows of a batch with the images that could be decoded.
+
+        Args:
+            examples: int64[k], global numbers.
+            images: uint8[b, size, size, 3], the batch; written to.
+            rows: int64[k], the row of each example in it.
+
+        Returns:
+            The rows that are left.
+        """
+        known = self.whole[examples]
+        images[rows[known]] = self.pixels[examples[known]]
+        return rows[~known]
+
+
+def ensure_decoded(source: ShardSource, size: int, budget: int) -> DecodedImages | None:
+    """Return the decoded images of a folder of shards; decode them on first use.
+
+    They are kept beside the shards' index, under a name that depends on the shards, the size, and the
+    versions of the decoders; those of earlier shards are removed.
+
+    Args:
+        source: The shards.
+        size: Side in pixels.
+        budget: Largest size of all pixels together, in bytes.
+
+    Returns:
+        None if they would be larger or cannot be kept: then they have to be decoded each time.
+    """
+    if len(source) * size * size * 3 > budget:
+        return None
+    decoders = "-".join(importlib.metadata.version(name) for name in ("pillow", "simplejpeg"))
+    signature = source.index.signature[:16]
+    name = f"decoded-{_DECODED_FORMAT}-{size}-{decoders}-{signature}"
+
+    def build(partial: Path) -> None:
+        for stale in partial.parent.glob("decoded-*"):
+            if not stale.name.endswith(signature):
+                shutil.rmtree(stale, ignore_errors=True)
+        _decode_all(source, size, partial)
+
+    try:
+        return open_derived(
+            source.index.folder, name, build, lambda kept: DecodedImages(kept, len(source), size)
+        )
+    except OSError as error:
+        _LOG.warning("%s: decoded images cannot be kept (%s): decoding them each time", name, error)
+        return None
+
+
+def _decode_all(source: ShardSource, size: int, folder: Path) -> None:
+    """Decode all images into a folder."""
+    _LOG.info("%s: decoding %s images to %d px, once", source.index.folder, f"{len(source):,}", size)
+    with (folder / _PIXELS).open("wb") as pixels_file, (folder / _WHOLE).open("wb") as whole_file:
+        for start in range(0, len(source), _DECODED_AT_ONCE):
+            examples = np.arange(start, min(start + _DECODED_AT_ONCE, len(source)))
+            pixels = np.zeros((len(examples), size, size, 3), np.uint8)
+            whole = np.ones(len(examples), np.bool_)
+            for row, file in enumerate(source.images(examples)):
+                try:
+                    pixels[row] = decode(file, size)
+                except ValueError:  # its reader decodes it again, and gets the reason
+                    whole[row] = False
+            pixels_file.write(pixels.tobytes())
+            whole_file.write(whole.tobytes())
+
+
+def read_images(
+    source: ShardSource, decoded: DecodedImages | None, examples: Ints, images: Pixels, rows: Ints
+) -> dict[int, str]:
+    """Fill rows of a batch with decoded images.
+
+    Args:
+        source: The shards.
+        decoded: Images that are decoded already, if there are any.
+        examples: int64[k], global numbers.
+        images: uint8[b, size, size, 3], the batch; written to.
+        rows: int64[k], the row of each example in it.
+
+    Returns:
+        The rows whose image is damaged, with the reason; they are left as they are.
+    """
+    number = dict(zip(rows.tolist(), examples.tolist(), strict=True))
+    left = rows if decoded is None else decoded.fill(examples, images, rows)
+    files = source.images(np.array([number[row] for row in left.tolist()], np.int64))
+    damaged = {}
+    for row, file in zip(left.tolist(), files, strict=True):
+        try:
+            images[row] = decode(file, images.shape[1])
+        except ValueError as error:
+            damaged[row] = str(error)
+    return damaged

@@ -1,7 +1,11 @@
-"""Shards to training batches: shuffled, decoded, tokenised, prefetched, resumable at an exact batch."""
+"""Load training batches from shards, resumable at an exact batch.
+
+The order of the examples is a permutation per epoch that is computed where it is needed and never stored.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
@@ -13,14 +17,93 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.data.curation import Recaptions, choose
-from jestlab.models.data.decoded import DecodedImages, ensure_decoded
-from jestlab.models.data.images import Pixels, decode
-from jestlab.models.data.order import examples_at
+from jestlab.models.data.images import DecodedImages, Pixels, ensure_decoded, read_images
 from jestlab.models.data.shards import ShardIndex, ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import grain
+
+
+_ROUNDS = 12
+_FEW = 8  # examples: some permutations of so few are beyond the reach of the network's rounds
+
+Words = npt.NDArray[np.uint64]
+
+
+def examples_at(positions: npt.NDArray[np.int64], count: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the examples at positions of an endless order that is shuffled anew each epoch.
+
+    Args:
+        positions: int64[k], counted from the start of training; epoch e begins at e · `count`.
+        count: Number of examples, at least 1.
+        seed: Of the order.
+
+    Returns:
+        int64[k], each from 0 to `count` − 1.
+    """
+    epochs, places = np.divmod(positions, count)
+    examples = np.empty_like(places)
+    for epoch in np.unique(epochs).tolist():
+        within = epochs == epoch
+        examples[within] = permute(places[within], count, seed, epoch)
+    return examples
+
+
+def permute(places: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    """Permute 0 … `count` − 1, and return where some of these numbers go.
+
+    A Feistel network over pairs (i, j) with i < a, j < b and a · b just above `count`: each round adds a hash
+    of one part to the other, which can be undone, so the network permutes all pairs. A result beyond `count`
+    is put through the network again until it is below, which gives a permutation of the numbers below. Up to
+    eight examples are ranked by random words instead: the network's permutations of so few are not uniform.
+
+    Args:
+        places: int64[k], each from 0 to `count` − 1.
+        count: Size of the permuted set.
+        seed: With `epoch`, decides the permutation.
+        epoch: Any number.
+
+    Returns:
+        int64[k].
+
+    Source:
+        Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002: generalised Feistel network
+        and cycle walking.
+    """
+    if count <= _FEW:
+        return np.argsort(_words(seed, epoch, count))[places]
+    b = math.isqrt(count - 1) + 1
+    a = -(-count // b)
+    keys = _words(seed, epoch, _ROUNDS).reshape(-1, 2)
+    found = _network(places.astype(np.uint64), a, b, keys)
+    while len(beyond := np.flatnonzero(found >= count)):
+        found[beyond] = _network(found[beyond], a, b, keys)
+    return found.astype(np.int64)
+
+
+def _network(numbers: Words, a: int, b: int, keys: Words) -> Words:
+    """Apply all rounds of the network to numbers below a · b."""
+    i, j = np.divmod(numbers, np.uint64(b))
+    for key_i, key_j in keys:
+        i = (i + _hash(j, key_i)) % np.uint64(a)
+        j = (j + _hash(i, key_j)) % np.uint64(b)
+    return i * np.uint64(b) + j
+
+
+def _hash(values: Words, key: np.uint64) -> Words:
+    """Return 32 bits that depend on all bits of value and key: the finaliser of splitmix64, shortened."""
+    mixed = (values ^ key) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    return mixed >> np.uint64(32)
+
+
+@functools.lru_cache(maxsize=16)
+def _words(seed: int, epoch: int, count: int) -> Words:
+    """Return random 64-bit words that belong to an epoch."""
+    return np.random.SeedSequence([seed, epoch]).generate_state(count, np.uint64).astype(np.uint64)
+
 
 Batch = dict[str, npt.NDArray[Any]]
 Ints = npt.NDArray[np.int64]
@@ -52,14 +135,15 @@ def training_batches(
     damaged_share: float = 0.01,
     decoded_bytes: int = 0,
 ) -> grain.DatasetIterator[Batch]:
-    """Batches for ever: shuffled anew each epoch, every example once an epoch, batches across its border.
+    """Iterate over batches endlessly: reshuffled each epoch, every example once per epoch; a batch may span
+    two epochs.
 
-    The iterator's `get_state()` is the number of batches taken, prefetched ones not counted; `set_state()`
-    goes on from there with the very same batches.
+    The iterator's `get_state()` is the number of batches taken, without prefetched ones; `set_state()`
+    resumes from there with exactly the same batches.
 
-    An example whose image cannot be decoded gives its row to the one at that row of the next batch, or of the
-    first batch after it where that one can: a function of the place in the order alone, so that a resumed run
-    and each of several processes agree.
+    An example whose image cannot be decoded is replaced by the one in the same row of the next batch, or of
+    the first later batch where that one can be decoded. This depends on the position in the order alone, so
+    that a resumed run and each of several processes agree.
 
     Args:
         folder: A folder of shards.
@@ -72,7 +156,7 @@ def training_batches(
         batch_size: B, of the batch that all processes load together.
         seed: Of the order; independent of all other random draws.
         reference_tokenizer: Tokenizer and length of a reference model that reads other tokens.
-        lookups: What else is in a batch, by name: each gets the batch's example numbers.
+        lookups: Functions for further arrays of a batch, by name; each gets the batch's example numbers.
         rows: The rows of each batch that are loaded here; all by default. B is their number below.
         threads: How many batches are loaded at once.
         damaged_share: Largest share of the examples that may be damaged: of all when the index is made, and
@@ -113,13 +197,13 @@ def training_batches(
         damage=_Damage(index, len(index) if chosen is None else len(chosen), damaged_share),
     )
     # Grain knows the numbers of batches alone: each is loaded whole, since per example it costs as much as
-    # decoding, and its own shuffle 13 µs besides.
+    # decoding, and its own shuffle would add 13 µs.
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=max(_BATCHES_AHEAD, threads))
     return iter(grain.MapDataset.range(_FOR_EVER).map(load).to_iter_dataset(options))
 
 
 class _Damage:
-    """Counts the images that cannot be decoded, each once, and ends the run when they are too many."""
+    """Counts the images that cannot be decoded, each once, and ends the run when there are too many."""
 
     def __init__(self, index: ShardIndex, examples: int, share: float) -> None:
         self._index = index
@@ -130,7 +214,7 @@ class _Damage:
         self._lock = threading.Lock()
 
     def count(self, read: int, errors: Mapping[int, str]) -> None:
-        """Take in how many examples were read, and what was wrong with some.
+        """Count how many examples were read, and which of them are damaged.
 
         Raises:
             ValueError: More than the share of all examples read so far are damaged, beyond chance.
@@ -146,7 +230,7 @@ class _Damage:
                 raise self.error()
 
     def error(self) -> ValueError:
-        """What is damaged, and what to do."""
+        """Return the error that names what is damaged and what to do."""
         read = min(self._read, self._examples)
         first = list(self._errors.items())[:_NAMED]
         named = "; ".join(f"{self._index.describe(example)}: {error}" for example, error in first)
@@ -158,7 +242,7 @@ class _Damage:
 
 
 class _Load:
-    """The number of a batch to the batch."""
+    """Maps the number of a batch to the batch."""
 
     def __init__(
         self,
@@ -197,34 +281,26 @@ class _Load:
         return {"image": images, "index": index, "damaged": np.array(damaged, np.int64), **texts, **found}
 
     def _examples_at(self, positions: Ints) -> Ints:
-        """The global numbers of the examples at some places of the order."""
+        """Return the global numbers of the examples at some positions of the order."""
         count = len(self.source) if self.chosen is None else len(self.chosen)
         places = examples_at(positions, count, self.seed)
         return places if self.chosen is None else self.chosen[places]
 
     def _decoded(self, positions: Ints) -> tuple[Ints, Pixels, int]:
-        """Example numbers and images at some places of the order, and how many places had to be filled from
-        later batches."""
+        """Return example numbers and images at some positions of the order, and how many positions had to be
+        filled from later batches."""
         index = self._examples_at(positions)
         images = np.empty((len(index), self.image_size, self.image_size, 3), np.uint8)
         rows, damaged = np.arange(len(index)), 0
         for attempt in range(_MOST_TRIES):
-            rows = rows[np.argsort(index[rows])]  # as they lie in the shards
-            errors: dict[int, str] = {}
-            failed = []
-            left = rows if self.decoded is None else self.decoded.fill(index[rows], images, rows)
-            for row, file in zip(left.tolist(), self.source.images(index[left]), strict=True):
-                try:
-                    images[row] = decode(file, self.image_size)
-                except ValueError as error:
-                    errors[int(index[row])] = str(error)
-                    failed.append(row)
-            self.damage.count(len(rows), errors)
+            rows = rows[np.argsort(index[rows])]  # in the order of the shards
+            failed = read_images(self.source, self.decoded, index[rows], images, rows)
+            self.damage.count(len(rows), {int(index[row]): error for row, error in failed.items()})
             if not failed:
                 return index, images, damaged
             damaged = damaged if attempt else len(failed)
             # NOTE: footgun: the next place of the order is another row of this very batch.
-            rows = np.array(failed)
+            rows = np.array(list(failed))
             positions[rows] += self.batch_size
             index[rows] = self._examples_at(positions[rows])
         raise self.damage.error()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from jestlab.models.data.files import build_derived, shard_files
+from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.tars import Fault, scan
 
 _FORMAT = 2  # of the index files; another number is another name
@@ -33,7 +33,7 @@ Ints = npt.NDArray[np.int64]
 
 
 class RawExample(NamedTuple):
-    """An image–text pair as it lies in its shard."""
+    """An image–text pair as it is stored in its shard."""
 
     jpeg: bytes
     caption: str
@@ -41,14 +41,15 @@ class RawExample(NamedTuple):
 
 @dataclass(frozen=True)
 class ShardIndex:
-    """Where each example's image, caption and metadata lie. Examples are counted over the tars in name order.
+    """The location of each example's image, caption and metadata; examples are numbered over the tars in name
+    order.
 
     n examples in s tars. The index is built once, kept beside the shards and memory-mapped, so that neither
     building nor loading it holds more than one tar's examples in memory. Damaged examples have no number:
-    those that lack an image or a caption, whose caption is blank or not UTF-8, or that lie in an unreadable
-    part of their tar. Captions are read when the index is built, since each lies in the page that its header
-    was read from: so the examples and their order are known before training. That an image cannot be decoded
-    is found when it is.
+    those that lack an image or a caption, whose caption is blank or not UTF-8, or that are in an unreadable
+    part of their tar. Captions are read when the index is built, since each is in the page that its header
+    was read from; so the examples and their order are known before training. Images that cannot be decoded
+    are found later, when they are decoded.
 
     Attributes:
         folder: The folder of tars.
@@ -59,7 +60,7 @@ class ShardIndex:
         text: int64[n, 2], the same of the caption.
         meta: int64[n, 2], the same of the JSON metadata; (0, 0) where there is none.
         damaged: How many examples, members or tars were left out, by reason.
-        damaged_places: The first few of them.
+        damaged_places: Where the first few were.
     """
 
     folder: Path
@@ -78,15 +79,15 @@ class ShardIndex:
         return int(self.starts[-1])
 
     def shard(self, examples: npt.NDArray[np.integer[Any]]) -> Ints:
-        """The tar of each example: int64[k] of numbers into `tars`."""
+        """Return the tar of each example: int64[k] of positions in `tars`."""
         return np.searchsorted(self.starts[1:], examples, side="right")
 
     def examples(self, shard: int) -> Ints:
-        """The examples of a tar, ascending."""
+        """Return the numbers of a tar's examples, ascending."""
         return np.arange(self.starts[shard], self.starts[shard + 1])
 
     def keys(self, shard: int) -> list[str]:
-        """The webdataset keys of a tar's examples, in their order; unique within the tar."""
+        """Return the webdataset keys of a tar's examples, in their order; unique within the tar."""
         first, last = int(self.starts[shard]), int(self.starts[shard + 1])
         ends = self._key_ends[first:last].tolist()
         start = int(self._key_ends[first - 1]) if first else 0
@@ -96,13 +97,13 @@ class ShardIndex:
         return [joint[a - start : b - start].decode(errors="replace") for a, b in spans]
 
     def describe(self, example: int) -> str:
-        """Shard and member of an example, for messages."""
+        """Return the shard and key of an example, for messages."""
         start = self._key_ends[example - 1] if example else 0
         key = self._keys[start : self._key_ends[example]].tobytes().decode(errors="replace")
         return f"{self.folder / self.tars[int(self.shard(np.array(example)))]}, example {key!r}"
 
     def damage(self) -> str | None:
-        """One line on what was left out, and where first; None where nothing was."""
+        """Return one line on what was left out, and where first; None if nothing was."""
         if not self.damaged:
             return None
         reasons = ", ".join(f"{count:,} × {reason}" for reason, count in self.damaged.items())
@@ -110,7 +111,7 @@ class ShardIndex:
         return f"{reasons} (first at {', '.join(self.damaged_places)}{more})"
 
     def check(self, damaged_share: float) -> None:
-        """Log what was left out.
+        """Log what was left out as damaged, and raise if it is too much.
 
         Args:
             damaged_share: Largest share of all examples that may be damaged, in whole examples, rounded up:
@@ -131,7 +132,7 @@ class ShardIndex:
 
     @classmethod
     def load(cls, folder: Path) -> ShardIndex:
-        """The index kept beside the shards, or a new one where it is missing, stale or damaged.
+        """Load the index that is kept beside the shards; rebuild it if it is missing, stale or damaged.
 
         Where the folder may not be written to, it is kept in this user's part of the temporary folder.
 
@@ -139,8 +140,8 @@ class ShardIndex:
             folder: A folder with tars, at any depth.
 
         Raises:
-            FileNotFoundError: No such folder, or no tar in it.
-            ValueError: Not one whole example in it.
+            FileNotFoundError: There is no such folder, or no tar in it.
+            ValueError: It does not hold a single complete example.
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder of shards")
@@ -159,13 +160,7 @@ class ShardIndex:
             for stale in partial.parent.glob("index-*"):
                 shutil.rmtree(stale, ignore_errors=True)
 
-        kept = build_derived(folder, name, build)
-        try:
-            return cls._open(folder, tars, signature, kept)
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            _LOG.warning("%s: damaged (%s), built again", kept, error)
-        shutil.rmtree(kept, ignore_errors=True)  # another process may have done so
-        return cls._open(folder, tars, signature, build_derived(folder, name, build))
+        return open_derived(folder, name, build, lambda kept: cls._open(folder, tars, signature, kept))
 
     @classmethod
     def _open(cls, folder: Path, tars: tuple[str, ...], signature: str, kept: Path) -> ShardIndex:
@@ -174,8 +169,8 @@ class ShardIndex:
         starts = np.array(summary["starts"], np.int64)
         n, bytes_of_keys = int(starts[-1]), int(summary["key_bytes"])
         if len(starts) != len(tars) + 1:
-            raise ValueError("of other tars")
-        spans = _map(kept / _SPANS, np.dtype(np.int64), (n, 3, 2))
+            raise ValueError("made from other tars")
+        spans = map_array(kept / _SPANS, np.int64, (n, 3, 2))
         return cls(
             folder=folder,
             tars=tars,
@@ -186,19 +181,12 @@ class ShardIndex:
             meta=spans[:, 2],
             damaged={str(reason): int(count) for reason, count in summary["damaged"].items()},
             damaged_places=tuple(map(str, summary["damaged_places"])),
-            _keys=_map(kept / _KEYS, np.dtype(np.uint8), (bytes_of_keys,)),
-            _key_ends=_map(kept / _KEY_ENDS, np.dtype(np.int64), (n,)),
+            _keys=map_array(kept / _KEYS, np.uint8, (bytes_of_keys,)),
+            _key_ends=map_array(kept / _KEY_ENDS, np.int64, (n,)),
         )
 
 
 _SUMMARY, _SPANS, _KEYS, _KEY_ENDS = "index.json", "spans.int64", "keys.bytes", "key_ends.int64"
-
-
-def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """An array that lies in a file."""
-    if path.stat().st_size != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{path.name} has another size")
-    return np.asarray(np.memmap(path, dtype, "r", shape=shape))
 
 
 def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
@@ -230,7 +218,7 @@ def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
                 _LOG.info("%s: indexed %s", folder, done)
     if not starts[-1]:
         why = ", ".join(f"{count:,} × {reason}" for reason, count in damaged.items()) or "no image files"
-        raise ValueError(f"{folder}: not one whole example in {len(tars)} tar shards: {why}")
+        raise ValueError(f"{folder}: no complete example in {len(tars)} tar shards: {why}")
     summary = {
         "starts": starts,
         "key_bytes": key_bytes,
@@ -244,7 +232,7 @@ Span = tuple[int, int]
 
 
 class _Example(NamedTuple):
-    """Key and spans of a whole example."""
+    """The key of a complete example, and where its files are."""
 
     key: str
     image: Span
@@ -260,7 +248,7 @@ class _Damaged(NamedTuple):
 
 
 def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
-    """The whole examples of a tar, and what is damaged. A key is what precedes the first dot of a name."""
+    """Return the complete examples of a tar, and what is damaged; a key ends at the first dot of a name."""
     groups: dict[str, dict[str, Span]] = {}
     examples: list[_Example] = []
     damaged: list[_Damaged] = []
@@ -270,7 +258,7 @@ def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
             continue
         head, _, base = member.name.rpartition("/")
         stem, _, extension = base.partition(".")
-        # Nothing is ever extracted, so such a path endangers nothing; but no honest tool writes it.
+        # Nothing is extracted, so such a path is harmless, but no honest tool writes it.
         if member.name.startswith("/") or ".." in head.split("/"):
             damaged.append(_Damaged("path outside the shard", repr(member.name)))
         elif stem and extension.lower() in _KNOWN:
@@ -288,7 +276,7 @@ def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
 
 
 def _reason(descriptor: int, image: Span | None, text: Span | None) -> str | None:
-    """Why an example is damaged, if it is."""
+    """Return why an example is damaged; None if it is not."""
     if image is None or text is None:
         return "no caption" if image else "no image"
     if not image[1]:
@@ -301,7 +289,7 @@ def _reason(descriptor: int, image: Span | None, text: Span | None) -> str | Non
 
 
 class _OpenFile:
-    """A file descriptor, closed when its last user lets go of it."""
+    """A file descriptor that is closed when its last user releases it."""
 
     def __init__(self, path: Path) -> None:
         self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -311,7 +299,7 @@ class _OpenFile:
 
 
 class ShardSource:
-    """Reads examples by their number. Safe in threads, cheap to pickle; files are opened when first read."""
+    """Reads examples by their number. Thread-safe and cheap to pickle; files are opened on first use."""
 
     def __init__(self, folder: Path, index: ShardIndex | None = None) -> None:
         self.index = index or ShardIndex.load(folder)
@@ -343,19 +331,19 @@ class ShardSource:
         return [RawExample(file, caption) for file, caption in zip(files, captions, strict=True)]
 
     def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """The image files alone."""
+        """Read the image files without the captions."""
         return self._read(indices, self.index.image)
 
     def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
-        """The captions alone."""
+        """Read the captions without the images."""
         return [text.decode() for text in self._read(indices, self.index.text)]
 
     def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """The JSON metadata, unparsed; empty where an example has none."""
+        """Read the JSON metadata, unparsed; empty where an example has none."""
         return self._read(indices, self.index.meta)
 
     def _read(self, indices: npt.NDArray[np.integer[Any]], spans: Ints) -> list[bytes]:
-        """The bytes of one part of each example."""
+        """Read the bytes of one part of each example."""
         contents = []
         shards = self.index.shard(indices).tolist()
         for position, (shard, (offset, size)) in enumerate(zip(shards, spans[indices].tolist(), strict=True)):
@@ -370,7 +358,7 @@ class ShardSource:
         return contents
 
     def _file(self, shard: int) -> _OpenFile:
-        """An open tar; the least recently used one is let go when too many are open."""
+        """Return an open tar; the least recently used one is released when too many are open."""
         with self._lock:
             file = self._files.get(shard)
             if file is None:

@@ -1,4 +1,4 @@
-"""Tar files as webdataset lays them out: written byte for byte the same each time, scanned for offsets."""
+"""Write and scan tar files as webdataset lays them out, byte for byte the same each time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNREADABLE = "unreadable tar header"
 
 
 class Member(NamedTuple):
-    """A file in a tar: its name, and where its bytes lie."""
+    """A file in a tar: its name, and the position and size of its content."""
 
     name: str
     offset: int
@@ -41,7 +41,7 @@ class TarWriter:
         self._file: BinaryIO = path.open("wb")
 
     def add(self, name: str, content: bytes) -> None:
-        """Append a file.
+        """Append a file to the archive.
 
         Args:
             name: Name in the archive, ASCII, under 100 characters.
@@ -53,7 +53,7 @@ class TarWriter:
         self._file.write(b"".join((_header(name, len(content)), content, bytes(-len(content) % BLOCK))))
 
     def close(self) -> None:
-        """End the archive."""
+        """Write the end of the archive, and close the file."""
         self._file.write(_END)
         self._file.close()
 
@@ -67,7 +67,7 @@ class TarWriter:
 
 
 def _header(name: str, size: int) -> bytes:
-    """A ustar header block: name, mode 0444, owner 0:0, size, time 0, checksum, type "0"."""
+    """Return a ustar header block: name, mode 0444, owner 0:0, size, time 0, checksum, type "0"."""
     encoded = name.encode("ascii")
     if len(encoded) >= 100 or size >= 8**11:
         raise ValueError(f"{name[:40]!r}…: too long a name, or too large a file, for a plain tar header")
@@ -87,7 +87,7 @@ class Fault(NamedTuple):
 
 
 def scan(path: Path) -> Iterator[Member | Fault]:
-    """The regular files of an uncompressed tar, in order, and the places where it is damaged.
+    """Yield the regular files of an uncompressed tar, in order, and the places where it is damaged.
 
     Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
     header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
@@ -140,7 +140,7 @@ def scan(path: Path) -> Iterator[Member | Fault]:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """The regular files of an uncompressed tar that must be whole, in order.
+    """Yield the regular files of an uncompressed tar that must be undamaged, in order.
 
     Args:
         path: The tar.
@@ -158,7 +158,7 @@ def members(path: Path) -> Iterator[Member]:
 
 
 class _Header(NamedTuple):
-    """What a header block says."""
+    """The content of a header block."""
 
     name: str
     size: int
@@ -166,7 +166,7 @@ class _Header(NamedTuple):
 
 
 class _Overrides:
-    """What extended headers say of the next file."""
+    """What extended headers say about the next file."""
 
     def __init__(self) -> None:
         self.name: str | None = None
@@ -174,7 +174,7 @@ class _Overrides:
         self.sparse = False
 
     def read(self, kind: bytes, content: bytes) -> bool:
-        """Take in an extended header; False if it cannot be read."""
+        """Read an extended header; return False if it cannot be read."""
         if kind == b"L":
             self.name = content.rstrip(b"\0").decode(errors="surrogateescape")
         if kind != b"x":
@@ -196,7 +196,7 @@ class _Overrides:
 
 
 def _header_of(block: bytes) -> _Header | None:
-    """What a header block says, of ustar, GNU, PAX or the older form; None where it is none, or damaged."""
+    """Parse a header block in ustar, GNU, PAX or the older format; None if it is not one, or damaged."""
     try:
         # The sum of all bytes, its own eight counted as spaces. Adler-32 holds it modulo 65521, in a tenth of
         # the time of adding bytes up here, which would be most of a scan.
@@ -220,13 +220,13 @@ def _header_of(block: bytes) -> _Header | None:
 
 
 def _all_zero(file: BinaryIO, position: int) -> bool:
-    """Whether nothing but zeros follows."""
+    """Return whether only zeros follow."""
     file.seek(position)
     return not any(chunk.strip(b"\0") for chunk in iter(lambda: file.read(_CHUNK), b""))
 
 
 def _next_header(file: BinaryIO, position: int, length: int) -> int:
-    """Where the next header block lies; `length` if there is none."""
+    """Return the position of the next header block; `length` if there is none."""
     file.seek(position)
     while chunk := file.read(_CHUNK):
         for offset in range(0, len(chunk) - BLOCK + 1, BLOCK):

@@ -1,4 +1,4 @@
-"""Captions to token numbers: a sentencepiece model trained on the shards' own captions."""
+"""Turn captions into tokens: a sentencepiece model trained on the shards' own captions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from jestlab.models.data.files import derived_path, write_whole
 from jestlab.models.data.shards import ShardSource
 
 PAD, EOS, UNKNOWN = 0, 1, 2
-_TRAINING_CAPTIONS = 200_000  # the first ones: more hardly change a unigram model of a small vocabulary
+# The first captions; more would hardly change a unigram model with a small vocabulary.
+_TRAINING_CAPTIONS = 200_000
 _VERSION = 1  # of the training recipe below
 
 
@@ -44,20 +45,20 @@ class Tokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of pieces; at most what was asked for, less where the captions hold few distinct words."""
+        """The number of pieces; less than was asked for if the captions hold few distinct words."""
         return int(self._processor.get_piece_size())
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the model, as hex."""
+        """The SHA-256 of the model, as hex."""
         return hashlib.sha256(self.model).hexdigest()
 
     def __call__(self, captions: Sequence[str], length: int) -> npt.NDArray[np.int32]:
-        """Tokenise: lower case, the end token appended; long captions cut to `length` − 1 and the end token,
-        short ones padded with the end token.
+        """Tokenise captions: in lower case, with the end token appended. Long captions are cut to `length` −
+        1 tokens and the end token, short ones are padded with the end token.
 
         Args:
-            captions: n of them.
+            captions: n captions.
             length: L.
 
         Returns:
@@ -75,7 +76,8 @@ class Tokenizer:
 
 
 def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
-    """The tokenizer of a folder of shards, kept beside them: trained on 200,000 captions at most, unfiltered.
+    """Return the tokenizer of a folder of shards, kept beside them; train it on first use, on the first
+    200,000 captions at most, unfiltered.
 
     The same shards give the same model, bit for bit, so processes that train it at once agree.
 
@@ -99,7 +101,7 @@ def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
 
 
 def train_tokenizer(captions: Sequence[str], vocabulary_size: int) -> Tokenizer:
-    """Train a unigram model, deterministically.
+    """Train a unigram model deterministically.
 
     Args:
         captions: What to train on.

@@ -1,11 +1,12 @@
-"""Which examples of a super-batch the learner trains on.
+"""Selection: which examples of a super-batch the learner trains on.
 
-`select` goes from embeddings to indices, without a matrix of all pairs: scores come from the embeddings of
-learner and reference (`criteria`, `conditional`), a rule draws from them (`rules`, `sampling`), on any number
-of devices (`candidates`). `dense` is the same as the paper writes it.
+select.py    embeddings in, indices out: score → draw a chunk → condition the scores on it → next chunk
+scores.py    the three criteria by either loss, of candidates alone and given what is chosen
+sums.py      sums over pairs, block by block: no matrix of all pairs exists
+fused.py     the same sums as a Pallas kernel for TPU, where it works
+sampling.py  draws without replacement from candidates that are split over devices
 """
 
-from .rules import RULES, Selected
-from .select import select
+from jestlab.models.selection.select import RULES, Selected, select
 
 __all__ = ["RULES", "Selected", "select"]

@@ -1,15 +1,17 @@
-"""The sums of `blocks` as a Pallas kernel for TPU: logits live in VMEM, whatever XLA would do with them.
+"""The sums over pairs as a Pallas kernel for TPU, and the choice between it and the blocks of `sums`.
 
-The matrix unit's result is turned into losses and summed up where it stands, while the matrix unit goes on. A
-kernel does one direction: the two share no operand, and one at a time needs half the VMEM.
+The logits stay in VMEM: the matrix unit's result is turned into losses and summed up in place, while the
+matrix unit goes on. A kernel does one direction: the two share no operand, and one at a time needs half the
+VMEM.
 
-What is known of its speed is computed; nothing has been measured on a TPU. Compiled for v5e (JAX 0.10.2), XLA
-keeps the logits of `blocks` in VMEM, too: there is no traffic to save, but work on losses that waits for
-products, and rows that it computes twice. At R = 640, c = 2,048 and two models of E = 768 the products need
-369,000 cycles of the matrix unit in float32 (six passes of bfloat16), and the kernel's schedule fits all else
-beside them. The compiler estimates `blocks` at 522,000, a sixth for rows that 256 at a time do not divide.
+The speeds here are computed; nothing has been measured on a TPU. Compiled for v5e (JAX 0.10.2), XLA keeps the
+logits of the blocks in VMEM too, so the kernel saves no memory traffic. It saves work on losses that waits
+for products, and rows that XLA computes twice. At R = 640, c = 2,048 and two models of E = 768 the products
+need 369,000 cycles of the matrix unit in float32 (six passes of bfloat16), and the kernel's schedule fits
+everything else beside them. The compiler estimates the blocks at 522,000 cycles, a sixth of them for rows
+that 256 at a time do not divide.
 
-On GPU there is no such kernel: there, computed as well, the products in float32 outweigh the traffic of the
+There is no such kernel for GPU: there (computed as well) the products in float32 outweigh the traffic of the
 logits about twelve times at E = 768, so that fusing would gain a few percent at most.
 
 Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = t z^im_i · z^txt_j.
@@ -18,25 +20,30 @@ Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = 
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from ..two_towers import Embeddings
-from . import blocks
+from jestlab.models import processes
+from jestlab.models.selection.sums import BLOCKS, Sums, softplus
+from jestlab.models.two_towers import Embeddings
+
+_LOG = logging.getLogger(__name__)
 
 ROWS = 128
-"""Candidates in a block: the matrix unit's side."""
+"""Candidates in a block: the side of the matrix unit."""
 
 CHUNK = 512
-"""Examples of a chunk in a block, at most: fewer where embeddings are wide."""
+"""Maximum number of a chunk's examples in a block; fewer where embeddings are wide."""
 
 WINDOWS = 10 << 20
-"""Bytes of embeddings that may lie in VMEM: both sides of a block, of all models, in two buffers. Two models
+"""Bytes of embeddings that may be in VMEM: both sides of a block, of all models, in two buffers. Two models
 of E = 768 fill 7.5 MiB with 128 + 512 examples, two of 1,152 6.8 MiB with 128 + 256. With logits and what the
 products need, the compiler asks for up to 11 MiB of the 16 that a kernel may have (found for v5e)."""
 
@@ -48,10 +55,10 @@ def sigmoid_sums(
     *,
     interpret: bool = False,
 ) -> jax.Array:
-    """Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `blocks.sigmoid_sums`.
+    """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `sums.sigmoid_sums`.
 
     Args:
-        signs: Of the models.
+        signs: The sign of each model.
         models: Each model's embeddings of R candidates.
         chunk: Each model's embeddings of c examples.
         interpret: Whether to run the kernel without a TPU, slowly, for tests.
@@ -60,7 +67,7 @@ def sigmoid_sums(
         float32 [R].
     """
     if not fits(sum(z.image.shape[1] for z in models)):
-        return blocks.sigmoid_sums(signs, models, chunk)
+        return BLOCKS.sigmoid(signs, models, chunk)
     scalars = jnp.stack([jnp.stack([z.temperature, z.bias]) for z in chunk])
     kernel = functools.partial(_sigmoid_kernel, signs=tuple(signs))
     over = functools.partial(_over_pairs, kernel, scalars, scratch=0, interpret=interpret)
@@ -70,7 +77,7 @@ def sigmoid_sums(
 
 
 def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
-    """log Σ_j exp(s_ij) and log Σ_j exp(s_ji) of one model, as `blocks.softmax_sums`.
+    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) by one model, as `sums.softmax_sums`.
 
     Args:
         z: Its embeddings of R candidates.
@@ -81,17 +88,17 @@ def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -
         float32 [R] from images to texts, and from texts to images.
     """
     if not fits(z.image.shape[1]):
-        return blocks.softmax_sums(z, chunk)
+        return BLOCKS.softmax(z, chunk)
     scalars = chunk.temperature.reshape(1, 1)
     over = functools.partial(_over_pairs, _softmax_kernel, scalars, scratch=2, interpret=interpret)
     return over([z.image], [chunk.text]), over([z.text], [chunk.image])
 
 
 Kernel = Callable[..., None]
-"""(count, scalars, rows, chunk, sums, *scratch), all but `count` references to memory. It counts in a block:
-candidates, of each model [r, E], and a part of the chunk, of each model [k, E], whose first `count` are
-examples and whose rest may be anything. From one part to the next `sums` and scratch [1, r] stay as they are;
-after the last `sums` holds the result."""
+"""(count, scalars, rows, chunk, sums, *scratch), all but `count` references to memory. Adds up one block: the
+candidates, [r, E] of each model, and a part of the chunk, [k, E] of each model, whose first `count` rows are
+examples and whose other rows may hold anything. `sums` and scratch [1, r] are kept from one part to the next;
+after the last part `sums` holds the result."""
 
 
 def _sigmoid_kernel(
@@ -111,7 +118,7 @@ def _sigmoid_kernel(
 
     losses = jnp.float32(0.0)
     for k, sign in enumerate(signs):  # subtracted pair by pair
-        losses += sign * blocks.softplus(scalars[k, 0] * _products(chunk[k], rows[k]) + scalars[k, 1])
+        losses += sign * softplus(scalars[k, 0] * _products(chunk[k], rows[k]) + scalars[k, 1])
     sums[...] += jnp.sum(_first(count, losses, 0.0), axis=0, keepdims=True)
 
 
@@ -149,7 +156,7 @@ def _products(chunk: Any, rows: Any) -> jax.Array:
 
 
 def _first(count: Any, values: jax.Array, rest: float) -> jax.Array:
-    """[k, r] with `rest` from the count-th row on, whatever stood there."""
+    """[k, r] with `rest` from row `count` on, whatever it held."""
     return jnp.where(jax.lax.broadcasted_iota(jnp.int32, values.shape, 0) < count, values, rest)
 
 
@@ -164,15 +171,15 @@ def _over_pairs(
 ) -> jax.Array:
     """Sums over the pairs of every row with the chunk, in one direction.
 
-    Where blocks do not divide rows or chunk, the last one reaches beyond the array's end, and holds anything
-    there: of the chunk the kernel leaves it out, of the rows it is not kept.
+    Where blocks do not divide rows or chunk, the last one reaches beyond the array's end and may hold
+    anything there. The kernel leaves out that part of the chunk, and that part of the result is not kept.
 
     Args:
-        kernel: What to do with a block.
+        kernel: Adds up one block.
         scalars: float32, for the kernel.
-        rows: Of each model [R, E].
-        chunk: Of each model [c, E].
-        scratch: How many arrays [1, r] the kernel keeps.
+        rows: [R, E] of each model.
+        chunk: [c, E] of each model.
+        scratch: Number of arrays [1, r] that the kernel keeps.
         interpret: Whether to run without a TPU.
 
     Returns:
@@ -185,7 +192,7 @@ def _over_pairs(
         n = len(rows)
         kernel(c - pl.program_id(1) * k, scalars, refs[:n], refs[n : 2 * n], *refs[2 * n :])
 
-    # As XLA would type it, with the devices that it varies over.
+    # The type that XLA would give it, with the devices that it varies over.
     out = jax.eval_shape(lambda: jnp.zeros((1, R)) + sum(x[0, 0] for x in (scalars, *rows, *chunk)))
     sums: jax.Array = pl.pallas_call(
         body,
@@ -205,12 +212,12 @@ def _over_pairs(
 
 
 def fits(width: int) -> bool:
-    """Whether models whose E sum up to that width leave VMEM for a block; if not, `blocks` sums."""
+    """Return whether models whose E sum up to this width leave VMEM for a block of the kernel."""
     return _examples(width) >= 2 * ROWS
 
 
 def block(rows: int, chunk: int, width: int) -> tuple[int, int]:
-    """The sizes (r, k) of a block.
+    """Choose the sizes (r, k) of a block.
 
     Args:
         rows: R.
@@ -226,3 +233,69 @@ def block(rows: int, chunk: int, width: int) -> tuple[int, int]:
 
 def _examples(width: int) -> int:
     return WINDOWS // (2 * 4 * width)
+
+
+FUSED = Sums(sigmoid_sums, softmax_sums)
+TOLERANCE = 2e-5
+"""Largest accepted error on the example, relative to its largest sum. Measured on CPU, float32 errs by 2e-7,
+log(1 + x) in place of log1p by 4e-5, and embeddings in bfloat16 by 1e-4 (softmax) or 4e-3 (sigmoid)."""
+
+
+@functools.cache
+def best_sums(kind: str = "auto") -> Sums:
+    """Choose how to sum over pairs. Every process must ask, and all get the same answer.
+
+    Args:
+        kind: "blocks", "fused", or "auto": fused on TPU if it compiles there and agrees with blocks, which
+            is tried once per process.
+
+    Raises:
+        ValueError: "fused" on another backend than TPU, or an unknown kind.
+    """
+    if kind not in ("auto", "blocks", "fused"):
+        raise ValueError(f"unknown selection kernel {kind!r}: expected auto, blocks or fused")
+    backend = jax.default_backend()
+    if kind == "fused" and backend != "tpu":
+        raise ValueError(f"runtime.selection_kernel: fused runs on TPU only, and this is {backend}: use auto")
+    if kind == "fused":
+        return FUSED
+    if kind == "blocks" or backend != "tpu":
+        return BLOCKS
+    found = disagreement(FUSED)
+    if processes.all_say(found is None):
+        return FUSED
+    _LOG.warning("Selection sums in blocks, not by its TPU kernel: %s.", found or "fails elsewhere")
+    return BLOCKS
+
+
+def disagreement(sums: Sums) -> str | None:
+    """Compare a way of summing with blocks on a small example.
+
+    The example has what can go wrong: two models of different width, sizes that no block divides, several
+    blocks of candidates and chunk, and sums over small differences.
+
+    Returns:
+        What is wrong; None if the two agree.
+    """
+    signs = (1.0, -1.0)
+    models, chunk = ([_embeddings(n, width, 10 * n + width) for width in (96, 40)] for n in (150, 530))
+    try:
+        ours, theirs = (
+            [jax.jit(way.sigmoid, static_argnums=0)(signs, models, chunk)]
+            + [x for pair in zip(models, chunk, strict=True) for x in jax.jit(way.softmax)(*pair)]
+            for way in (sums, BLOCKS)
+        )
+    except Exception as error:  # whatever a compiler raises
+        return f"it fails ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
+    for x, y in zip(ours, theirs, strict=True):
+        share = float(jnp.max(jnp.abs(x - y)) / jnp.max(jnp.abs(y)))
+        if not share <= TOLERANCE:
+            return f"it is off by {share:.1e} of the largest sum"
+    return None
+
+
+def _embeddings(count: int, width: int, seed: int) -> Embeddings:
+    """Make random pairs, at the t and b that training begins with."""
+    z = np.random.default_rng(seed).normal(size=(2, count, width))
+    image, text = jnp.asarray(z / np.linalg.norm(z, axis=2, keepdims=True), jnp.float32)
+    return Embeddings(image, text, jnp.float32(10.0), jnp.float32(-10.0))

@@ -1,7 +1,8 @@
-"""One training run: optimiser, step, loop, checkpoints, TensorBoard events."""
+"""Programs that compute with the towers: train, embed, diagnose.
 
-from .loop import train
-from .reference import Reference
-from .tracker import Tracker
+Nothing is imported here, because `tracker` is also for callers that do not need JAX.
 
-__all__ = ["Reference", "Tracker", "train"]
+train(config, ..., tracker=tracker)       loop.py: one training run; step.py: one step of it
+embed(config, ..., tracker=tracker)       embed.py: a reference's embeddings of a whole data set
+diagnose(config, ..., tracker=tracker)    diagnose.py: how learnable the batches are that the rules select
+"""

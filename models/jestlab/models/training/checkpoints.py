@@ -1,13 +1,13 @@
-"""Checkpoints of a run: training state and place in the data; the one module that knows orbax.
+"""Checkpoints of a run: training state and position in the data; the only module that uses orbax.
 
-A step takes one batch, so the step is the data iterator's place too, in however many processes a run goes on.
+A step takes one batch, so the step is also the position in the data, whatever the number of processes.
 
-The parameters are a part of their own, so that a learner loads its reference without the optimiser's state.
-A checkpoint is written while training goes on. Once it is whole, its files are hashed: orbax notices a file
-that is missing or cut short, but not a flipped bit (seen with orbax 0.12.8).
+The parameters are a separate part, so that a learner loads its reference without the optimiser's state.
+A checkpoint is written while training goes on. Once it is complete, its files are hashed: orbax notices a
+file that is missing or truncated, but not a flipped bit (seen with orbax 0.12.8).
 
-Every process holds the whole state, so the first one alone writes and reads checkpoints and hands the others
-what it has read: the processes need no folder that all of them see.
+Every process holds the whole state, so only the first one writes and reads checkpoints, and it sends the
+others what it has read, so that the processes need no shared folder.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ import numpy as np
 from orbax import checkpoint as orbax
 from orbax.checkpoint import v1 as ocp
 
-from ..config import TwoTowers
-from ..data.files import file_sha256, write_whole
-from ..processes import first_gives, first_says, is_first
-from ..two_towers import Parameters, initialize
-from .step import TrainState
+from jestlab.models.config import TwoTowers
+from jestlab.models.data.files import file_sha256, write_whole
+from jestlab.models.processes import first_gives, first_says, is_first
+from jestlab.models.training.step import TrainState
+from jestlab.models.two_towers import Parameters, initialize
 
 _LOG = logging.getLogger(__name__)
 
@@ -40,10 +40,10 @@ class Checkpoints:
     """The checkpoints of one run: the newest few, and the best by score."""
 
     def __init__(self, directory: Path, keep: int, saved: Callable[[], None] = lambda: None) -> None:
-        """Open (or make) the folder.
+        """Open the folder, or make it.
 
         Args:
-            directory: Where the checkpoints lie.
+            directory: The folder of the checkpoints.
             keep: How many of the newest are kept.
             saved: Called in the first process, from another thread, when one more checkpoint is whole.
         """
@@ -56,7 +56,7 @@ class Checkpoints:
         self._pending: Future[None] | None = None
 
     def save(self, state: TrainState, iterator: Any, score: float | None = None) -> None:
-        """Begin to save after `state.step` steps; the state may be donated as soon as this returns.
+        """Start saving after `state.step` steps; the state may be donated as soon as this returns.
 
         Saving a step again changes nothing. An earlier save is waited for.
 
@@ -81,20 +81,20 @@ class Checkpoints:
         self._pending = self._finisher.submit(self._finish, step, write)
 
     def _finish(self, step: int, write: Callable[[], object]) -> None:
-        """See a save to its end, beside training."""
+        """Complete a save while training goes on."""
         write()
         _write_digests(self._directory, step)
         _delete_all_but(self._directory, self._keep)
         self._saved()
 
     def wait(self) -> None:
-        """Return when what was saved is on disk, and kept wherever else it has to be."""
+        """Return when the last save is on disk, and wherever else it has to be kept."""
         if self._pending is not None:
             pending, self._pending = self._pending, None
             pending.result()
 
     def restore(self, state: TrainState, iterator: Any) -> TrainState:
-        """The newest whole checkpoint's state; moves the iterator to its batch.
+        """Restore the newest complete checkpoint's state, and move the iterator to its batch.
 
         Damaged checkpoints are set aside, so that training goes on from the one before.
 
@@ -121,7 +121,7 @@ class Checkpoints:
         return state
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
-        """What a checkpoint holds, in every process; None if it is damaged."""
+        """Return what a checkpoint holds, in every process; None if it is damaged."""
         found = self._read(step, wanted) if is_first() else None
         if not first_says(found is not None):
             return None
@@ -145,7 +145,7 @@ class Checkpoints:
         return None
 
     def _set_aside(self, step: int) -> None:
-        """Rename a damaged checkpoint's folder, for whoever wants to look; its step can be saved again."""
+        """Rename a damaged checkpoint's folder, for inspection; its step can then be saved again."""
         if is_first():
             folder = self._directory / str(step)
             folder.rename(folder.with_name(f"damaged-{step}-{time.time_ns()}"))
@@ -153,7 +153,7 @@ class Checkpoints:
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Wait for the last save."""
+        """Wait for the last save, and release the thread."""
         try:
             self.wait()
         finally:
@@ -161,7 +161,7 @@ class Checkpoints:
 
 
 def _alone() -> Any:
-    """Context in which orbax waits for no other process."""
+    """Return a context in which orbax waits for no other process."""
     context, this = ocp.Context(), jax.process_index()
     context.multiprocessing_options.primary_host = this
     context.multiprocessing_options.active_processes = {this}
@@ -171,7 +171,7 @@ def _alone() -> Any:
 def _write_alone(folder: Path, parts: dict[str, Any]) -> None:
     """Write a checkpoint from one of several processes.
 
-    By orbax's older interface: the new one compares the folder over all processes, whoever takes part.
+    Uses orbax's older interface: the new one compares the folder over all processes, even those not involved.
     """
     this = jax.process_index()
     options = orbax.options.MultiprocessingOptions(primary_host=this, active_processes={this})
@@ -187,7 +187,7 @@ def _write_alone(folder: Path, parts: dict[str, Any]) -> None:
 
 
 def _own(tree: dict[str, Any]) -> dict[str, Any]:
-    """Replicated arrays as one of several processes may save them: copies on its host."""
+    """Copy replicated arrays to the host, as one of several processes may save them."""
     if jax.process_count() == 1:
         return tree
     own: dict[str, Any] = jax.tree.map(lambda x: np.array(x.addressable_data(0)), tree)
@@ -195,12 +195,12 @@ def _own(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _placed_as(value: np.ndarray, like: jax.Array) -> jax.Array:
-    """An array that every process holds, on the devices of another."""
+    """Put an array that every process holds on the devices of another array."""
     return jax.make_array_from_callback(value.shape, like.sharding, lambda index: value[index])
 
 
 def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
-    """The newest parameters of a finished run.
+    """Load the newest parameters of a finished run.
 
     Args:
         directory: Its checkpoint folder.
@@ -217,7 +217,9 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
     if not steps:
         raise FileNotFoundError(f"no checkpoint in {directory}")
     if damage := _damage(directory, steps[-1]):
-        raise ValueError(f"checkpoint {directory / str(steps[-1])} is damaged ({damage}): train the run anew")
+        raise ValueError(
+            f"checkpoint {directory / str(steps[-1])} is damaged ({damage}): train the run again"
+        )
     abstract = jax.eval_shape(lambda: initialize(config, jax.random.key(0)))
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     abstract = jax.tree.map(lambda leaf: leaf.update(sharding=device), abstract)
@@ -240,7 +242,7 @@ def save_parameters(directory: Path, parameters: Parameters) -> None:
 
 
 def _parts(state: TrainState) -> dict[str, Any]:
-    """A state as a checkpoint's parts."""
+    """Split a state into the parts of a checkpoint."""
     progress = {"step": state.step, "key": state.key}
     if state.recent is not None:
         progress["recent"] = state.recent
@@ -252,12 +254,12 @@ def _parts(state: TrainState) -> dict[str, Any]:
 
 
 def _place(step: int) -> dict[str, int]:
-    """The state of a Grain iterator after as many batches."""
+    """Return the state of a Grain iterator after a number of batches."""
     return {"next_index": step}
 
 
 def _steps(directory: Path) -> list[int]:
-    """Steps of the checkpoints in a folder, ascending."""
+    """Return the steps of the checkpoints in a folder, ascending."""
     return sorted(int(entry.name) for entry in directory.glob("*") if entry.name.isdigit())
 
 
@@ -269,7 +271,8 @@ def _clear(directory: Path) -> None:
 
 
 def _delete_all_but(directory: Path, keep: int) -> None:
-    """Delete all checkpoints but the newest few and the best; of equally good ones the newest counts."""
+    """Delete all checkpoints except the newest few and the best; among equally good ones the newest is
+    kept."""
     steps = _steps(directory)
     scores = {step: score for step in steps if (score := _score(directory, step)) is not None}
     best = max(scores, key=lambda step: (scores[step], step), default=None)
@@ -281,7 +284,7 @@ def _delete_all_but(directory: Path, keep: int) -> None:
 
 
 def _score(directory: Path, step: int) -> float | None:
-    """How good a checkpoint's parameters are; None where they were not evaluated."""
+    """Return how good a checkpoint's parameters are; None if they were not evaluated."""
     try:
         return float(json.loads(_score_path(directory, step).read_bytes()))
     except FileNotFoundError:
@@ -304,13 +307,13 @@ def _files(directory: Path, step: int) -> Iterator[tuple[str, Path]]:
 
 
 def _write_digests(directory: Path, step: int) -> None:
-    """Hash a checkpoint that is whole."""
+    """Hash the files of a complete checkpoint."""
     digests = {name: file_sha256(path) for name, path in _files(directory, step)}
     write_whole(_digests_path(directory, step), json.dumps(digests, indent=1).encode())
 
 
 def _damage(directory: Path, step: int) -> str | None:
-    """What is wrong with a checkpoint's files, where they were hashed: a run may be killed before that."""
+    """Describe the damage to a checkpoint's files, if they were hashed: a run may be killed before that."""
     try:
         digests = json.loads(_digests_path(directory, step).read_bytes())
     except FileNotFoundError:

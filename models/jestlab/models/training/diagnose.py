@@ -1,4 +1,4 @@
-"""How learnable the batches are that the rules select, by a learner as it stands (paper, Sec. 4.1, Figure 2).
+"""Diagnose how learnable the batches are that each rule selects (paper, Sec. 4.1, Figure 2).
 
 Metrics, means over the super-batches, in words of `DiagnoseConfig`. The "learnability" of a sub-batch is its
 score by the criterion, the mean over its examples; that of a part of it is the mean over that part. What is
@@ -22,8 +22,8 @@ Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding wi
 from __future__ import annotations
 
 import logging
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,28 +31,109 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from ..config import DiagnoseConfig, TwoTowers
-from ..data import datasets
-from ..data.pipeline import Batch, training_batches
-from ..data.shards import ShardSource
-from ..data.tokenizer import Tokenizer
-from ..devices import Devices
-from ..selection import Selected, select
-from ..selection.dense import score_matrix
-from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
-from .checkpoints import load_parameters
-from .composition import shares
-from .reference import TOKENIZER, Reference, Scorer, load
-from .tracker import Tracker
+from jestlab.models.config import DiagnoseConfig, TwoTowers
+from jestlab.models.data import datasets
+from jestlab.models.data.curation import metadata_of
+from jestlab.models.data.pipeline import Batch, training_batches
+from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.devices import Devices
+from jestlab.models.selection import Selected, select
+from jestlab.models.selection.scores import score_matrix
+from jestlab.models.training.checkpoints import load_parameters
+from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
+from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
+from jestlab.models.training.tracker import Tracker
+from jestlab.models.two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
 
 _LOG = logging.getLogger(__name__)
+_MOST_VALUES = 64  # of a column that are told apart
+_MOST_EXAMPLES = 1_024  # of a sub-batch whose metadata are read: shares to within 1.6 points
+
+Ints = npt.NDArray[np.int64]
+
+
+def shares(
+    source: ShardSource, columns: Sequence[str], examples: Mapping[str, Iterable[Ints]]
+) -> dict[str, float]:
+    """Count examples by the values of metadata columns, as shares.
+
+    Args:
+        source: The folder of shards.
+        columns: Of their metadata.
+        examples: What they are called → their global numbers, in any number of parts.
+
+    Returns:
+        `selected/<called>/<column>/<value>`. Of a column with many values the most frequent are told apart,
+        the others are `others`; a value that is not there is `missing`, and a column that nothing has is left
+        out.
+    """
+    numbers = {called: np.concatenate([*parts]) for called, parts in examples.items()}
+    ends = np.cumsum([len(of_one) for of_one in numbers.values()])[:-1]
+    found = {}
+    for column, values in metadata_of(source, np.concatenate([*numbers.values()]), columns).items():
+        if all(value is None for value in values):
+            continue
+        texts = np.array(["missing" if value is None else str(value) for value in values], object)
+        frequent = [text for text, _ in Counter(texts).most_common(_MOST_VALUES)]
+        texts[~np.isin(texts, frequent)] = "others"
+        for called, of_one in zip(numbers, np.split(texts, ends), strict=True):
+            for value in dict.fromkeys(texts):
+                found[f"selected/{called}/{column}/{value}"] = float(np.mean(of_one == value))
+    return found
+
+
+class Composition:
+    """Records what kinds of examples a training run selects.
+
+    The numbers of the examples are in the training state, so a resumed run records what the uninterrupted one
+    would.
+    """
+
+    def __init__(self, folder: Path, rule: str, columns: Sequence[str]) -> None:
+        """Open the metadata of the run's data.
+
+        Args:
+            folder: The run's folder of shards.
+            rule: The run's selection rule.
+            columns: Of the metadata, to count by.
+        """
+        self._source = ShardSource(folder)
+        self._rule = rule
+        self._columns = columns
+
+    def __call__(self, step: int, recent: npt.NDArray[np.uint32], candidates: Ints) -> dict[str, float]:
+        """Compute the metrics after a step.
+
+        Args:
+            step: Its number, counted from 1.
+            recent: uint32 [RECENT_STEPS, b], `TrainState.recent`.
+            candidates: int64 [k], the examples of its super-batch that this process loaded: a uniform sample.
+
+        Returns:
+            `selected_again`, the share of the sub-batch that was in one of the earlier sub-batches that the
+            state remembers (0 within an epoch, where each example comes once); and `shares` of the
+            sub-batch, called by the rule, and of `candidates`. If metadata cannot be read, only these are
+            missing.
+        """
+        row = (step - 1) % RECENT_STEPS
+        now, before = recent[row].astype(np.int64), np.delete(recent, row, axis=0)
+        again = float(np.isin(now, before[before != NO_EXAMPLE]).mean())
+        sample = now[np.linspace(0, len(now) - 1, min(len(now), _MOST_EXAMPLES)).astype(int)]
+        try:
+            counted = {self._rule: [sample], "candidates": [candidates[: len(sample)]]}
+            found = shares(self._source, self._columns, counted)
+        except (OSError, ValueError) as error:
+            _LOG.warning("step %d: kinds of the selected examples unknown: %s", step, error)
+            found = {}
+        return {"selected_again": again, **found}
+
 
 _ROWS = 256  # examples of a forward pass
 _POINTS = 200  # of Gibbs sampling's many draws that are kept
 _INPUTS = ("image", "text", "reference_text")  # of a batch, for the models
 _ORDER = 2**32  # added to the seed: an order in which no run trains, since its seeds are below
 
-Ints = npt.NDArray[np.int64]
 Series = dict[str, tuple[Ints, npt.NDArray[np.float64]]]
 """Metrics: name → steps and values."""
 
@@ -67,11 +148,11 @@ def diagnose(
 ) -> bool:
     """Select from super-batches of real data by every rule, and log what came of it when all are done.
 
-    Nothing is kept before that: a restart begins anew and finds the same numbers.
+    Nothing is saved before that: a restart begins again and finds the same numbers.
 
     Args:
         config: The run.
-        data_cache: Where data made from settings lie, shared by all runs.
+        data_cache: Folder of the data that are made from settings, shared by all runs.
         tracker: Receives progress, by super-batches, and the metrics named above.
         learner: Architecture and folder of the finished run: `checkpoints/`, `tokenizer.model`.
         reference: The finished reference run, if the criterion scores with one.
@@ -110,14 +191,14 @@ def diagnose(
 
 
 class _SuperBatch(NamedTuple):
-    """B candidates, embedded."""
+    """The B embedded candidates of a super-batch."""
 
     examples: Ints  # [B], global numbers
     learner: Embeddings | None
     reference: Embeddings | None
 
     def first(self, count: int) -> _SuperBatch:
-        """The first of them."""
+        """Return the first few of them."""
 
         def part(z: Embeddings | None) -> Embeddings | None:
             return None if z is None else z._replace(image=z.image[:count], text=z.text[:count])
@@ -128,7 +209,7 @@ class _SuperBatch(NamedTuple):
 def _super_batches(
     config: DiagnoseConfig, web: Path, learner: tuple[TwoTowers, Path], reference: Reference | None
 ) -> Iterator[_SuperBatch]:
-    """Super-batches of the largest size for ever, one after the other in the order of the examples."""
+    """Yield super-batches of the largest size endlessly, in the order of the examples."""
     towers, folder = learner
     tokenizer = Tokenizer((folder / TOKENIZER).read_bytes())
     scorer = Scorer() if reference is None else load(reference, config.data, web, towers, tokenizer)
@@ -159,7 +240,7 @@ def _super_batches(
         held = [{name: array[size:] for name, array in rows.items()}]
         examples = rows["index"][:size]
         if repeated := size - len(np.unique(examples)):
-            _LOG.warning("a super-batch of %d holds %d examples twice: the data are few", size, repeated)
+            _LOG.warning("a super-batch of %d holds %d examples twice: the data set is small", size, repeated)
         yield _SuperBatch(
             examples, *(embedder.embeddings(rows, name, size) for name in ("learner", "reference"))
         )
@@ -188,14 +269,14 @@ class _Embedder:
         return found
 
     def __call__(self, batch: Batch) -> dict[str, np.ndarray]:
-        """A batch → float32 [rows, E], `<model>_image_embedding` and `<model>_text_embedding`."""
+        """Embed a batch: float32 [rows, E], as `<model>_image_embedding` and `<model>_text_embedding`."""
         cached = {name: array for name, array in batch.items() if name.endswith("_embedding")}
         inputs = {name: array for name, array in batch.items() if name in _INPUTS}
         computed = self._embed(self._parameters, self._devices.split(inputs)) if self._models else {}
         return cached | {name: np.asarray(array) for name, array in computed.items()}
 
     def embeddings(self, rows: Mapping[str, np.ndarray], model: str, count: int) -> Embeddings | None:
-        """Of the first rows by "learner" or "reference"; None where it does not score."""
+        """Return the first rows as embedded by "learner" or "reference"; None if it does not score."""
         if model not in self._scalars:
             return None
         image, text = (
@@ -206,7 +287,7 @@ class _Embedder:
 
 
 def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tuple[Series, dict[str, Ints]]:
-    """What rules select from a super-batch: the metrics, and by rule the examples at the middle ratio."""
+    """Select from a super-batch by every rule: the metrics, and by rule the examples at `filtering_ratio`."""
 
     def by(rule: str, filtering_ratio: float, chunks: int = config.joint_chunks) -> tuple[Selected, Ints]:
         candidates = batch.first(config.super_batch_size(filtering_ratio))
@@ -251,14 +332,14 @@ def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tupl
 
 
 def _spread(draws: int) -> Ints:
-    """1 … draws, thinned evenly on a logarithmic axis where they are many."""
+    """Return 1 … draws, thinned evenly on a logarithmic axis if there are many."""
     if draws <= _POINTS:
         return np.arange(1, draws + 1)
     return np.unique(np.geomspace(1, draws, _POINTS).round().astype(np.int64))
 
 
 def _matrix(config: DiagnoseConfig, batch: _SuperBatch) -> Series:
-    """Scores of the first images with the first texts; none where the loss is no sum over pairs."""
+    """Score the first images with the first texts; empty if the loss is not a sum over pairs."""
     if config.loss != "sigmoid":
         return {}
     n = config.matrix_size
@@ -270,7 +351,7 @@ def _matrix(config: DiagnoseConfig, batch: _SuperBatch) -> Series:
 
 
 def _log(tracker: Tracker, series: Series) -> None:
-    """Step by step, as trackers have it."""
+    """Log the metrics step by step, as trackers expect them."""
     by_step: dict[int, dict[str, float]] = defaultdict(dict)
     for name, (steps, values) in series.items():
         for step, value in zip(steps.tolist(), values.tolist(), strict=True):

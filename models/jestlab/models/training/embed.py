@@ -1,4 +1,4 @@
-"""One embedding run: a reference's view of every example, resumable after any save."""
+"""One embedding run: a reference's embeddings of every example, resumable after any save."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ..config import EmbedConfig, TwoTowers
-from ..data import datasets
-from ..data.curation import choose
-from ..data.decoded import ensure_decoded
-from ..data.embeddings import About, EmbeddingWriter, content_digest
-from ..data.images import decode
-from ..data.shards import ShardIndex, ShardSource
-from ..data.tokenizer import Tokenizer
-from ..devices import Devices
-from ..processes import any_says, first_says, initialize_processes, is_first
-from ..two_towers import Parameters, TwoTowerModel
-from ..two_towers import embed as embed_pairs
-from .checkpoints import load_parameters
-from .reference import TOKENIZER
-from .tracker import Silent, Tracker
+from jestlab.models.config import EmbedConfig, TwoTowers
+from jestlab.models.data import datasets
+from jestlab.models.data.curation import choose
+from jestlab.models.data.embeddings import About, EmbeddingWriter, content_digest
+from jestlab.models.data.images import ensure_decoded, read_images
+from jestlab.models.data.shards import ShardIndex, ShardSource
+from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.devices import Devices
+from jestlab.models.processes import any_says, first_says, initialize_processes, is_first
+from jestlab.models.training.checkpoints import load_parameters
+from jestlab.models.training.reference import TOKENIZER
+from jestlab.models.training.tracker import NullTracker, Tracker
+from jestlab.models.two_towers import Parameters, TwoTowerModel
+from jestlab.models.two_towers import embed as embed_pairs
 
 _LOG = logging.getLogger(__name__)
 _BATCHES_AHEAD = 4
@@ -44,7 +43,7 @@ def embed(
     tracker: Tracker,
     reference: tuple[TwoTowers, Path],
 ) -> bool:
-    """Embed every example of the data, from the last save if there is one.
+    """Embed every example of the data, resuming from the last save if there is one.
 
     Images are read at the reference's size and captions by its tokenizer, so a learner may have others. A
     damaged example is marked and not embedded: training reads another in its place. All processes read and
@@ -53,7 +52,7 @@ def embed(
     Args:
         config: The run.
         directory: The run's folder; `embeddings/` is written in it.
-        data_cache: Where data made from settings lie, shared by all runs.
+        data_cache: Folder of the data that are made from settings, shared by all runs.
         tracker: Receives progress and the metrics `examples_embedded`, `examples_damaged` and
             `examples_per_second`, by batches.
         reference: Architecture and folder of the finished reference run: `checkpoints/`, `tokenizer.model`.
@@ -68,7 +67,7 @@ def embed(
     """
     initialize_processes()
     if not is_first():
-        tracker = Silent(tracker)
+        tracker = NullTracker(tracker.stop_requested)
     towers, theirs = reference
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
@@ -120,7 +119,7 @@ def embed(
 
 
 def _check_damage(damaged: int, examples: int, share: float) -> None:
-    """ValueError where more than a share of all examples have a damaged image."""
+    """Raise ValueError if more than a share of all examples have a damaged image."""
     if damaged > math.ceil(share * examples):
         raise ValueError(
             f"{damaged:,} of {examples:,} examples have a damaged image, above runtime.damaged_share "
@@ -129,7 +128,7 @@ def _check_damage(damaged: int, examples: int, share: float) -> None:
 
 
 def _batches(examples: int, size: int) -> int:
-    """How many batches examples fill, the last one maybe in part."""
+    """Return how many batches the examples fill; the last one may be partial."""
     return -(-examples // size)
 
 
@@ -143,7 +142,7 @@ class _Rows(NamedTuple):
 
 
 class _Reader:
-    """The examples to embed, once, in ascending order, as a learner will read them.
+    """Reads the examples to embed, once each in ascending order, as a learner will read them.
 
     Attributes:
         source: The folder of shards.
@@ -163,7 +162,7 @@ class _Reader:
         self._decoded = ensure_decoded(self.source, towers.vision.image_size, budget)
 
     def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
-        """Batches from an example on, a few of them read ahead.
+        """Iterate over batches from an example on; a few are read ahead.
 
         Args:
             first: Its position in `indices`.
@@ -182,15 +181,10 @@ class _Reader:
         mine = index[self._rows]
         images = np.zeros((rows, side, side, 3), np.uint8)
         damaged = np.zeros(rows, bool)
-        left = np.arange(len(mine))
-        if self._decoded is not None:
-            left = self._decoded.fill(mine, images, left)
-        for row, file in zip(left.tolist(), self.source.images(mine[left]), strict=True):
-            try:
-                images[row] = decode(file, side)
-            except ValueError as error:
-                _LOG.warning("%s: %s", self.source.index.describe(mine[row]), error)
-                damaged[row] = True
+        failed = read_images(self.source, self._decoded, mine, images, np.arange(len(mine)))
+        for row, error in failed.items():
+            _LOG.warning("%s: %s", self.source.index.describe(mine[row]), error)
+            damaged[row] = True
         captions = self.source.captions(mine)
         if self._recaptions is not None:
             self._recaptions.replace(mine, captions)
@@ -202,10 +196,10 @@ class _Forward:
     """The reference's forward pass, compiled once, over all devices.
 
     Attributes:
-        devices: All of them.
+        devices: All devices.
         size: Examples a batch, a multiple of their number.
-        temperature: t.
-        bias: b.
+        temperature: The temperature t of the model.
+        bias: The bias b of the model.
     """
 
     def __init__(self, towers: TwoTowers, parameters: Parameters, batch_size: int) -> None:
@@ -221,14 +215,15 @@ class _Forward:
             return jnp.concatenate([z.image, z.text, damaged[:, None]], axis=1)  # one message to all
 
         self._embed = jax.jit(forward, out_shardings=self.devices.replicated)
-        # Not by the device's exp: the same to the last bit on whichever device the run goes on.
+        # Not by the device's exp, so that it is the same to the last bit on every device.
         self.temperature = float(np.float32(math.exp(float(parameters["t"][0]))))
         self.bias = float(parameters["b"][0])
 
     def __call__(
         self, rows: _Rows
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Every process's part of a batch → embeddings float32 [size, E] twice, and which are damaged."""
+        """Embed a batch of all processes' parts: embeddings float32 [size, E] twice, and which are
+        damaged."""
         batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
         whole = np.asarray(self._embed(self._parameters, **batch), np.float32)
         image, text = np.split(whole[:, :-1], 2, axis=1)

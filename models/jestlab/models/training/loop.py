@@ -13,21 +13,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..config import TrainConfig
-from ..data import datasets
-from ..data.files import write_whole
-from ..data.pipeline import training_batches
-from ..data.tokenizer import ensure_tokenizer
-from ..devices import Devices
-from ..evaluation import Evaluator
-from ..processes import all_say, any_says, initialize_processes, is_first
-from ..two_towers import initialize
-from .checkpoints import Checkpoints
-from .composition import Composition
-from .events import events_of
-from .reference import TOKENIZER, Reference, prepare
-from .step import Metrics, TrainState, build_step, initial_state
-from .tracker import Silent, Tracker
+from jestlab.models.config import TrainConfig
+from jestlab.models.data import datasets
+from jestlab.models.data.files import write_whole
+from jestlab.models.data.pipeline import training_batches
+from jestlab.models.data.tokenizer import ensure_tokenizer
+from jestlab.models.devices import Devices
+from jestlab.models.evaluation import Evaluator
+from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
+from jestlab.models.training.checkpoints import Checkpoints
+from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.reference import TOKENIZER, Reference, prepare
+from jestlab.models.training.step import Metrics, TrainState, build_step, initial_state
+from jestlab.models.training.tracker import EventWriter, NullEvents, NullTracker, Tracker
+from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,14 +40,14 @@ def train(
     tracker: Tracker,
     reference: Reference | None = None,
 ) -> bool:
-    """Train, evaluate and checkpoint until the schedule's end, from the newest checkpoint if there is one.
+    """Train, evaluate and checkpoint to the end of the schedule, from the newest checkpoint if there is one.
 
     Runs on all devices of all processes; the first process alone reports and writes results.
 
     Args:
         config: The run.
         directory: The run's folder; `checkpoints/`, `events/` and `tokenizer.model` are written in it.
-        data_cache: Where data made from settings lie, shared by all runs.
+        data_cache: Folder of the data that are made from settings, shared by all runs.
         flops_per_example: Cost of one example seen, for `flops_total`.
         tracker: Receives metrics and scores.
         reference: The finished reference run, if the selection scores with one.
@@ -63,13 +62,13 @@ def train(
     initialize_processes()
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
     if not is_first():
-        tracker = Silent(tracker)
+        tracker = NullTracker(tracker.stop_requested)
 
     web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
-        write_whole(directory / TOKENIZER, tokenizer.model)  # whoever scores with this run reads as it does
+        write_whole(directory / TOKENIZER, tokenizer.model)  # for runs that score with this one
     scorer = prepare(config, web, tokenizer, reference)
     batches = training_batches(
         web,
@@ -110,10 +109,10 @@ def train(
         devices.count,
     )
     tracker.progress(step, total)
-    with (
-        events_of(config, directory / "events", step, is_first()) as events,
-        contextlib.closing(checkpoints),
-    ):
+    events: EventWriter | NullEvents = NullEvents()
+    if is_first():
+        events = EventWriter(directory / "events", config.model_dump(mode="json"), step)
+    with contextlib.closing(events), contextlib.closing(checkpoints):
         while step < total:
             if marks.may_stop(step) and any_says(tracker.stop_requested()):
                 stepper.check(step)
@@ -165,14 +164,14 @@ def train(
 _OF_THE_HOST = ("index", "damaged")
 _WHEN_DUE = ("score_sub_batch",)  # metrics that hold at steps that are diagnosed alone
 _WATCHED = {
-    # First: from scores that are not numbers, examples are chosen whose loss may be one.
+    # First, because examples that are chosen by scores that are NaN may have a finite loss.
     "score_super_batch": "embeddings of the learner or the reference are not finite",
     "loss": "training diverged",
 }
 
 
 class _Stepper:
-    """The compiled step, for one step a call and for several."""
+    """The compiled step, for one step per call and for several."""
 
     def __init__(self, config: TrainConfig, scorer: Any, devices: Devices, reference: Any) -> None:
         self._devices = devices
@@ -182,11 +181,11 @@ class _Stepper:
         self._watched: list[dict[str, jax.Array]] = []
 
     def __call__(self, state: TrainState, batches: list[dict[str, np.ndarray]]) -> tuple[TrainState, Metrics]:
-        """Take as many steps as there are batches; returns at once, the devices go on computing."""
+        """Take one step per batch; returns at once while the devices go on computing."""
         names = [name for name in batches[0] if name not in _OF_THE_HOST]
         if state.recent is not None:
             names.append("index")
-            # JAX has 32 bits; numbers beyond them would only be confused in what is recorded of them.
+            # JAX has 32 bits; larger numbers would only be confused in these records.
             batches = [batch | {"index": batch["index"].astype(np.uint32)} for batch in batches]
         if len(batches) == 1:
             arrays = self._devices.split({name: batches[0][name] for name in names})
@@ -198,7 +197,7 @@ class _Stepper:
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
     def finite(self, metrics: Metrics, step: int) -> dict[str, float]:
-        """The scalar metrics of the last step as floats; raises as `check` does."""
+        """Return the scalar metrics of the last step as floats; raises as `check` does."""
         self.check(step)
         return {name: float(value) for name, value in metrics.items() if not value.ndim}
 
@@ -220,7 +219,7 @@ class _Stepper:
 
 
 class _Marks:
-    """At which steps something happens besides training.
+    """The steps at which something other than training happens.
 
     Steps are taken up to `steps_per_dispatch` at a time, on a grid that depends on the step's number alone,
     so that a resumed run calls the same compiled functions as an uninterrupted one.
@@ -235,37 +234,38 @@ class _Marks:
         self._evaluations = {math.ceil(self._total * i / points) for i in range(1, points + 1)}
 
     def logs(self, step: int) -> bool:
-        """Whether metrics are logged after a step."""
+        """Return whether metrics are logged after a step."""
         return step % self._log == 0 or step == self._total
 
     def evaluates(self, step: int) -> bool:
-        """Whether the model is evaluated after a step."""
+        """Return whether the model is evaluated after a step."""
         return step in self._evaluations
 
     def saves(self, step: int) -> bool:
-        """Whether a checkpoint is saved after a step: at set intervals, and wherever it may be the best."""
+        """Return whether a checkpoint is saved after a step: at intervals, and wherever it may be the
+        best."""
         return step % self._save == 0 or self.evaluates(step) or step == self._total
 
     def diagnoses(self, step: int) -> bool:
-        """Whether what was selected is looked into after a step."""
+        """Return whether the selected examples are examined after a step."""
         return bool(self._config.diagnoses(step))
 
     def at(self, step: int) -> bool:
-        """Whether any of it happens after a step."""
+        """Return whether any of these happens after a step."""
         return self.logs(step) or self.evaluates(step) or self.saves(step) or self.diagnoses(step)
 
     def may_stop(self, step: int) -> bool:
-        """Whether to ask if the run shall stop: several processes have to agree, which takes time."""
+        """Return whether to ask if the run should stop: several processes have to agree, which takes time."""
         return jax.process_count() == 1 or self.at(step)
 
     def steps_from(self, step: int) -> int:
-        """How many steps to take in one call."""
+        """Return how many steps to take in one call."""
         whole = step % self._size == 0 and not any(self.at(s) for s in range(step + 1, step + self._size))
         return self._size if whole else 1
 
 
 class _Clock:
-    """How fast training goes: evaluation and checkpoints do not count."""
+    """Measures the speed of training, without evaluation and checkpoints."""
 
     def __init__(self, step: int) -> None:
         self._step = step
@@ -273,7 +273,8 @@ class _Clock:
         self._waited = 0.0
 
     def read(self, step: int, batch_size: int) -> tuple[float, float]:
-        """Examples seen per second, and the share of time spent waiting for data, since the last call."""
+        """Return examples seen per second, and the share of time spent waiting for data, since the last
+        call."""
         now = time.perf_counter()
         elapsed = now - self._start
         rate, waited = (step - self._step) * batch_size / elapsed, self._waited / elapsed
@@ -282,14 +283,14 @@ class _Clock:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Context in which training waits for data."""
+        """Measure the time that training waits for data."""
         began = time.perf_counter()
         yield
         self._waited += time.perf_counter() - began
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """Context in which time stands still."""
+        """Stop the clock for a while."""
         began = time.perf_counter()
         yield
         self._start += time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""The paper's optimiser (appendix, "Training configuration") as an optax chain."""
+"""The paper's optimiser as an optax chain (appendix, "Training configuration")."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 import jax
 import optax
 
-from ..config import Optimizer
-from ..two_towers import Parameters
+from jestlab.models.config import Optimizer
+from jestlab.models.two_towers import Parameters
 
 
 def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
-    """Linear warm-up from 0, then cosine to 0 at the last step, or constant."""
+    """Return the schedule: linear warm-up from 0, then cosine to 0 at the last step, or constant."""
     warmup = min(round(total_steps * config.warmup_percent / 100.0), total_steps - 1)
     after: optax.Schedule = (
         optax.cosine_decay_schedule(config.learning_rate, max(total_steps - warmup, 1))
@@ -27,7 +27,7 @@ def learning_rate(config: Optimizer, total_steps: int) -> optax.Schedule:
 
 
 def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
-    """Clip, Adam, decoupled decay of the chosen parameters, schedule.
+    """Build the optimiser: clipping, Adam, decoupled decay of the chosen parameters, schedule.
 
     As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its
     learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`.
@@ -55,7 +55,7 @@ def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransf
 
 
 def decayed(parameters: Parameters, pattern: str) -> Parameters:
-    """Which parameters decay.
+    """Mark the parameters that decay.
 
     Args:
         parameters: A tree.
@@ -72,7 +72,7 @@ def decayed(parameters: Parameters, pattern: str) -> Parameters:
         parameters,
     )
     if not any(jax.tree.leaves(mask)):
-        raise ValueError(f"optimizer.decay_parameters {pattern!r} fits no parameter's name")
+        raise ValueError(f"optimizer.decay_parameters {pattern!r} matches no parameter's name")
     return mask
 
 

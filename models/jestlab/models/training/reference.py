@@ -1,4 +1,4 @@
-"""The reference of a run's selection: a trained model that scores online, or its embeddings, cached."""
+"""The reference that selection scores with: a model that scores online or its cached embeddings."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 
 import numpy as np
 
-from ..config import Data, TrainConfig, TwoTowers
-from ..data.embeddings import EmbeddingCache
-from ..data.pipeline import Lookup
-from ..data.tokenizer import Tokenizer
-from ..two_towers import Parameters, TwoTowerModel
-from .checkpoints import load_parameters
+from jestlab.models.config import Data, TrainConfig, TwoTowers
+from jestlab.models.data.embeddings import EmbeddingCache
+from jestlab.models.data.pipeline import Lookup
+from jestlab.models.data.tokenizer import Tokenizer
+from jestlab.models.training.checkpoints import load_parameters
+from jestlab.models.two_towers import Parameters, TwoTowerModel
 
 TOKENIZER = "tokenizer.model"
-"""In the folder of every run with a model: how whoever uses the model has to read captions."""
+"""File in the folder of every run with a model: the tokenizer that the model's captions need."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A finished run that the selection scores with.
+    """A finished run that selection scores with.
 
     Attributes:
         directory: Its folder.
-        model: Its architecture; None where it holds a reference's embeddings and no model.
+        model: Its architecture; None if it holds a reference's embeddings instead of a model.
     """
 
     directory: Path
@@ -40,7 +40,7 @@ class Scorer:
         model: The model to score with online; None where embeddings are looked up.
         parameters: Of the model; of looked-up embeddings `{t, b}` alone.
         tokenizer: Tokenizer and length in tokens, where the model reads otherwise than the learner.
-        lookups: What batches carry besides, from examples' global numbers.
+        lookups: Functions for further arrays of a batch, from its examples' global numbers.
     """
 
     model: TwoTowerModel | None = None
@@ -50,7 +50,7 @@ class Scorer:
 
 
 def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Reference | None) -> Scorer:
-    """Load what a run needs of its reference; nothing where it scores without one.
+    """Load what a run needs of its reference; an empty scorer if it scores without one.
 
     Args:
         config: The run.
@@ -64,12 +64,12 @@ def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Ref
     if not config.needs_reference:
         return Scorer()
     if reference is None:
-        raise ValueError("selection.reference names no finished run")
+        raise ValueError("selection.reference: not a finished run")
     return load(reference, config.data, web, config.model, tokenizer)
 
 
 def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokenizer: Tokenizer) -> Scorer:
-    """Load what it takes to score with a reference beside a learner.
+    """Load what is needed to score with a reference beside a learner.
 
     Args:
         reference: The finished run.
@@ -82,7 +82,7 @@ def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokeni
         ValueError: It reads images of another size, or its cached embeddings are not of the data.
     """
     if reference.model is None:
-        cache = EmbeddingCache.open(reference.directory)
+        cache = EmbeddingCache(reference.directory)
         cache.check(data, web)
         return _cached(cache)
     theirs, ours = reference.model.vision.image_size, learner.vision.image_size

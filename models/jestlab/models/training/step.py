@@ -1,16 +1,16 @@
-"""One step: score the super-batch, select, train on the sub-batch (the paper's "Pseudocode for JEST").
+"""One training step: score the super-batch → select → train on the sub-batch ("Pseudocode for JEST").
 
 The step is what one device does: it holds B/P rows of the super-batch, embeds and scores them, selects
 together with the others, gets its b/P rows of the sub-batch, and adds its gradient to everyone's. Each of
-these exchanges is one message, and each waits for the one before: of two that are on their way at once, XLA
-may start another first on each device, and on CPU they then wait for each other for ever (seen, JAX 0.10.2).
+these exchanges is one message, and each waits for the one before: of two at the same time, XLA
+may start another one first on each device, and on CPU they then deadlock (seen with JAX 0.10.2).
 
 Departures from the print:
 
 * The scoring pass is not reused for the gradient (the print recomputes it too, while the paper's cost formula
   F(2 + B/b) assumes reuse), so a step costs F(3 + B/b).
 * With B = b nothing is scored or selected: every rule would choose all.
-* Selection's own departures stand in `selection.dense`.
+* Selection's own departures are listed in `selection.select`.
 * The print splits the sub-batch in halves, `[::2]` and `[1::2]`. Here any share λ is spread evenly over the
   sub-batch, chunk after chunk as drawn; λ = ½ gives the print's halves.
 * The key is derived from the run's seed and the step, so that a resumed run draws what the uninterrupted one
@@ -31,17 +31,16 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
-from ..config import TrainConfig
-from ..devices import AXIS, Devices
-from ..losses import loss_function
-from ..selection import Selected, select
-from ..selection.backend import best_sums
-from ..selection.candidates import Candidates
-from ..transformer import Execution
-from ..two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
-from ..vit import FULL, View, example_keys
-from .exchange import take_rows
-from .optimizer import build_optimizer
+from jestlab.models.config import TrainConfig
+from jestlab.models.devices import AXIS, Devices, take_rows
+from jestlab.models.losses import loss_function
+from jestlab.models.selection import Selected, select
+from jestlab.models.selection.fused import best_sums
+from jestlab.models.selection.sampling import Candidates
+from jestlab.models.training.optimizer import build_optimizer
+from jestlab.models.transformer import Execution
+from jestlab.models.two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
+from jestlab.models.vit import FULL, View, example_keys
 
 Batch = dict[str, jax.Array]
 """`image` uint8 [B, h, w, 3], `text` int32 [B, L]; for a reference that reads otherwise `reference_text`
@@ -49,16 +48,16 @@ int32 [B, L']; for a cached one `reference_image_embedding` and `reference_text_
 with selection `index` uint32 [B], the examples' global numbers."""
 
 RECENT_STEPS = 16
-"""Whose sub-batches a state remembers: the one of step s in row s mod that."""
+"""Number of steps whose sub-batches a state remembers: that of step s is in row s mod this number."""
 
 NO_EXAMPLE = 2**32 - 1
-"""In rows that no step has filled yet."""
+"""Value in rows that no step has filled yet."""
 
 Metrics = dict[str, jax.Array]
 
 
 class TrainState(NamedTuple):
-    """All that a step changes, and the key that it draws from."""
+    """Everything that a step changes, and the key that it draws from."""
 
     step: jax.Array  # int32 [], steps done
     parameters: Parameters
@@ -72,7 +71,7 @@ StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState
 
 
 def initial_state(config: TrainConfig, parameters: Parameters, key: jax.Array) -> TrainState:
-    """Step 0 from fresh parameters and the run's key."""
+    """Create the state at step 0 from fresh parameters and the run's key."""
     optimizer = build_optimizer(config.optimizer, config.total_steps)
     recent = None
     if config.selects:
@@ -81,7 +80,7 @@ def initial_state(config: TrainConfig, parameters: Parameters, key: jax.Array) -
 
 
 def approximate_view(config: TrainConfig) -> View:
-    """What the approximation looks at: larger patches, or a part of them."""
+    """Return what the approximation looks at: larger patches, or some of them."""
     if config.approximation.method == "flexi":
         return View(patch_size=config.approximate_patch_size)
     return View(keep=config.approximation.keep)
@@ -168,7 +167,7 @@ class _Step:
         selection_key, scoring_key, training_key = jax.random.split(key, 3)
         if self.config.selects:
             if recent is None:
-                raise ValueError("the state is of a run that does not select")
+                raise ValueError("the state belongs to a run without selection")
             selected = self._select(state, reference_parameters, batch, scoring_key, selection_key)
             chosen, numbers = self._agreed(selected.indices, batch["index"])
             choice = self._shares_of_scores(selected, chosen)
@@ -227,7 +226,7 @@ class _Step:
         )
 
     def _agreed(self, chosen: jax.Array, numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What is chosen, for all devices to know: positions int32 [b] and global numbers uint32 [b].
+        """Agree on the choice among all devices: positions int32 [b] and global numbers uint32 [b].
 
         The positions are the first device's, since a row that two devices choose differently would be lost.
         """
@@ -240,8 +239,8 @@ class _Step:
         return positions.astype(jnp.int32), everyones
 
     def _shares_of_scores(self, selected: Selected, chosen: jax.Array) -> Metrics:
-        """This device's shares of what is recorded of a choice."""
-        mine = Candidates(selected.own.shape[0], AXIS).marked(chosen)
+        """Return this device's shares of the metrics of a choice."""
+        mine = Candidates(selected.own.shape[0], AXIS).mask(chosen)
         shares = {
             "score_selected": jnp.sum(selected.own, where=mine) / self.config.batch_size,
             "score_super_batch": jnp.sum(selected.own) / self.config.super_batch_size,
@@ -253,7 +252,7 @@ class _Step:
 
     def _reference_embeddings(self, parameters: Parameters | None, batch: Batch) -> Embeddings:
         if parameters is None:
-            raise ValueError("the selection scores with a reference, and none was given")
+            raise ValueError("selection needs a reference, but none was given")
         if self.reference is None:
             image, text = batch["reference_image_embedding"], batch["reference_text_embedding"]
             return Embeddings(image, text, *temperature_and_bias(parameters))
@@ -269,7 +268,7 @@ class _Step:
         view: View,
         keys: jax.Array | None,
     ) -> Embeddings:
-        """Embed without a gradient, no more rows at a time than a microbatch has."""
+        """Embed without a gradient, at most as many rows at a time as a microbatch has."""
 
         def part(rows: tuple[jax.Array, jax.Array, jax.Array | None]) -> tuple[jax.Array, jax.Array]:
             z = embed(model, parameters, rows[0], rows[1], view, rows[2])
@@ -282,7 +281,7 @@ class _Step:
     def _loss_and_gradients(
         self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
     ) -> tuple[jax.Array, Parameters]:
-        """This device's shares of them: the sums over devices are the sub-batch's.
+        """Compute this device's shares of both: summed over devices, they are the sub-batch's.
 
         With microbatches the gradient is the whole batch's all the same, negatives of other microbatches
         included (GradCache, Gao et al., 2021): embed without keeping activations, differentiate the loss with
@@ -318,7 +317,7 @@ class _Step:
         return loss, gradients
 
     def _summed(self, shares: Any) -> Any:
-        """Sums over devices, in one message."""
+        """Sum over devices, in one message."""
         if self.devices == 1:
             return jax.lax.psum(shares, AXIS)
         flat, restore = ravel_pytree(shares)
@@ -327,7 +326,7 @@ class _Step:
     def _mixed(
         self, parameters: Parameters, rows: tuple[jax.Array, jax.Array, jax.Array | None]
     ) -> tuple[jax.Array, jax.Array]:
-        """Embeddings of a microbatch: the larger part of its images seen fully, the others approximately."""
+        """Embed a microbatch: the larger part of its images in full view, the others approximately."""
         images, tokens, keys = rows
         if not len(self.approximate):
             z = embed(self.model, parameters, images, tokens)
@@ -348,18 +347,19 @@ class _Step:
         return image, jnp.asarray(text)
 
     def _patch_keys(self, key: jax.Array, rows: int) -> jax.Array | None:
-        """A key for each of this device's rows, by their position in the whole batch; where one is needed."""
+        """Return a key for each of this device's rows by its position in the whole batch; None if none is
+        needed."""
         if self.view.keep == 1.0:
             return None
         return example_keys(key, jax.lax.axis_index(AXIS) * rows + jnp.arange(rows))
 
 
 def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions 0 … size − 1 in two parts, the second spread evenly: of 4 and 2, [0, 2] and [1, 3].
+    """Split positions 0 … size − 1 in two parts, the second spread evenly: of 4 and 2, [0, 2] and [1, 3].
 
     Args:
         size: How many positions.
-        marked: How many of them are in the second part.
+        marked: How many positions are in the second part.
 
     Returns:
         The unmarked and the marked positions, int [size − marked] and int [marked].
@@ -370,12 +370,12 @@ def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _joined(x: jax.Array) -> jax.Array:
-    """[parts, rows, …] → [parts · rows, …]."""
+    """Join parts: [parts, rows, …] → [parts · rows, …]."""
     return x.reshape(-1, *x.shape[2:])
 
 
 def _in_parts(function: Callable[[Any], Any], rows: Any, size: int) -> Any:
-    """function(rows), at most `size` rows at a time."""
+    """Compute function(rows), at most `size` rows at a time."""
     count = jax.tree.leaves(rows)[0].shape[0]
     parts = next(k for k in range(1, count + 1) if count % k == 0 and count // k <= size)
     if parts == 1:

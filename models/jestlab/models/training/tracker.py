@@ -1,59 +1,169 @@
-"""Where a training run reports to."""
+"""What a run reports: `Tracker` and `NullTracker`, declared once for models, platform and tests.
+
+Importing this module is cheap: it needs no JAX, so that the platform and users' scripts may import it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 
-class Tracker(Protocol):
-    """What the training loop asks of whoever runs it: a results store, a test, or nothing."""
+class Recorder(Protocol):
+    """Keeps what a run reports.
+
+    Reporting never blocks on the store: values may be written later and in bulk, until `flush` is called.
+    """
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a step; the same step again replaces them."""
+        """Record metrics at a training step.
+
+        Args:
+            step: Number of steps done, counted from 1; 0 for what holds for the whole run.
+            metrics: Name → value. Logging a name again at the same step replaces its value.
+        """
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> None:
-        """Record scores named `dataset/metric`, each in 0…1."""
+        """Record the scores of one evaluation, with what the run had cost by then.
+
+        Args:
+            step: Number of steps done.
+            examples_seen: Examples that the learner has trained on.
+            flops_total: FLOPs spent so far.
+            scores: `dataset/metric` → score from 0 to 1.
+        """
 
     def progress(self, step: int, total_steps: int) -> None:
-        """Say how far the run is."""
+        """Report how far the run is.
+
+        Args:
+            step: Number of steps done.
+            total_steps: Number of steps of the whole run.
+        """
 
     def flush(self) -> None:
-        """Make all that was recorded durable. Called before a checkpoint, so that none is ahead of it."""
+        """Make everything recorded so far durable.
+
+        NOTE: call it before each checkpoint, so that no checkpoint is ahead of the recorded metrics.
+        """
+
+
+class Tracker(Recorder, Protocol):
+    """Where a run reports its results, and where it asks whether to stop.
+
+    The platform's run context implements it on top of the results store; tests implement it in memory.
+    """
+
+    def artifact(self, name: str, path: Path) -> None:
+        """Record a file or folder that the run made, with its size and digest.
+
+        Args:
+            name: What it is called, such as "checkpoints".
+            path: Where it is: a path inside the lab.
+        """
 
     def saved(self) -> None:
-        """Keep what the run's folder holds by now. Called when a checkpoint is whole, from any thread."""
+        """Report that the run's folder holds a complete checkpoint that a later attempt can resume from.
+
+        May be called from any thread. If the lab is in a bucket, the folder is uploaded before this returns.
+        """
 
     def stop_requested(self) -> bool:
-        """Whether to save and end at the next step."""
+        """Return whether the run should save a checkpoint and end at the next step."""
 
 
-class Silent:
-    """A tracker that records nothing: of processes that compute along with the one that reports."""
+class NullTracker:
+    """A tracker that records nothing.
 
-    def __init__(self, tracker: Tracker) -> None:
-        """Args: tracker: Asked whether to stop, and for nothing else."""
-        self._tracker = tracker
+    Used by the processes that compute along with the one that reports, and as a base class in tests.
+    """
+
+    def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        """Create the tracker.
+
+        Args:
+            stop_requested: Tells whether to stop; by default the answer is always no.
+        """
+        self._stop_requested = stop_requested
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record nothing."""
+        """Discard the metrics without recording them."""
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> None:
-        """Record nothing."""
+        """Discard the scores without recording them."""
+
+    def artifact(self, name: str, path: Path) -> None:
+        """Discard the reference to the file."""
 
     def progress(self, step: int, total_steps: int) -> None:
-        """Say nothing."""
+        """Discard the progress report without recording it."""
 
     def flush(self) -> None:
-        """There is nothing to write."""
+        """Do nothing, because nothing was recorded."""
 
     def saved(self) -> None:
-        """There is nothing to keep."""
+        """Do nothing, because nothing has to be kept."""
 
     def stop_requested(self) -> bool:
-        """Whether this process was asked to stop."""
-        return self._tracker.stop_requested()
+        """Return whether this process was asked to stop."""
+        return self._stop_requested()
+
+
+class EventWriter:
+    """Writes TensorBoard events of a run into one folder, without TensorFlow."""
+
+    def __init__(self, directory: Path, hyperparameters: Mapping[str, Any], first_step: int) -> None:
+        """Open a new event file.
+
+        Args:
+            directory: The run's event folder.
+            hyperparameters: The run's config, nested; shown flat in the HParams tab.
+            first_step: Steps done when this attempt begins. Later events of an interrupted attempt are
+                hidden.
+        """
+        from tensorboardX import SummaryWriter
+        from tensorboardX.summary import hparams
+
+        # Hide events after the checkpoint's step. The step itself was written, and is not written again.
+        purge_step = first_step + 1 if first_step else None
+        self._writer = SummaryWriter(str(directory), purge_step=purge_step, flush_secs=10)
+        if first_step == 0:
+            values = {
+                name: value if isinstance(value, bool | int | float | str) else str(value)
+                for name, value in _flat(hyperparameters)
+            }
+            for summary in hparams(values, {"loss": None}):
+                self._writer.file_writer.add_summary(summary)
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Write the given values at a step."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flush the events and close the file."""
+        self._writer.close()
+
+
+class NullEvents:
+    """Takes the place of `EventWriter` in processes that write no events."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Discard the given values without writing them."""
+
+    def close(self) -> None:
+        """Do nothing, because no file is open."""
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """{"a": {"b": 1}} → ("a.b", 1)."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

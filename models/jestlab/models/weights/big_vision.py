@@ -1,4 +1,4 @@
-"""big_vision's layout: our own names and shapes, or, "scanned", with all blocks of an encoder stacked.
+"""big_vision's layout of weights: our own names and shapes or "scanned" with stacked blocks.
 
 Keys as in its `models/vit.py` and `models/proj/image_text/two_towers.py`.
 """
@@ -7,16 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from ..config import TextTower, TwoTowers, VisionTower
-from .layout import Entry, Part, require, side_of
-from .tree import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.weights.layout import (
+    ATTENTION,
+    ENCODERS,
+    MAP_HEAD,
+    MLP,
+    Entry,
+    Part,
+    Shape,
+    parameter_shapes,
+    require,
+    side_of,
+)
 
 PREFIX = "params/"
-"""Before each name in a checkpoint that holds the optimiser's state besides."""
+"""Prefix of the names in a checkpoint that also holds the optimiser's state."""
 
 
 def entries(config: TwoTowers, scanned: Set[str] = frozenset()) -> tuple[Entry, ...]:
-    """The layout of these towers.
+    """Return the layout of these towers.
 
     Args:
         config: The towers.
@@ -31,12 +41,12 @@ def entries(config: TwoTowers, scanned: Set[str] = frozenset()) -> tuple[Entry, 
 
 
 def _stacked(name: str) -> str:
-    """`…/encoderblock_3/LayerNorm_0/bias` → `…/encoderblock/LayerNorm_0/bias`; other names stay."""
+    """Rename `…/encoderblock_3/LayerNorm_0/bias` to `…/encoderblock/LayerNorm_0/bias`; keep other names."""
     return "/".join("encoderblock" if key.startswith("encoderblock_") else key for key in name.split("/"))
 
 
 def scanned_towers(found: Mapping[str, Shape]) -> frozenset[str]:
-    """The towers of a file whose blocks are stacked."""
+    """Return the towers of a file whose blocks are stacked."""
     return frozenset(
         tower
         for tower, encoder in ENCODERS.items()
@@ -45,7 +55,7 @@ def scanned_towers(found: Mapping[str, Shape]) -> frozenset[str]:
 
 
 def infer(found: Mapping[str, Shape]) -> TwoTowers:
-    """The towers whose weights a file holds, told by shapes alone.
+    """Infer the towers whose weights a file holds, from shapes alone.
 
     Attention kernels [D, heads, D / heads] give the heads. Without a MAP head images are pooled by their
     mean; that texts are pooled at their last token cannot be seen and is taken for granted, as in SigLIP.
@@ -54,7 +64,7 @@ def infer(found: Mapping[str, Shape]) -> TwoTowers:
         found: Name → shape of each tensor in the file.
 
     Raises:
-        ValueError: It is no such file.
+        ValueError: It is not such a file.
     """
     scanned = scanned_towers(found)
     block = {
@@ -94,7 +104,8 @@ def infer(found: Mapping[str, Shape]) -> TwoTowers:
 
 
 def _depth(found: Mapping[str, Shape], tower: str, scanned: Set[str]) -> int:
-    """Number of blocks, up to the last that is there: one that lacks in between is then missed by name."""
+    """Return the number of blocks, up to the last one found; a missing one in between is then reported by
+    name."""
     prefix = f"{ENCODERS[tower]}/encoderblock"
     if tower in scanned:
         return found[f"{prefix}/{ATTENTION}/query/kernel"][0]

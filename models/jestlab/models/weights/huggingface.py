@@ -1,4 +1,4 @@
-"""Hugging Face's SigLIP (`transformers.SiglipModel`): names, shapes, and its config.json.
+"""The layout of Hugging Face's SigLIP: names and shapes and config.json (`transformers.SiglipModel`).
 
 Dense weights are [out, in], the patch kernel is [out, in, h, w], heads are folded into the width, and the
 MAP head keeps query, key and value in one tensor.
@@ -9,9 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..config import TextTower, TwoTowers, VisionTower
-from .layout import Entry, Part, require, side_of, usual_heads
-from .tree import ATTENTION, ENCODERS, MAP_HEAD, MLP, Shape, parameter_shapes
+from jestlab.models.config import TextTower, TwoTowers, VisionTower
+from jestlab.models.weights.layout import (
+    ATTENTION,
+    ENCODERS,
+    MAP_HEAD,
+    MLP,
+    Entry,
+    Part,
+    Shape,
+    parameter_shapes,
+    require,
+    side_of,
+    usual_heads,
+)
 
 WEIGHTS, INDEX, CONFIG = "model.safetensors", "model.safetensors.index.json", "config.json"
 """Files of a folder: all tensors, or a list of the files that share them; the architecture."""
@@ -20,15 +31,15 @@ TOWERS = {"img": "vision_model", "txt": "text_model"}
 
 
 def ignored(name: str) -> bool:
-    """Whether a tensor is no parameter: older versions also saved the numbers of the positions."""
+    """Return whether a tensor is not a parameter: older versions also saved the numbers of the positions."""
     return name.endswith(".position_ids")
 
 
 def entries(config: TwoTowers) -> tuple[Entry, ...]:
-    """The layout of these towers.
+    """Return the layout of these towers.
 
     Raises:
-        ValueError: `SiglipModel` has no such towers.
+        ValueError: `SiglipModel` cannot have such towers.
     """
     if config.vision.pooling != "map" or config.text.pooling != "last":
         raise ValueError("Hugging Face's SigLIP pools images by a MAP head and texts at the last token only")
@@ -77,7 +88,7 @@ def _entries(config: TwoTowers) -> Iterator[Entry]:
 
 
 class _Parts:
-    """Our parameters as they lie there.
+    """Creates parts that are laid out as in Hugging Face's files.
 
     Attributes:
         shapes: Name → shape of each of ours.
@@ -130,16 +141,17 @@ def _size(shape: Shape) -> int:
 
 
 def infer(found: Mapping[str, Shape], config: Mapping[str, Any] | None) -> TwoTowers:
-    """The towers whose weights a file holds, told by shapes, and by config.json where shapes do not tell.
+    """Infer the towers whose weights a file holds, from shapes, and from config.json where shapes do not
+    tell.
 
     Image size is patch size × side of the position grid: a model of 384 px in patches of 14 reads 378 px.
 
     Args:
         found: Name → shape of each tensor in the file.
-        config: What config.json says; without it, the number of heads is the usual one of the width.
+        config: The content of config.json; without it, the number of heads is the usual one for the width.
 
     Raises:
-        ValueError: It is no such file, or a model that is not supported; what and where is said.
+        ValueError: It is not such a file, or the model is not supported; says what and where.
     """
     said = {tower: _supported(config, tower) if config is not None else None for tower in TOWERS}
     patches, grid = (f"vision_model.embeddings.{x}_embedding.weight" for x in ("patch", "position"))
@@ -210,7 +222,7 @@ _SUPPORTED = {
 
 
 def _supported(config: Mapping[str, Any], tower: str) -> Mapping[str, Any]:
-    """The section of a tower, if what it says is what our towers are."""
+    """Return the section of a tower, if our towers can be what it describes."""
     if (kind := config.get("model_type")) != "siglip":
         naflex = " (SigLIP 2 with images of any size)" if kind == "siglip2" else ""
         raise ValueError(f"config.json: model_type {kind!r}{naflex} is not supported, only 'siglip' is")
@@ -226,7 +238,7 @@ def _supported(config: Mapping[str, Any], tower: str) -> Mapping[str, Any]:
 
 
 def _check_against(config: Mapping[str, Any], towers: TwoTowers) -> None:
-    """What config.json says of the sizes must be what the tensors have."""
+    """Check that the sizes in config.json are those of the tensors."""
     ours = config_json(towers)
     for section in _SECTIONS.values():
         for key in _SIZES & ours[section].keys():
@@ -243,7 +255,7 @@ _SIZES = frozenset(
 
 
 def config_json(config: TwoTowers) -> dict[str, Any]:
-    """What `SiglipModel.from_pretrained` reads beside the tensors.
+    """Return the content of the config.json that `SiglipModel.from_pretrained` reads beside the tensors.
 
     Args:
         config: Towers that `entries` accepts.

@@ -1,24 +1,134 @@
-"""Weights that lie somewhere, in any format: recognised, checked by their headers, read when asked for."""
+"""Weights on disk in any format: recognised and checked and hashed and read and written.
+
+The content hash is taken over the parameters in our own tree, not over a file's bytes. So the same weights as
+.npz (scanned or not) or as safetensors (in float32 or another exact type) are the same reference, and a run
+that was trained with one is not trained again with the other. The price is that the tensors have to be read
+once; the hash is kept beside the file and recomputed when the file's size or time changes.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from ..config import TwoTowers
-from . import big_vision, huggingface, tokenizers
-from .archive import Archive, Memory
-from .digest import content_hash, kept
-from .layout import Entry, check, named
-from .npz import Npz
-from .tensor_files import TensorFiles, shards
-from .tree import Tensor, flatten
+from jestlab.models.config import TwoTowers
+from jestlab.models.data.files import derived_path, write_whole
+from jestlab.models.data.tokenizer import EOS
+from jestlab.models.weights import big_vision, huggingface
+from jestlab.models.weights.files import (
+    Archive,
+    Memory,
+    Npz,
+    TensorFiles,
+    shards,
+    write_npz,
+    write_safetensors,
+)
+from jestlab.models.weights.layout import ENCODERS, Entry, Tensor, check, flatten, named
+
+TOKENIZERS = ("spiece.model", "tokenizer.model", "sentencepiece.model")
+"""Names of sentencepiece models beside weights: of Hugging Face, of jestlab, of T5's vocabularies."""
+
+
+def tokenizer_beside(folder: Path) -> Path | None:
+    """Return the tokenizer in a folder, if there is one."""
+    return next((folder / name for name in TOKENIZERS if (folder / name).is_file()), None)
+
+
+def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
+    """Read a tokenizer, and check that it fits the towers and reads captions as SigLIP does.
+
+    Args:
+        path: A sentencepiece model.
+        model: The towers.
+
+    Returns:
+        The serialised sentencepiece model.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is not a sentencepiece model, has more pieces than the text tower has embeddings, or
+            differs from SigLIP's in its special pieces (SigLIP 2 begins and pads captions in another way).
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such tokenizer (a sentencepiece .model)")
+    content = path.read_bytes()
+    try:
+        processor = SentencePieceProcessor(model_proto=content)
+    except RuntimeError as error:
+        raise ValueError(f"{path}: not a sentencepiece model") from error
+    pieces, embeddings = processor.get_piece_size(), model.text.vocabulary_size
+    if pieces > embeddings:
+        raise ValueError(f"{path}: has {pieces} pieces, but the text tower has {embeddings} embeddings")
+    if processor.eos_id() != EOS or processor.bos_id() != -1:
+        raise ValueError(
+            f"{path}: not a SigLIP tokenizer: its end piece is {processor.eos_id()}, should be {EOS}; "
+            f"its begin piece is {processor.bos_id()}, should be none (-1)"
+        )
+    return content
+
+
+_VERSION = 1  # of the recipe below
+
+
+def content_hash(tensors: Iterable[tuple[str, Tensor]], model: TwoTowers) -> str:
+    """Compute the SHA-256 over names, shapes and bytes of the parameters, in any order.
+
+    Args:
+        tensors: Name and value, float32, of each parameter.
+        model: Their towers: how they pool texts and images is part of them, but visible in no shape.
+
+    Returns:
+        64 hex digits.
+    """
+    lines = []
+    for name, tensor in tensors:
+        content = np.ascontiguousarray(tensor, np.dtype("<f4"))
+        lines.append(f"{hashlib.sha256(content.data).hexdigest()}  {name} {list(content.shape)} float32\n")
+    whole = f"{_VERSION} {model.vision.pooling} {model.text.pooling}\n" + "".join(sorted(lines))
+    return hashlib.sha256(whole.encode()).hexdigest()
+
+
+def _kept_digest(path: Path, files: Sequence[Path], model: TwoTowers, compute: Callable[[], str]) -> str:
+    """Return a hash that is computed once and kept beside the files that it is of.
+
+    Args:
+        path: The file or folder of the weights.
+        files: What it is made of.
+        model: Its towers.
+        compute: Computes the hash.
+
+    Returns:
+        64 hex digits.
+    """
+    folder = path if path.is_dir() else path.parent
+    record = derived_path(folder, f"{path.name}-digest.json" if path != folder else "weights-digest.json")
+    about: dict[str, Any] = {"version": _VERSION, "model": model.model_dump(mode="json"), "files": {}}
+    for file in files:
+        stat = file.stat()
+        about["files"][file.name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    try:
+        known = json.loads(record.read_text())
+    except (FileNotFoundError, ValueError):
+        known = {}
+    if known.get("of") == about and isinstance(known.get("digest"), str):
+        return str(known["digest"])
+    digest = compute()
+    write_whole(record, json.dumps({"digest": digest, "of": about}, indent=1).encode())
+    return digest
+
 
 OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER = "weights.npz", "model.json", "tokenizer.model"
 """Files of a folder in our own form: big_vision's layout, the towers, the tokenizer."""
@@ -32,10 +142,10 @@ class Weights:
     """Weights of two towers, not loaded yet.
 
     Attributes:
-        path: Where they lie.
+        path: The file or folder that holds them.
         format: "big_vision", "big_vision-scanned", "huggingface", "jestlab" (our own folder) or "run".
         model: The towers.
-        tokenizer: Their sentencepiece model, if one lies beside them.
+        tokenizer: Their sentencepiece model, if there is one beside them.
     """
 
     path: Path
@@ -46,10 +156,10 @@ class Weights:
     _entries: tuple[Entry, ...] = field(repr=False)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every parameter by its name in our tree, float32.
+        """Load every parameter by its name in our tree, float32.
 
         Raises:
-            ValueError: Some are damaged or not finite; their names are said.
+            ValueError: Some are damaged or not finite; names them.
         """
         tensors = dict(self._read())
         if broken := [name for name in sorted(tensors) if not np.isfinite(tensors[name]).all()]:
@@ -57,14 +167,14 @@ class Weights:
         return tensors
 
     def digest(self) -> str:
-        """Content hash, the same in every format; see `digest.py`. Reads the tensors, the first time.
+        """Return the content hash, the same in every format; reads the tensors the first time.
 
         Returns:
             64 hex digits.
         """
         if not self._archive.files:
             return content_hash(self._read(), self.model)
-        return kept(
+        return _kept_digest(
             self.path, self._archive.files, self.model, lambda: content_hash(self._read(), self.model)
         )
 
@@ -84,8 +194,8 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
         model: The towers that they must be of; None to tell them from shapes and config.json.
 
     Raises:
-        FileNotFoundError: Nothing lies there.
-        ValueError: It is no such file or folder, damaged, or of other towers: tensors are named.
+        FileNotFoundError: There is nothing at the path.
+        ValueError: It is not such a file or folder, is damaged, or is of other towers; names the tensors.
     """
     path = _whole(path)
     if path.is_dir():
@@ -101,11 +211,11 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
         return _huggingface(path, path, model)
     if path.suffix in _PICKLED:
         raise ValueError(f"{path}: pickled weights are never loaded: save them as .safetensors")
-    raise ValueError(f"{path}: is neither .npz (big_vision) nor .safetensors (Hugging Face)")
+    raise ValueError(f"{path}: neither .npz (big_vision) nor .safetensors (Hugging Face)")
 
 
 def _whole(path: Path) -> Path:
-    """Our own folder for the weights file in it, which does not say everything alone."""
+    """Replace the weights file of our own folder by the folder, since the file alone lacks the towers."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder of weights")
     return path.parent if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file() else path
@@ -121,13 +231,13 @@ def _what_else(folder: Path) -> str:
 
 @contextmanager
 def _at(path: Path) -> Iterator[None]:
-    """Errors name the file."""
+    """Name the file in errors."""
     try:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the towers"
-        raise ValueError(f"{path}: describes no two towers: {place}: {first['msg']}") from error
+        raise ValueError(f"{path}: does not describe two towers: {place}: {first['msg']}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 
@@ -140,7 +250,7 @@ def _big_vision(path: Path, model: TwoTowers | None) -> Weights:
         entries = big_vision.entries(model, scanned)
         check(archive.shapes, entries)
     form = "big_vision-scanned" if scanned else "big_vision"
-    return Weights(path, form, model, tokenizers.beside(path.parent), archive, entries)
+    return Weights(path, form, model, tokenizer_beside(path.parent), archive, entries)
 
 
 def _own(folder: Path, model: TwoTowers | None) -> Weights:
@@ -164,11 +274,11 @@ def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
         found = huggingface.infer(archive.shapes, config)
         entries = huggingface.entries(model or found)
         check(archive.shapes, entries)
-    return Weights(path, "huggingface", model or found, tokenizers.beside(folder), archive, entries)
+    return Weights(path, "huggingface", model or found, tokenizer_beside(folder), archive, entries)
 
 
 def run_weights(directory: Path, model: TwoTowers) -> Weights:
-    """The weights of a finished run of ours, loaded.
+    """Load the weights of a finished run.
 
     Args:
         directory: The run's folder, with `checkpoints/` and `tokenizer.model`.
@@ -177,9 +287,112 @@ def run_weights(directory: Path, model: TwoTowers) -> Weights:
     Raises:
         FileNotFoundError: There is no checkpoint.
     """
-    from ..training.checkpoints import load_parameters
+    from jestlab.models.training.checkpoints import load_parameters
 
     parameters = load_parameters(directory / CHECKPOINTS, model)
     tensors = {name: np.asarray(leaf, np.float32) for name, leaf in flatten(parameters)}
     entries = big_vision.entries(model)
-    return Weights(directory, "run", model, tokenizers.beside(directory), Memory(tensors), entries)
+    return Weights(directory, "run", model, tokenizer_beside(directory), Memory(tensors), entries)
+
+
+FORMATS = ("big_vision", "big_vision-scanned", "huggingface", "jestlab")
+"""The first two are a file, the others a folder."""
+
+_OURS = frozenset(
+    {OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER, huggingface.WEIGHTS, huggingface.CONFIG, TOKENIZERS[0]}
+    | {".jestlab"}
+)
+"""What a folder that is replaced may hold."""
+
+
+def write(
+    weights: Weights, destination: Path, form: str, *, tokenizer: bytes | None = None, force: bool = False
+) -> None:
+    """Write weights in a format, atomically.
+
+    Args:
+        weights: The weights.
+        destination: An .npz file for big_vision, else a folder.
+        form: One of `FORMATS`.
+        tokenizer: Serialised sentencepiece model, written beside into a folder.
+        force: Whether to replace existing weights.
+
+    Raises:
+        ValueError: The format cannot hold such towers, or the destination exists and is not replaced.
+    """
+    model, folder = weights.model, form not in ("big_vision", "big_vision-scanned")
+    if form not in FORMATS:
+        raise ValueError(f"unknown format {form!r}: expected one of {', '.join(FORMATS)}")
+    _check_place(destination, folder, force)
+    if not folder:
+        scanned = ENCODERS.keys() if form == "big_vision-scanned" else frozenset[str]()
+        tensors = _lay_out(weights.tensors(), big_vision.entries(model, scanned))
+        _appear(destination, lambda partial: _write_npz(partial, tensors))
+    elif form == "huggingface":
+        tensors = _lay_out(weights.tensors(), huggingface.entries(model))
+        _appear(destination, lambda partial: _write_huggingface(partial, tensors, model, tokenizer))
+    else:
+        tensors = _lay_out(weights.tensors(), big_vision.entries(model))
+        _appear(destination, lambda partial: _write_own(partial, tensors, model, tokenizer))
+
+
+def _lay_out(ours: Mapping[str, Tensor], entries: tuple[Entry, ...]) -> dict[str, Tensor]:
+    return {entry.name: entry.write(ours) for entry in entries}
+
+
+def _write_npz(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    with path.open("wb") as stream:
+        write_npz(stream, tensors)
+
+
+def _write_huggingface(
+    folder: Path, tensors: Mapping[str, Tensor], model: TwoTowers, tokenizer: bytes | None
+) -> None:
+    folder.mkdir()
+    write_safetensors(folder / huggingface.WEIGHTS, tensors)
+    (folder / huggingface.CONFIG).write_text(json.dumps(huggingface.config_json(model), indent=2) + "\n")
+    if tokenizer is not None:
+        (folder / TOKENIZERS[0]).write_bytes(tokenizer)
+
+
+def _write_own(
+    folder: Path, tensors: Mapping[str, Tensor], model: TwoTowers, tokenizer: bytes | None
+) -> None:
+    folder.mkdir()
+    _write_npz(folder / OWN_WEIGHTS, tensors)
+    (folder / OWN_MODEL).write_text(model.model_dump_json(indent=2) + "\n")
+    if tokenizer is not None:
+        (folder / OWN_TOKENIZER).write_bytes(tokenizer)
+
+
+def _check_place(destination: Path, folder: bool, force: bool) -> None:
+    """Raise ValueError if nothing may be written there."""
+    if not folder and destination.suffix != ".npz":
+        raise ValueError(f"{destination}: big_vision's weights are one file: give a name that ends in .npz")
+    if not destination.exists():
+        return
+    if folder and destination.is_dir() and not any(destination.iterdir()):
+        return
+    if not force:
+        raise ValueError(f"{destination}: already exists: choose another name, or replace it with --force")
+    if destination.is_dir() != folder:
+        raise ValueError(f"{destination}: {'not a' if folder else 'is a'} folder: choose another name")
+    if folder and (others := {entry.name for entry in destination.iterdir()} - _OURS):
+        raise ValueError(
+            f"{destination}: holds {min(others)}, which is not part of weights: choose another name"
+        )
+
+
+def _appear(destination: Path, build: Callable[[Path], None]) -> None:
+    """Build under another name, then put it in place of what is there."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    partial = destination.with_name(f".{destination.name}.{uuid.uuid4().hex}.part")
+    try:
+        build(partial)
+        if destination.is_dir():
+            shutil.rmtree(destination)
+        partial.replace(destination)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)

@@ -3,47 +3,55 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
 
 import click
 
 from jestlab.platform.errors import UserError, nearest
 
 VERBS = {
-    "list": "Studies that can be launched.",
-    "show": "One study: its question, runs, axes and reports.",
-    "plan": "What a launch would run, and what it costs.",
-    "costs": "What an example costs in each run, part by part.",
+    "list": "List the studies that can be launched by name.",
+    "show": "Show a study: its question, runs, axes and reports.",
+    "plan": "Show what a launch would run, and what it costs.",
+    "costs": "Show what an example costs in each run, part by part.",
     "launch": "Run a study and write its tables and plots.",
-    "status": "States of experiments and of their runs.",
-    "watch": "Runs as they run: loss, speed, time left.",
-    "logs": "The log of a run.",
+    "status": "Show the states and costs of experiments and runs.",
+    "watch": "Follow runs live: loss, speed, time left.",
+    "logs": "Print or follow the log of a run.",
     "cancel": "Stop runs, wherever they are.",
-    "retry": "Run again what failed.",
-    "query": "SQL over the results store, or rows of a view by a condition; read-only.",
-    "diff": "Two runs side by side: config, code, scores, cost.",
-    "table": "The comparison table of an experiment.",
-    "plot": "Learning curves, the Pareto plot and learnability of an experiment.",
-    "report": "All of an experiment as one page that opens anywhere.",
-    "published": "Results that others have published: in, out, and which cannot be right.",
+    "retry": "Retry failed runs.",
+    "query": "Query the results store in SQL or by a condition; read-only.",
+    "diff": "Compare two runs: config, code, scores, costs.",
+    "table": "Print the tables of experiments and of the paper.",
+    "plot": "Draw learning curves, Pareto plots and other figures.",
+    "report": "Write an experiment as one HTML page.",
+    "published": "Import, list, export and check published results.",
     "data": "Make and inspect image-text shards.",
     "db": "Upgrade, check, back up and restore the results store.",
-    "weights": "Public weights, and those of runs: in and out.",
-    "note": "Notes about experiments and runs.",
-    "tag": "Tags of experiments and runs.",
-    "gc": "What a lab can do without: found, and deleted on demand.",
-    "export": "A lab, or some experiments, as one archive.",
-    "import": "Take an archive into a lab.",
-    "doctor": "Whether all that is needed is there, and what to do.",
+    "weights": "Inspect, import and export weights.",
+    "note": "Add notes to experiments and runs, and list them.",
+    "tag": "Tag experiments and runs.",
+    "gc": "Find and delete unreferenced files.",
+    "export": "Write a lab, or some experiments, to an archive.",
+    "import": "Add the experiments of an archive to a lab.",
+    "doctor": "Check the installation and the lab.",
 }
 
-_MODULES = {"import": "import_archive", "export": "export_archive"}
-"""Verbs whose modules have other names: `import` is a word of Python's."""
+_ELSEWHERE = {
+    "retry": ("launch", "retry"),
+    "note": ("annotations", "note"),
+    "tag": ("annotations", "tag"),
+    "export": ("archive", "export"),
+    "import": ("archive", "import_"),
+}
+"""Module and name of the verbs that share a module; the others are `command` in a module of their name."""
 
 EPILOG = """\b
-Example:
-  jestlab launch quickstart     # train, compare, tabulate, plot
-  jestlab table quickstart      # the table again, from the store
+Examples:
+  jestlab launch quickstart     # train, compare, write tables and plots
+  jestlab table quickstart      # print the table again, from the store
 """
 
 
@@ -51,41 +59,49 @@ class _Verbs(click.Group):
     """Imports a verb's module when the verb is used, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the work, not of the alphabet."""
-        return list(VERBS)
+        """List the verbs in the order of the work, not of the alphabet."""
+        return [*VERBS]  # not `list`: once the verb of that name is imported, it is its module here
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb's `command`, or None for an unknown verb."""
+        """Import the command of a verb; None for an unknown verb."""
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"jestlab.platform.cli.{_MODULES.get(cmd_name, cmd_name)}")
-        command: click.Command = module.command
+        module, name = _ELSEWHERE.get(cmd_name, (cmd_name, "command"))
+        command: click.Command = getattr(importlib.import_module(f"jestlab.platform.cli.{module}"), name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with the nearest verb in the error."""
+        """Resolve as click does, with the nearest verb in the error."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"no verb {args[0]!r}: {nearest(args[0], VERBS)}")
+            ctx.fail(f"unknown verb {args[0]!r}: {nearest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The table of verbs, without importing them."""
+        """Write the table of verbs without importing them."""
         with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+            formatter.write_dl([*VERBS.items()])
 
 
 @click.group(cls=_Verbs, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(package_name="jestlab")
 def cli(debug: bool) -> None:
-    """Launch experiments from a spec, query their results, regenerate their tables and plots."""
+    """Launch experiments from a spec, query their results, and regenerate their tables and plots."""
 
 
 def main(args: list[str] | None = None) -> None:
-    """Entry point of the console script: an error is one line on standard error, exit code 1 (usage: 2)."""
+    """Run the command line; an error is one line on standard error, with exit code 1 (usage: 2).
+
+    Args:
+        args: Words after `jestlab`; those of this process by default.
+    """
     argv = sys.argv[1:] if args is None else args
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # Shells let background processes ignore SIGINT (`nohup jestlab … &`); it has to stop this one.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False) or 0)
     except click.exceptions.Exit as stop:
@@ -101,7 +117,7 @@ def main(args: list[str] | None = None) -> None:
         click.echo("jestlab: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
-        sys.stderr.close()  # `jestlab query … | head`: the reader left, and that is no error
+        sys.stderr.close()  # `jestlab query … | head`: the reader has left, which is no error
         sys.exit(0)
     except (UserError, ValueError, OSError) as error:
         if "--debug" in argv:

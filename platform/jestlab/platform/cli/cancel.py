@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import getpass
-import json
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,21 +11,20 @@ from dataclasses import dataclass, field
 import click
 
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.launching import listener_for
-from jestlab.platform.lab import Lab
-from jestlab.platform.store.states import RunState
-
-_EPILOG = """\b
-Example:
-  jestlab cancel quickstart
-  jestlab cancel quickstart joint --seed 1 --now
-"""
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.outcome import listener_for
+from jestlab.platform.cli.output import counted, print_json
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import controller, executors
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
 
 
 @dataclass(frozen=True)
 class _Target:
-    """A run that is to stop; what it needs and executes does not matter any more."""
+    """A run to stop; what it needs and executes does not matter any more."""
 
     fingerprint: str
     name: str
@@ -36,12 +34,12 @@ class _Target:
     program: str = ""
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=examples("cancel quickstart", "cancel quickstart joint --seed 1 --now"))
 @click.argument("experiment")
 @click.argument("run", required=False)
 @click.option("--seed", type=int, help="Replicate, where RUN has several.")
-@click.option("--now", is_flag=True, help="Give runs no time to save.")
-@click.option("--json", "as_json", is_flag=True, help="Print the cancelled runs as JSON.")
+@click.option("--now", is_flag=True, help="Stop at once, without a last checkpoint.")
+@json_option("Print the cancelled runs as JSON.")
 @lab_options
 @click.pass_context
 def command(
@@ -54,46 +52,39 @@ def command(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Stop the runs of EXPERIMENT, or one RUN of it, and see that none of their processes is left.
+    """Stop the runs of EXPERIMENT, or one RUN of it, and make sure that none of their processes is left.
 
-    They stop at a checkpoint and stay CANCELLED, also for the launch that started them, until they are
-    launched again. Exit code 1 if something is still running in the end.
+    Runs stop at a checkpoint and stay CANCELLED until they are launched again; a launch in progress does not
+    restart them. Exit code: 0 all runs have stopped, 1 something is still running.
     """
-    from jestlab.platform.launch import executors
-    from jestlab.platform.launch.controller import Options, launch
-    from jestlab.platform.settings import Settings
-    from jestlab.platform.store import leases
-    from jestlab.platform.store.store import Store
-
     store = Store.open(lab.store_url, create=False)
     rows = store.runs(experiment)
     if run is not None:
         rows = [naming.find(rows, run, seed)]
     elif seed is not None:
-        raise click.UsageError("--seed says which replicate of a RUN: name one")
+        raise click.UsageError("--seed: expected the name of a RUN before it")
     wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
     leases.request_stop(store, list(wanted), f"cancelled by {getpass.getuser()} on {socket.gethostname()}")
     settings = Settings.find()
-    get = functools.cache(lambda name: executors.find(name, settings, lab))
-    targets = [_Target(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()]
-    outcome = launch(
+    outcome = controller.launch(
         lab,
         store,
         experiment,
-        targets,
-        get,
-        options=Options(at_once=now, launches=False),
+        [_Target(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()],
+        functools.cache(lambda name: executors.find(name, settings, lab)),
+        options=controller.Options(at_once=now, launches=False),
         listener=listener_for(as_json),
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
     if as_json:
-        names = [{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped]
-        click.echo(json.dumps(names, ensure_ascii=False))
+        print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
     else:
-        click.echo(f"{len(stopped)} runs cancelled" if stopped else "nothing to cancel")
+        click.echo(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
         shared = store.shared(experiment, [row.fingerprint for row in stopped])
         for other, count in sorted(shared.items()):
-            what = "they stay CANCELLED there until it is launched"
-            click.echo(f"{count} of them belong to {other}, too: {what}")
-    done = (RunState.CANCELLED, RunState.COMPLETED)
-    context.exit(0 if all(state in done for state in outcome.states.values()) else 1)
+            click.echo(
+                f"{count} of them also {'belongs' if count == 1 else 'belong'} to {other} and "
+                f"{'stays' if count == 1 else 'stay'} CANCELLED there until {other} is launched again"
+            )
+    over = (RunState.CANCELLED, RunState.COMPLETED)
+    context.exit(0 if all(state in over for state in outcome.states.values()) else 1)

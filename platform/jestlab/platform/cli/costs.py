@@ -2,69 +2,65 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, SCOPES, Scope
-from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import missing, table
+from jestlab.platform.cli.options import baseline_option, examples, json_option, spec_options
+from jestlab.platform.cli.output import absent_data, show, table
 from jestlab.platform.errors import UserError
+from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.schema import Study
 
-if TYPE_CHECKING:
-    from jestlab.platform.ledger import Entry, Ledger
-    from jestlab.platform.spec.schema import Study
-
-_EPILOG = """\b
-Examples:
-  jestlab costs quickstart
-  jestlab costs quickstart --plot figures
-  jestlab costs quickstart --scope reference_training --baseline uniform
-"""
+_EPILOG = examples(
+    "costs quickstart",
+    "costs quickstart --plot figures",
+    "costs quickstart --scope reference_training --baseline uniform",
+)
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
 
 
 @click.command("costs", epilog=_EPILOG)
 @spec_options
-@click.option("--baseline", metavar="RUN", help="Whose FLOPs are the budget [first that is no reference].")
+@baseline_option()
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
-              help="What counts in equal budgets; each holds the ones before it.")  # fmt: skip
+              help="Which FLOPs count in equal budgets; each scope includes the ones before it.")  # fmt: skip
 @click.option("--plot", "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
-              help="Draw what a step of IID, JEST and Flexi-JEST costs, with the sizes of SPEC.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, in FLOPs.")
+              help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
+@json_option("Print JSON, in FLOPs.")
 def command(study: Study, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool) -> None:
-    """Show what an example seen costs in each run of SPEC, by both conventions, over uniform sampling.
+    """Show what one example costs in each run of SPEC, relative to uniform sampling, by two conventions.
 
-    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused,
-    and loss and selection cost nothing. `jestlab plan` has the cost of whole runs.
+    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused and
+    loss and selection are free. `jestlab plan` shows the cost of whole runs.
 
-    --plot writes PNG, SVG and PDF for each convention, after the sizes of the first run of SPEC that chooses
-    its batches, one with an approximate pass first.
+    --plot writes PNG, SVG and PDF for each convention, at the sizes of the first run of SPEC that selects its
+    batches; a run with an approximate pass is preferred.
     """
-    from jestlab.platform.ledger import ledger
-    from jestlab.platform.plan import plan
-
     planned = plan(study, absent="note")
-    found = ledger(planned, baseline, scope)
+    found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
-    if as_json:
-        click.echo(json.dumps(_as_data(study, found) | {"plots": paths}, ensure_ascii=False))
-    else:
-        click.echo("\n".join([*_lines(found), *missing(planned), *paths]))
+    show(
+        as_json,
+        _as_data(study, found) | {"plots": paths},
+        "\n".join([*_lines(found), *absent_data(planned), *paths]),
+    )
 
 
-def _draw(study: Study, found: Ledger, folder: Path) -> list[str]:
-    """Draw what a step of each method costs, by each convention; the paths."""
-    from jestlab.analysis.figures import method_costs
+def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:
+    """Draw what a step of each method costs, by each convention; return the paths."""
+    from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
 
     step = found.selecting
     if step is None:
         raise UserError(
-            f"study {study.name}: no run chooses its batches, so there is nothing to draw: leave out --plot"
+            f"study {study.name}: no run selects its batches, so there is nothing to draw: leave out --plot"
         )
     try:
         return [
@@ -74,9 +70,7 @@ def _draw(study: Study, found: Ledger, folder: Path) -> list[str]:
         raise UserError(f"cannot write to {folder}: {error.strerror}") from error
 
 
-def _lines(found: Ledger) -> Iterator[str]:
-    from jestlab.analysis import units
-
+def _lines(found: CostBreakdown) -> Iterator[str]:
     yield "Cost of one example seen, as a multiple of uniform sampling's with the same towers:"
     yield ""
     rows = []
@@ -99,7 +93,7 @@ def _lines(found: Ledger) -> Iterator[str]:
     yield table(columns, rows, right=range(2, len(columns)))
     yield ""
     yield (
-        f"EQUAL BUDGET: so many examples cost as much as all that {found.baseline} sees, "
+        f"EQUAL BUDGET: the number of examples that cost as much as all of {found.baseline}'s, "
         f"in scope {found.scope}."
     )
     needing = [entry for entry in found.entries if entry.shared_by is not None]
@@ -111,9 +105,7 @@ def _lines(found: Ledger) -> Iterator[str]:
 
 
 def _references(entries: list[Entry]) -> Iterator[str]:
-    """What runs need, and what of that falls to each."""
-    from jestlab.analysis import units
-
+    """List the cost of the references that runs need, and the share of each run in it."""
     rows = [
         (
             entry.label,
@@ -128,14 +120,14 @@ def _references(entries: list[Entry]) -> Iterator[str]:
     columns = ("RUN", "ITSELF", "REF. TRAINING", "SHARED BY", "SHARE", "WITH SHARE")
     yield table(columns, rows, right=range(1, len(columns)))
     yield ""
-    yield "REF. TRAINING is all that a run needs, shared within this study: a lone run pays all of it."
+    yield "REF. TRAINING is shared by the runs of this study that need it; a single run would pay all of it."
 
 
 def _multiple(value: float) -> str:
     return "–" if value == 0 else f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def _as_data(study: Study, found: Ledger) -> dict[str, Any]:
+def _as_data(study: Study, found: CostBreakdown) -> dict[str, Any]:
     return {
         "study": study.name,
         "scale": study.scale,

@@ -1,23 +1,32 @@
-"""`jestlab data`: make the synthetic web and its benchmark, and look into any folder of shards."""
+"""`jestlab data`: make the synthetic web and its benchmark; inspect any folder of shards."""
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from jestlab.models.config import ShapesBenchmark, ShapesWeb
+from jestlab.models.data import shapes
+from jestlab.models.data.curation import load_metadata, metadata_columns, select
+from jestlab.models.data.files import build_once
+from jestlab.models.data.shards import ShardSource
+from jestlab.platform.cli.options import examples, json_option
+from jestlab.platform.cli.output import counted, print_json, show, table
 from jestlab.platform.errors import UserError
 
-_EPILOG = """\b
-Examples:
-  jestlab data make shapes web/ --examples 24576 --seed 0
-  jestlab data make benchmark bench/
-  jestlab data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
-"""
+_EPILOG = examples(
+    "data make shapes web/ --examples 24576 --seed 0",
+    "data make benchmark bench/",
+    'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"',
+)
 _SAMPLES = 8  # captions shown by inspect
 _Folder = click.Path(file_okay=False, path_type=Path)
 
@@ -29,18 +38,16 @@ def command() -> None:
 
 @command.group("make", epilog=_EPILOG)
 def make() -> None:
-    """Make data from nothing but settings and a seed."""
+    """Make synthetic data from settings and a seed."""
 
 
 @make.command("shapes", epilog=_EPILOG)
 @click.argument("folder", type=_Folder, metavar="DIR")
-@click.option("--examples", type=click.IntRange(min=1), help="Image-text pairs.  [default: 24576]")
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is random."
-)
-@click.option("--image-size", type=click.IntRange(min=8), help="Pixels, square.  [default: 32]")
-@click.option("--shard-size", type=click.IntRange(min=1), help="Pairs a tar.  [default: 4096]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--examples", type=click.IntRange(min=1), help="Number of image-text pairs  [default: 24576]")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@click.option("--image-size", type=click.IntRange(min=8), help="Side of an image in pixels  [default: 32]")
+@click.option("--shard-size", type=click.IntRange(min=1), help="Number of pairs per tar  [default: 4096]")
+@json_option()
 def make_shapes(
     folder: Path,
     examples: int | None,
@@ -49,10 +56,7 @@ def make_shapes(
     shard_size: int | None,
     as_json: bool,
 ) -> None:
-    """The synthetic web, as img2dataset writes LAION."""
-    from jestlab.models.config import ShapesWeb
-    from jestlab.models.data import shapes
-
+    """Make the synthetic web in the folder DIR, in the form in which img2dataset writes LAION."""
     given = {"examples": examples, "image_size": image_size, "shard_size": shard_size}
     settings = ShapesWeb(**{name: value for name, value in given.items() if value is not None})
     with _progress("Drawing shapes", settings.examples) as advance:
@@ -62,14 +66,11 @@ def make_shapes(
 
 @make.command("benchmark", epilog=_EPILOG)
 @click.argument("folder", type=_Folder, metavar="DIR")
-@click.option("--seed", type=click.IntRange(min=0), help="Of all that is random.  [default: 1000003]")
-@click.option("--image-size", type=click.IntRange(min=8), help="Pixels, square.  [default: 32]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--seed", type=click.IntRange(min=0), help="Random seed  [default: 1000003]")
+@click.option("--image-size", type=click.IntRange(min=8), help="Side of an image in pixels  [default: 32]")
+@json_option()
 def make_benchmark(folder: Path, seed: int | None, image_size: int | None, as_json: bool) -> None:
-    """Clean held-out shapes, in CLIP_benchmark's form."""
-    from jestlab.models.config import ShapesBenchmark
-    from jestlab.models.data import shapes
-
+    """Make a benchmark of clean held-out shapes in the folder DIR, in CLIP_benchmark's form."""
     given = {"seed": seed, "image_size": image_size}
     settings = ShapesBenchmark(**{name: value for name, value in given.items() if value is not None})
     _make(folder, lambda partial: shapes.make_benchmark(partial, settings))
@@ -78,50 +79,40 @@ def make_benchmark(folder: Path, seed: int | None, image_size: int | None, as_js
 
 @command.command("inspect", epilog=_EPILOG)
 @click.argument("folder", type=_Folder, metavar="DIR")
-@click.option("--filter", "expression", help="Show what a filter over the metadata keeps.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--filter", "expression", help="Show what this filter over the metadata keeps.")
+@json_option()
 def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
-    """Count pairs, also by kind of noise and what is damaged; show captions."""
+    """Count the pairs in DIR, also by kind of noise; list damaged ones; show some captions."""
     summary = _summary(folder, expression)
     if as_json:
-        click.echo(json.dumps(summary, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
+        print_json(summary, indent=2)
+    else:
+        click.echo("\n".join(_lines(summary)))
 
-    console = Console()
-    console.print(
-        f"{folder}: {summary['examples']:,} examples in {summary['shards']} tar shards", highlight=False
-    )
+
+def _lines(summary: dict[str, Any]) -> Iterator[str]:
+    examples, is_filtered = summary["examples"], "filter" in summary
+    yield f"{summary['folder']}: {examples:,} examples in {counted(summary['shards'], 'tar shard')}"
     for reason, count in summary["damaged"].items():
-        console.print(f"  left out: {count:,} × {reason}", highlight=False)
+        yield f"  left out: {count:,} × {reason}"
     if "noise" in summary:
-        table = Table("noise", box=None, header_style="bold")
-        for title in ("pairs", "share") if expression is None else ("pairs", "share", "kept", "of kind"):
-            table.add_column(title, justify="right")
+        rows = []
         for kind, counts in summary["noise"].items():
-            cells = [f"{counts['examples']:,}", f"{counts['examples'] / summary['examples']:.1%}"]
-            if expression is not None:
-                cells += [f"{counts['kept']:,}", f"{counts['kept'] / counts['examples']:.1%}"]
-            table.add_row(kind, *cells)
-        console.print(table)
-    if expression is not None:
-        share = summary["kept"] / summary["examples"]
-        console.print(f"filter keeps {summary['kept']:,} ({share:.1%})", highlight=False)
-    console.print("captions:" if expression is None else "captions kept:", highlight=False)
+            row = [kind, f"{counts['examples']:,}", f"{counts['examples'] / examples:.1%}"]
+            if is_filtered:
+                row += [f"{counts['kept']:,}", f"{counts['kept'] / counts['examples']:.1%}"]
+            rows.append(row)
+        headers = ("noise", "pairs", "share", *(("kept", "of kind") if is_filtered else ()))
+        yield table(headers, rows, right=(1, 2, 3, 4))
+    if is_filtered:
+        yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / examples:.1%})"
+    yield "captions kept:" if is_filtered else "captions:"
     for caption in summary["captions"]:
-        console.print(f"  {caption}", highlight=False, markup=False)
+        yield f"  {caption}"
 
 
 def _summary(folder: Path, expression: str | None) -> dict[str, Any]:
-    """What `inspect` shows, as plain data."""
-    from collections import Counter
-
-    import numpy as np
-
-    from jestlab.models.data.curation import load_metadata, metadata_columns, select
-    from jestlab.models.data.shards import ShardSource
-
+    """Collect what `inspect` shows, as plain data."""
     source = ShardSource(folder)
     kept = select(folder, expression)
     summary: dict[str, Any] = {
@@ -145,22 +136,17 @@ def _summary(folder: Path, expression: str | None) -> dict[str, Any]:
 
 
 def _make(folder: Path, build: Callable[[Path], None]) -> None:
-    """Build into a new folder, which appears when it is whole."""
-    from jestlab.models.data.files import build_once
-
+    """Build a new folder, which appears only when it is complete."""
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     if folder.exists():
-        raise UserError(f"{folder}: exists already: name a new folder, or remove this one")
+        raise UserError(f"{folder} exists already: name a new folder, or remove this one")
     build_once(folder, build)
 
 
 @contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error, while there is a terminal to show it."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
+    """Show a progress bar on standard error if it is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -169,10 +155,11 @@ def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _report(folder: Path, as_json: bool) -> None:
-    """Say what was made."""
+    """Print what was made."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     size = sum(path.stat().st_size for path in files)
-    if as_json:
-        click.echo(json.dumps({"folder": str(folder), "files": len(files), "bytes": size}))
-    else:
-        click.echo(f"{folder}: {len(files)} files, {size / 1e6:.1f} MB")
+    show(
+        as_json,
+        {"folder": str(folder), "files": len(files), "bytes": size},
+        f"{folder}: {counted(len(files), 'file')}, {size / 1e6:.1f} MB",
+    )

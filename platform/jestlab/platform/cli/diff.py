@@ -5,23 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.text import table
-from jestlab.platform.lab import Lab
-
-if TYPE_CHECKING:
-    from jestlab.platform.compare import Comparison, Pair
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.output import printable, show, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.explain import Comparison, Pair, compare
 
 _EPILOG = """\b
 RUN is experiment/run or experiment/label (with /seed where there are several),
 or the first characters of a fingerprint.
 
 \b
-Example:
+Examples:
   jestlab diff quickstart/joint/0 quickstart/joint/1
   jestlab diff joint/0 uniform/0 --experiment quickstart
 """
@@ -31,41 +30,32 @@ _ABSENT = "–"
 @click.command("diff", epilog=_EPILOG)
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="RUN")
-@click.option("--experiment", metavar="NAME", help="Where both runs stand, if their names do not say it.")
-@click.option("--seed", type=int, help="Of both runs, if their names do not say it.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--experiment", metavar="NAME", help="Experiment of both runs, if their names do not say it.")
+@click.option("--seed", type=int, help="Replicate of both runs, if their names do not say it.")
+@json_option()
 @lab_options
 def command(
     first: str, second: str, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
 ) -> None:
-    """Show how two runs differ: config, needs, code and machine; their last scores and what they cost."""
-    from jestlab.platform.cli import naming
-    from jestlab.platform.compare import compare
-    from jestlab.platform.store.store import Store
-
-    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+    """Show how two runs differ: config, dependencies, code, machine, last scores and costs."""
+    store = naming.existing_store(lab)
     one, other = (naming.run(store, name, experiment, seed) for name in (first, second))
     compared = compare(store, one.fingerprint, other.fingerprint)
     titles = (one.title, other.title)
-    if as_json:
-        click.echo(json.dumps(_as_data(compared, titles), ensure_ascii=False))
-    else:
-        click.echo("\n".join(_lines(compared, titles)))
+    show(as_json, _as_data(compared, titles), "\n".join(_lines(compared, titles)))
 
 
 def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
-    for title, fingerprint, state in zip(
-        titles, _both(compared.fingerprints), _both(compared.states), strict=True
-    ):
+    for title, fingerprint, state in _runs(compared, titles):
         yield f"{title}  {fingerprint[:8]}  {state}"
     sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
         ("config", compared.config, _text),
         ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
         ("provenance", compared.provenance, _text),
     ]
-    for name, pairs, show in sections:
+    for name, pairs, write in sections:
         yield ""
-        rows = [(key, *(_shown(value, show) for value in _both(pair))) for key, pair in pairs.items()]
+        rows = [(key, *(_shown(value, write) for value in _both(pair))) for key, pair in pairs.items()]
         yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
     for name, numbers in (("scores", compared.scores), ("cost", compared.costs)):
         yield ""
@@ -121,4 +111,4 @@ def _number(value: float) -> str:
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else " " for c in text)
+    return printable(text)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from jestlab.platform.cli.text import table
-
-_EPILOG = """\b
-Example:
-  jestlab list
-"""
+from jestlab.platform.cli.options import json_option
+from jestlab.platform.cli.output import counted, print_json, table
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load, scales_of, study_module, study_names
 
 
-@click.command("list", epilog=_EPILOG)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.command("list", epilog="\b\nExamples:\n  jestlab list")
+@json_option()
 def command(as_json: bool) -> None:
-    """List the studies that can be launched by name, and their runs at each scale; a union runs several."""
-    from jestlab.platform.plan import plan
-    from jestlab.platform.spec import registry
-    from jestlab.platform.spec.load import load, scales_of
-
+    """List the studies that can be launched by name, and the number of their runs at each scale."""
     studies = []
-    for name in registry.names():
-        at_scale = {scale: load(name, scale) for scale in scales_of(registry.module(name), name)}
+    for name in study_names():
+        at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(at_scale.values()))
         runs = {scale: len(plan(its, absent="note").runs) for scale, its in at_scale.items()}
         studies.append((study, runs))
@@ -39,14 +31,14 @@ def command(as_json: bool) -> None:
             }
             for study, runs in studies
         ]
-        click.echo(json.dumps(data, ensure_ascii=False))
+        print_json(data)
         return
     rows = [
         (
             study.name,
             " ".join(f"{scale}:{count}" for scale, count in runs.items()),
             study.paper or "–",
-            (f"union of {len(study.studies)} studies: " if study.studies else "") + study.question,
+            (f"union of {counted(len(study.studies), 'study')}: " if study.studies else "") + study.question,
         )
         for study, runs in studies
     ]

@@ -1,32 +1,28 @@
-"""`jestlab logs`: what a run printed."""
+"""`jestlab logs`: print or follow the log of a run."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.common import lab_options
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import print_json
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import logs
-from jestlab.platform.store.states import RunState
+from jestlab.platform.lab.bucket import Bucket
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.launch import liveness, logs
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import Lease, RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
-if TYPE_CHECKING:
-    from jestlab.platform.store.records import Lease
-    from jestlab.platform.store.store import Store
-
-_EPILOG = """\b
-Example:
-  jestlab logs quickstart joint --seed 1
-  jestlab logs quickstart joint --seed 1 -n 20 -f
-"""
+_EPILOG = examples("logs quickstart joint --seed 1", "logs quickstart joint --seed 1 -n 20 -f")
 
 _POLL_SECONDS = 0.5
 _FETCH_SECONDS = 10.0  # from a bucket, to which its worker sends it every minute
@@ -38,23 +34,20 @@ _BLOCK = 1 << 20
 @click.argument("experiment")
 @click.argument("run")
 @click.option("--seed", type=int, help="Replicate, where there are several.")
-@click.option("-n", "lines", type=click.IntRange(min=0), help="The last N lines only.")
-@click.option("-f", "follow", is_flag=True, help="Go on until the run ends, or its worker is gone.")
-@click.option("--json", "as_json", is_flag=True, help="Print path, state and text as JSON.")
+@click.option("-n", "lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
+@click.option("-f", "follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
+@json_option("Print path, state and text as JSON.")
 @lab_options
 def command(
     experiment: str, run: str, *, seed: int | None, lines: int | None, follow: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Print the log of a run, named as in the study, by its label, or by its fingerprint's beginning.
+    """Print the log of a RUN, given by its name, its label, or the first characters of its fingerprint.
 
-    It is read from the lab's folder, or else asked of wherever the run's last attempt ran.
+    The log is read from the lab's folder, or else fetched from where the last attempt ran.
     """
-    from jestlab.platform.store import leases
-    from jestlab.platform.store.store import Store
-
     if follow and as_json:
-        raise click.UsageError("-f and --json do not go together")
-    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+        raise click.UsageError("-f and --json: expected only one of them")
+    store = naming.existing_store(lab)
     chosen = naming.find(store.runs(experiment), run, seed)
     lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
     path, fetch = _log_of(chosen.directory, lease, lab)
@@ -74,26 +67,23 @@ def command(
         return
     if as_json:
         about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
-        click.echo(json.dumps(about, ensure_ascii=False))
+        print_json(about)
     else:
         sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
 
 
 def _nothing() -> None:
-    """The log is a file of this machine already."""
+    """Fetch nothing: the log is a file on this machine already."""
 
 
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
-    """Where a run's log is on this machine, and what brings it there."""
+    """Find the path of a run's log on this machine, and the function that fetches it there."""
     path = lab.root / directory / logs.NAME
     if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
         return path, _nothing
-    from jestlab.platform.bucket import Bucket
-    from jestlab.platform.mirror import Mirror
-
-    mirror, path = (
-        Mirror(Bucket(lab.remote), directory, lab.root / directory),
+    synced, path = (
+        SyncedFolder(Bucket(lab.remote), directory, lab.root / directory),
         lab.cache / directory / logs.NAME,
     )
     fetched_at = -_FETCH_SECONDS
@@ -102,23 +92,24 @@ def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callab
         nonlocal fetched_at
         if time.monotonic() - fetched_at >= _FETCH_SECONDS:
             fetched_at = time.monotonic()
-            mirror.fetch_log(path)
+            synced.fetch_log(path)
 
     return path, fetch
 
 
 def _of_executor(lease: Lease | None, lab: Lab) -> bytes | None:
-    """The log of a run's last attempt from where it ran; None where nothing was launched yet."""
+    """Ask for the log of the last attempt where it ran; None where nothing was launched yet."""
     if lease is None or lease.handle is None:
         return None
+    # Here, because they import pydantic, and most logs are files.
+    from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
-    from jestlab.platform.settings import Settings
 
     return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(lease.handle))
 
 
 class _End:
-    """Tells when nothing more will be written: the run has ended, or its worker has without a word."""
+    """Tells when nothing more will be written: the run has ended, or its worker is lost."""
 
     def __init__(self, store: Store, fingerprint: str) -> None:
         self._store = store
@@ -126,15 +117,11 @@ class _End:
         self._quiet = 0
 
     def __call__(self) -> bool:
-        from jestlab.platform.launch import truth
-        from jestlab.platform.store import leases
-        from jestlab.platform.store.sql import now
-
         try:
             standing = leases.standings(self._store, [self._fingerprint])[self._fingerprint]
         except StoreUnreachable:
             return False
-        doubts = truth.doubts(standing.lease, now())
+        doubts = liveness.doubts(standing.lease, now())
         if doubts is not None:
             click.echo(f"jestlab: {doubts}", err=True)
         # What failed, or was stopped from outside, may be tried again in a moment.
@@ -143,7 +130,7 @@ class _End:
 
 
 def _stream(path: Path, lines: int | None) -> None:
-    """Print a log as it is, whatever its size and bytes."""
+    """Print a log unchanged, whatever its size and bytes."""
     if lines is not None:
         sys.stdout.buffer.write(logs.last_lines(path, lines))
     elif path.exists():

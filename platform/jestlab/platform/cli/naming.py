@@ -10,15 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.annotations import Subject
+from jestlab.platform.store.records import RunRow
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Run
 
 if TYPE_CHECKING:
-    from jestlab.platform.store.annotations import Subject
-    from jestlab.platform.store.records import RunRow
-    from jestlab.platform.store.store import Store
+    from jestlab.platform.spec.schema import Study
 
 SHORTEST = 4
-"""Characters of a fingerprint that name a run."""
+"""Number of characters of a fingerprint that are enough to name a run."""
 
 
 @dataclass(frozen=True)
@@ -34,64 +39,63 @@ class NamedRun:
     title: str
 
 
-def subject(store: Store, name: str) -> str | NamedRun:
-    """The experiment or run that is meant.
-
-    Args:
-        store: Where it is looked for.
-        name: An experiment, or a run as `run` takes it.
-
-    Returns:
-        The experiment's name, or the run.
+def existing_store(lab: Lab) -> Store:
+    """Open a lab's store for reading.
 
     Raises:
-        UserError: None, or several runs; the message says how to choose.
+        StoreError: There is none yet, or this version cannot read it; the message says what to do.
+    """
+    return Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
+
+
+def subject(store: Store, name: str) -> Subject:
+    """Find the experiment or run that a note or tag is about.
+
+    Args:
+        store: Where to look.
+        name: An experiment, or a run as `run` takes it.
+
+    Raises:
+        UserError: No run matches, or several do; the message says how to choose.
     """
     experiments = [row.name for row in store.experiments()]
     if name in experiments:
-        return name
+        return Subject(experiment=name)
     if "/" not in name and not is_fingerprint(name):
         raise UserError(f"no experiment {name!r} in the store: {nearest(name, experiments)}")
-    return run(store, name)
-
-
-def annotated(store: Store, name: str) -> Subject:
-    """As `subject`, as notes and tags have it."""
-    from jestlab.platform.store.annotations import Subject
-
-    found = subject(store, name)
-    return Subject(experiment=found) if isinstance(found, str) else Subject(fingerprint=found.fingerprint)
+    return Subject(fingerprint=run(store, name).fingerprint)
 
 
 def run(store: Store, name: str, experiment: str | None = None, seed: int | None = None) -> NamedRun:
-    """The one run that is meant.
+    """Find the one run that is meant.
 
     Args:
-        store: Where it is looked for.
-        name: experiment/run, experiment/label, either with /seed; a fingerprint's beginning; or, where the
-            experiment is given, run or label, with or without /seed.
+        store: Where to look.
+        name: experiment/run, experiment/label, either with /seed; a fingerprint's first characters; or, where
+            the experiment is given, run or label, with or without /seed.
         experiment: The experiment, where the name does not say it.
         seed: Replicate, where the name does not say it.
 
     Raises:
-        UserError: None, or several runs; the message says how to choose.
+        UserError: No run matches, or several do; the message says how to choose.
     """
     if experiment is None and "/" in name:
         experiment, _, name = name.partition("/")
-    if experiment is not None:
-        found = _of_experiment(store.runs(experiment), name, seed)
-        return NamedRun(found.fingerprint, f"{experiment}/{found.label}/{found.seed}")
-    return by_fingerprint(store, name)
+    if experiment is None:
+        return _by_fingerprint(store, name)
+    runs = store.runs(experiment)
+    rest, slash, last = name.rpartition("/")
+    is_whole = any(name in (run.name, run.label) for run in runs)
+    if not is_whole and slash and last.lstrip("-").isdecimal():
+        name, seed = rest, int(last)
+    found = find(runs, name, seed, option=False)
+    return NamedRun(found.fingerprint, f"{experiment}/{found.label}/{found.seed}")
 
 
-def by_fingerprint(store: Store, beginning: str) -> NamedRun:
-    """The one run whose fingerprint begins so, whatever experiment it stands in."""
-    from sqlalchemy import select
-
-    from jestlab.platform.store.tables import Run
-
+def _by_fingerprint(store: Store, beginning: str) -> NamedRun:
+    """Find the one run whose fingerprint begins so, in any experiment."""
     if not is_fingerprint(beginning):
-        raise UserError(f"no run {beginning!r}: name it experiment/run, or by its fingerprint's beginning")
+        raise UserError(f"no run {beginning!r}: expected experiment/run, or a fingerprint's first characters")
     with store.reading() as connection:
         found = connection.execute(
             select(Run.fingerprint, Run.directory)
@@ -107,16 +111,16 @@ def by_fingerprint(store: Store, beginning: str) -> NamedRun:
 
 
 def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = True) -> RunRow:
-    """The one run of an experiment that is meant.
+    """Find the one run of an experiment that is meant.
 
     Args:
-        runs: Of the experiment.
+        runs: Those of the experiment.
         wanted: Name, label, or the first characters of the fingerprint.
-        seed: Replicate; None where there is one only.
-        option: Whether the user may give the seed as an option, and not in the name alone.
+        seed: Replicate; None where there is only one.
+        option: Whether the verb has the option `--seed`; else the name is to say the seed.
 
     Raises:
-        UserError: None or several; the message says how to choose.
+        UserError: No run matches, or several do; the message says how to choose.
     """
     found = [run for run in runs if wanted in (run.name, run.label)]
     if not found and len(wanted) >= SHORTEST:
@@ -128,7 +132,7 @@ def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = T
     labels = sorted({run.label for run in found})
     if len(labels) > 1 and wanted not in labels:
         shown = ", ".join(map(repr, labels[:6])) + (", …" if len(labels) > 6 else "")
-        raise UserError(f"several runs are named {wanted!r}: say which by its label: {shown}")
+        raise UserError(f"several runs are named {wanted!r}: choose one by its label: {shown}")
     if wanted in labels:
         found = [run for run in found if run.label == wanted]
     seeds = sorted(run.seed for run in found)
@@ -140,15 +144,22 @@ def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = T
     return found[0]
 
 
-def _of_experiment(runs: Sequence[RunRow], name: str, seed: int | None) -> RunRow:
-    """As `find`, where the name may end in /seed."""
-    known = {run.name for run in runs} | {run.label for run in runs}
-    rest, slash, last = name.rpartition("/")
-    if name not in known and slash and last.lstrip("-").isdecimal():
-        name, seed = rest, int(last)
-    return find(runs, name, seed, option=False)
-
-
 def is_fingerprint(text: str) -> bool:
-    """Whether a name can be the beginning of a fingerprint."""
+    """Tell whether a name can be the first characters of a fingerprint."""
     return len(text) >= SHORTEST and set(text.lower()) <= set("0123456789abcdef")
+
+
+def stored_study(store: Store, experiment: str) -> Study:
+    """Read a study as it was last launched.
+
+    Raises:
+        UserError: No such experiment, or its programs are not what they were.
+    """
+    # Here, because most verbs that name runs shall not wait 0.3 s for pydantic.
+    from jestlab.platform.spec.errors import SpecError
+    from jestlab.platform.spec.schema import Study
+
+    try:
+        return Study.parse(store.spec(experiment))
+    except SpecError as error:
+        raise UserError(f"{experiment} as it was launched: {error}; launch its spec again") from None

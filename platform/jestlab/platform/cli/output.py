@@ -1,15 +1,98 @@
-"""What a verb writes for its user to a file."""
+"""What verbs print and write: aligned tables, JSON, counts in plain English, whole files."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from jestlab.analysis import files
 from jestlab.platform.errors import UserError
 
+if TYPE_CHECKING:
+    from jestlab.platform.planning.plan import Plan
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Align columns by spaces, each as wide as its widest cell; nothing is cut, so that pipes get it all.
+
+    Args:
+        headers: One for each column.
+        rows: Cells.
+        right: Indices of the columns that are aligned to the right.
+
+    Returns:
+        Lines without trailing spaces.
+    """
+    lines = [tuple(headers), *map(tuple, rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
+    aligned = (
+        "  ".join(
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+    return "\n".join(line.rstrip() for line in aligned)
+
+
+def print_json(data: Any, indent: int | None = None) -> None:
+    """Print data for a program."""
+    click.echo(json.dumps(data, indent=indent, ensure_ascii=False))
+
+
+def show(as_json: bool, data: Any, text: object) -> None:
+    """Print data for a program, or text for people.
+
+    Args:
+        as_json: Whether it is for a program.
+        data: For a program.
+        text: The same for people.
+    """
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(text)
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: "1 run", "3 runs", "2 studies"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def few(labels: Sequence[str]) -> str:
+    """Write the first two of some labels, and how many more there are."""
+    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would obey by spaces."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def absent_data(plan: Plan) -> list[str]:
+    """Name the data and weights of a plan that do not exist yet, in one line; none where all exist."""
+    if not plan.absent:
+        return []
+    here = Path.cwd()
+    names = [
+        str(path.relative_to(here) if path.is_relative_to(here) else path) + ("/" if what == "folder" else "")
+        for path, what in plan.absent.items()
+    ]
+    counts = ", ".join(counted(count, what) for what, count in Counter(plan.absent.values()).items())
+    return [
+        f"not found: {', '.join(names)} ({counts}): until they exist, runs are identified by these paths and "
+        "cannot be launched"
+    ]
+
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, as `jestlab.analysis.files` does.
+    """Write a file whole or not at all.
 
     Raises:
         UserError: It cannot be written; what was there still is.

@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.plan_rows import budget_headers, every_run, few, groups
-from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import missing
+from jestlab.analysis import units
+from jestlab.analysis.costs import EXECUTED
+from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options
+from jestlab.platform.cli.output import absent_data, counted, few, show, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning.cost import budgeted, done, to_do, total, utilisation, wall_hours
+from jestlab.platform.planning.explain import Explanation, explain
+from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
+from jestlab.platform.planning.plan import plan as make_plan
+from jestlab.platform.programs import Price
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
+from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
-    from jestlab.platform.lab import Lab
-    from jestlab.platform.plan import Plan, PlannedRun
-    from jestlab.platform.programs import Price
-    from jestlab.platform.spec.schema import Study
     from jestlab.platform.store.store import Store
-    from jestlab.platform.why import Why
 
-_EPILOG = """\b
-Example:
-  jestlab plan quickstart
-  jestlab plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why
-"""
+_MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
+_COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
 
 
-@click.command("plan", epilog=_EPILOG)
+@click.command(
+    "plan",
+    epilog=examples(
+        "plan quickstart", "plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why"
+    ),
+)
 @spec_options
-@click.option("--why", is_flag=True, help="Say of every run why it would run.")
-@click.option("--all", "every", is_flag=True, help="A row for every run.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--why", is_flag=True, help="Explain for each run why it would run.")
+@click.option("--all", "every", is_flag=True, help="Print a row for each run.")
+@json_option()
 @lab_options
 def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
 
-    Costs are in FLOPs; for a study on TPUs in chip-hours too, and in dollars by the prices in your settings;
+    Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
     on this machine in hours, once runs of the same program have completed here.
     """
-    from jestlab.platform.budgets import budgeted
-    from jestlab.platform.plan import plan
-
-    planned = plan(study, absent="note")
-    reasons: Mapping[str, Why] = {}
+    plan = make_plan(study, absent="note")
     store = _store(lab)
     if store is not None:
-        planned = planned.with_states(store.states(planned.fingerprints))
-    planned = budgeted(planned, store, local=study.resources.tpu is None)
+        plan = plan.with_states(store.states(plan.fingerprints))
+    place = study.resources.executor(default=Settings.find().on)
+    plan = budgeted(plan, store, local=place == "local")
+    reasons: Mapping[str, Explanation] = {}
     if why:
-        from jestlab.platform.why import explain
-
-        reasons = explain(planned, store.finished() if store is not None else [])
-    if as_json:
-        click.echo(json.dumps(_as_data(planned, reasons), ensure_ascii=False))
-    else:
-        click.echo("\n".join(_lines(planned, reasons, every)))
+        reasons = explain(plan, store.finished() if store is not None else [])
+    show(as_json, _as_data(plan, reasons), "\n".join(_lines(plan, reasons, every)))
 
 
 def _store(lab: Lab) -> Store | None:
-    """The lab's store, if there is one; SQLAlchemy is not even imported where there is none."""
-    from pathlib import Path
-
+    """Open the lab's store, if there is one; where there is none, SQLAlchemy is not even imported."""
     prefix = "sqlite:///"
     if lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists():
         return None
@@ -73,7 +70,7 @@ def _store(lab: Lab) -> Store | None:
     return Store.open_readonly(lab.store_url)
 
 
-def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]:
+def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool) -> Iterator[str]:
     study = plan.study
     yield (
         f"{study.name} ({study.scale}): {study.question}"
@@ -81,14 +78,14 @@ def _lines(plan: Plan, reasons: Mapping[str, Why], every: bool) -> Iterator[str]
         else f"{study.name}: {study.question}"
     )
     yield ""
-    headers = budget_headers(plan)
-    yield every_run(plan, headers) if every else groups(plan, headers)
+    headers = _budget_headers(plan)
+    yield _every_run(plan, headers) if every else _groups(plan, headers)
     yield ""
     yield _summary(plan)
     yield from _sharing(plan)
     yield from _solved(plan)
     yield from _undecidable(plan.study)
-    yield from missing(plan)
+    yield from absent_data(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
     if reasons:
@@ -102,78 +99,64 @@ def _full(run: PlannedRun) -> str:
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:
-    """What is to do and what is done, and what was assumed."""
-    from jestlab.analysis import units
-    from jestlab.platform import budgets, tpu
-    from jestlab.platform.settings import Settings
-
-    slice_, settings = tpu.parse(str(plan.study.resources.tpu)), Settings.find()
+    """Write what is to do and what is done in chip-hours, and what was assumed."""
+    slice_, settings = parse_slice(str(plan.study.resources.tpu)), Settings.find()
     chip = slice_.type
-    runs = budgets.to_do(plan)
+    runs = to_do(plan)
     longest = max((run.budget.hours for run in runs if run.budget is not None), default=0.0)
-    to_do = f"{_amount(runs)} on {slice_}, the longest run {units.duration(longest)}" if runs else "nothing"
-    completed = budgets.done(plan)
-    yield f"To do: {to_do}." + (f" Done: {_amount(completed)}." if completed else "")
+    amount = f"{_amount(runs)} on {slice_}, the longest run {units.duration(longest)}" if runs else "nothing"
+    completed = done(plan)
+    yield f"To do: {amount}." + (f" Done: {_amount(completed)}." if completed else "")
     price = settings.prices.get(chip.name)
-    paid = f", and {units.dollars(price)} a chip-hour" if price is not None else ""
+    paid = f" and {units.dollars(price)} per chip-hour" if price is not None else ""
     yield (
-        "CHIP-HOURS are learner, scoring, selection and ref. scoring at "
-        f"{budgets.utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
-        f"TFLOP/s, which is an assumption{paid}."
+        "CHIP-HOURS cover learner, scoring, selection and ref. scoring, assuming "
+        f"{utilisation(settings, chip.name):.0%} of a {chip.name}'s {chip.peak_flops / 1e12:g} "
+        f"TFLOP/s{paid}."
     )
 
 
 def _amount(runs: Sequence[PlannedRun]) -> str:
-    from jestlab.analysis import units
-    from jestlab.platform import budgets
-
-    amount = budgets.total(runs)
+    amount = total(runs)
     unknown = f", and {amount.unknown} of unknown cost," if amount.unknown else ""
     paid = f" ({units.dollars(amount.dollars)})" if amount.dollars is not None else ""
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
 
 
 def _on_this_machine(plan: Plan) -> Iterator[str]:
-    """How long the rest takes, and how anyone can know."""
-    from jestlab.analysis import units
-    from jestlab.platform import budgets
-    from jestlab.platform.spec.resources import LOCAL_PARALLEL
-
-    runs = budgets.to_do(plan)
+    """Write how long the rest takes here, and how many earlier runs tell."""
+    runs = to_do(plan)
     if not runs:
         return
     parallel = plan.study.resources.parallel or LOCAL_PARALLEL
-    unknown = budgets.total(runs).unknown
+    unknown = total(runs).unknown
     rest = f", and {unknown} of unknown length," if unknown else ""
     earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
-    by = f"{earlier} earlier run{'s' if earlier != 1 else ''}"
-    hours = budgets.wall_hours(runs, parallel)
-    yield f"To do: about {units.duration(hours)}{rest} on this machine with {parallel} at a time, by {by}."
+    hours = wall_hours(runs, parallel)
+    yield (
+        f"To do: about {units.duration(hours)}{rest} on this machine with {parallel} at a time, "
+        f"estimated from {counted(earlier, 'earlier run')}."
+    )
 
 
 def _summary(plan: Plan) -> str:
-    from jestlab.platform.plan import Action
-
     counts = Counter(run.action for run in plan.runs)
     parts = f"{counts[Action.DONE]} done, {counts[Action.RESUME]} to resume, {counts[Action.RUN]} to run"
     shared = 0 if plan.parts else sum(len(run.aliases) for run in plan.runs)
-    saved = f" {shared} more point{'s' if shared != 1 else ''} of the study share them." if shared else ""
+    saved = f" {counted(shared, 'more point')} of the study share them." if shared else ""
     unpriced = sum(run.price is None for run in plan.runs)
-    unknown = f" The cost of {unpriced} is not known." if unpriced else ""
-    count = f"{len(plan.runs)} run{'s' if len(plan.runs) != 1 else ''}"
-    total = "TOTAL is learner + scoring + selection"
+    unknown = f" The cost of {counted(unpriced, 'run')} is unknown." if unpriced else ""
+    meaning = "TOTAL is learner + scoring + selection"
     if plan.study.resources.tpu is not None:
-        total += (
-            "; BY PAPER is the same by the paper's formulas, where the pass that scores is kept for the "
-            "gradient and nothing else is counted"
+        meaning += (
+            "; BY PAPER is the same by the paper's formulas, in which the scoring pass is reused for the "
+            "gradient and nothing else counts"
         )
-    return f"{count}: {parts}.{saved}{unknown} {total}."
+    return f"{counted(len(plan.runs), 'run')}: {parts}.{saved}{unknown} {meaning}."
 
 
 def _sharing(plan: Plan) -> Iterator[str]:
-    """What the parts of a union save by sharing runs."""
-    from jestlab.analysis import units
-
+    """Write what the parts of a union save by sharing runs."""
     if not plan.parts:
         return
     saved = _saved(plan)
@@ -183,41 +166,140 @@ def _sharing(plan: Plan) -> Iterator[str]:
         what = "hours" if plan.study.resources.tpu is None else "chip-hours"
         amounts.append(f"{units.hours(saved['chip_hours'])} {what}")
     yield (
-        f"{len(plan.runs)} runs; the studies by themselves would be {len(plan.runs) + count}: sharing saves "
-        f"{count} run{'s' if count != 1 else ''}" + (f" ({', '.join(amounts)})." if amounts else ".")
+        f"Launched separately, the studies would have {len(plan.runs) + count} runs: sharing saves "
+        f"{counted(count, 'run')}" + (f" ({', '.join(amounts)})." if amounts else ".")
     )
 
 
 def _saved(plan: Plan) -> dict[str, Any]:
-    """What the parts of a union would run besides, each by itself: runs, FLOPs, chip-hours."""
-    from jestlab.platform import budgets
-    from jestlab.platform.plan import totals
-
+    """Calculate what sharing saves the parts of a union: runs, FLOPs, chip-hours."""
     alone = [run for part in plan.parts for run in part.runs]
     return {
         "runs": len(alone) - len(plan.runs),
         "total_flops": totals(alone).total - totals(plan.runs).total,
-        "chip_hours": budgets.total(alone).chip_hours - budgets.total(plan.runs).chip_hours,
+        "chip_hours": total(alone).chip_hours - total(plan.runs).chip_hours,
     }
 
 
 def _undecidable(study: Study) -> Iterator[str]:
-    """That claims stay undecided where a single seed is planned: an interval takes two."""
+    """Warn that claims stay undecided where a single seed is planned: an interval takes two."""
     single = [part for part in (study, *study.studies.values()) if part.claims and len(part.seeds) < 2]
     count = sum(len(part.claims) for part in single)
     if count:
-        claims = f"{count} claim{'s' if count != 1 else ''}"
-        yield f"One seed decides none of its {claims}: with --set seeds=3 they get intervals and verdicts."
+        yield (
+            f"{counted(count, 'claim')} cannot be decided with one seed: "
+            "--set seeds=3 gives intervals and verdicts."
+        )
 
 
 def _solved(plan: Plan) -> Iterator[str]:
-    """Which runs see as many examples as fit another's budget."""
+    """Name the runs whose number of examples is solved for, to fit another's budget."""
     solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
     if solved:
         yield f"EXAMPLES solved for by match: {few(list(solved))}."
 
 
-def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
+def _budget_headers(plan: Plan) -> tuple[str, ...]:
+    """Choose the columns of budgets for which there is something to say."""
+    known = [run.budget for run in plan.runs if run.budget is not None]
+    if not any(budget.chip_hours for budget in known):
+        return ()
+    if plan.study.resources.tpu is None:
+        return ("HOURS",)
+    paid = any(budget.dollars is not None for budget in known)
+    return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
+
+
+def _groups(plan: Plan, headers: Sequence[str]) -> str:
+    """Write a row for each label, or for each name where there are very many labels; for a union by part."""
+    rows = []
+    if plan.parts:
+        labels = sum(len({run.label for run in part.runs}) for part in plan.parts)
+        for part in plan.parts:
+            rows.append(_row(part.study.name, part.runs, "", headers))
+            if labels <= _MOST_ROWS:
+                rows += [(f"  {title}", *cells) for title, *cells in _rows(part, headers)]
+    else:
+        rows += _rows(plan, headers)
+    rows.append(_row("all", plan.runs, "", headers, states=False))
+    columns = ("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS, *headers)
+    return table(columns, rows, right=(1, *range(4, len(columns))))
+
+
+def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    by_label: dict[str, list[PlannedRun]] = {}
+    by_name: dict[str, list[PlannedRun]] = {}
+    for run in plan.runs:
+        by_label.setdefault(run.label, []).append(run)
+        by_name.setdefault(run.name, []).append(run)
+    names = {run.fingerprint: run.name for run in plan.runs}
+    groups = by_label if len(by_label) <= _MOST_ROWS else by_name
+    for title, runs in groups.items():
+        points = len({run.label for run in runs})
+        title = title if points == 1 else f"{title} × {points} points"
+        also = dict.fromkeys(alias.label for run in runs for alias in run.aliases)
+        needs = dict.fromkeys(names[fingerprint] for run in runs for fingerprint in run.needs.values())
+        title += f" (also {few(list(also))})" if also else ""
+        yield _row(title, runs, ", ".join(needs) or "–", headers)
+
+
+def _row(
+    title: str, runs: Sequence[PlannedRun], needs: str, headers: Sequence[str], *, states: bool = True
+) -> tuple[str, ...]:
+    waiting = _states(runs) if states else ""
+    return (title, str(len(runs)), waiting, needs, *_costs(runs), *_budgets(runs, headers))
+
+
+def _every_run(plan: Plan, headers: Sequence[str]) -> str:
+    """Write a row for each run."""
+    rows = [
+        (
+            run.label,
+            str(run.seed),
+            run.fingerprint[:8],
+            _state(run),
+            *_costs([run]),
+            *_budgets([run], headers),
+        )
+        for run in plan.runs
+    ]
+    columns = ("RUN", "SEED", "ID", "TO DO", *_COSTS, *headers)
+    return table(columns, rows, right=(1, *range(4, len(columns))))
+
+
+def _state(run: PlannedRun) -> str:
+    return f"{run.action} ({run.state})" if run.state and run.action != "done" else str(run.action)
+
+
+def _states(runs: Sequence[PlannedRun]) -> str:
+    counts = Counter(_state(run) for run in runs)
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _costs(runs: Sequence[PlannedRun]) -> tuple[str, ...]:
+    """Write the cells of a row, summed over its runs; a dash for nothing, a question mark for unknown."""
+    if all(run.price is None for run in runs):
+        return ("?",) * len(_COSTS)
+    price = totals(runs)
+    cost = price.cost
+    amounts = (cost.learner, cost.scoring, cost.selection, cost.reference_scoring, price.total)
+    return (units.count(price.examples), *(units.flops(amount) if amount else "–" for amount in amounts))
+
+
+def _budgets(runs: Sequence[PlannedRun], headers: Sequence[str]) -> tuple[str, ...]:
+    """Write the cells of a row under the headers of budgets, as `_costs` does."""
+    amount = total(runs)
+    if amount.unknown == len(runs):
+        return ("?",) * len(headers)
+    hours = units.hours(amount.chip_hours) if amount.chip_hours else "–"
+    chips = max(run.budget.chips for run in runs if run.budget is not None)
+    by_paper = sum(run.price.by_paper for run in runs if run.price is not None)
+    cells = {"CHIPS": str(chips), "HOURS": hours, "CHIP-HOURS": hours}
+    cells["BY PAPER"] = units.flops(by_paper) if by_paper else "–"
+    return tuple(units.dollars(amount.dollars or 0.0) if name == "$" else cells[name] for name in headers)
+
+
+def _as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
     return {
         "study": plan.study.name,
         "scale": plan.study.scale,
@@ -250,27 +332,22 @@ def _as_data(plan: Plan, reasons: Mapping[str, Why]) -> dict[str, Any]:
 
 
 def _part(plan: Plan) -> dict[str, Any]:
-    """One part of a union; its runs stand among the union's."""
+    """Describe one part of a union; its runs are among the union's."""
     labels = list(dict.fromkeys(run.label for run in plan.runs))
     return {"study": plan.study.name, "runs": len(plan.runs), "labels": labels, "totals": _totals(plan)}
 
 
 def _totals(plan: Plan) -> dict[str, Any]:
-    from jestlab.platform import budgets
-    from jestlab.platform.plan import Action, totals
-
     counts = Counter(run.action for run in plan.runs)
     return {
         **{action.value: counts[action] for action in Action},
         **_price(totals(plan.runs)),
-        "budget_to_do": asdict(budgets.total(budgets.to_do(plan))),
-        "budget_done": asdict(budgets.total(budgets.done(plan))),
+        "budget_to_do": asdict(total(to_do(plan))),
+        "budget_done": asdict(total(done(plan))),
     }
 
 
 def _price(price: Price) -> dict[str, float]:
-    from jestlab.analysis.costs import EXECUTED
-
     return {
         "examples": price.examples,
         **{f"{component}_flops": getattr(price.cost, component) for component in EXECUTED},
@@ -279,7 +356,7 @@ def _price(price: Price) -> dict[str, float]:
     }
 
 
-def _why(why: Why | None) -> dict[str, Any] | None:
+def _why(why: Explanation | None) -> dict[str, Any] | None:
     if why is None:
         return None
     fields = {d.path: {"before": d.before, "now": d.now} for d in why.differences}

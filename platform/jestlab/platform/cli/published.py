@@ -1,4 +1,4 @@
-"""`jestlab published`: results that others have published, beside those of one's own runs."""
+"""`jestlab published`: published results: import, list, export, remove, check."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from jestlab.platform.cli.common import lab_options
+from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
+from jestlab.analysis.published.cell import order
+from jestlab.analysis.published.lint import Finding, checks
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import counted, print_json, table, write_whole
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.published import import_cells, remove_source
+from jestlab.platform.store.store import Store
 
-if TYPE_CHECKING:
-    from jestlab.analysis.published import PublishedCell
-    from jestlab.analysis.published.lint import Finding
-
-_EPILOG = """\b
-Examples:
-  jestlab published import             # the tables of the JEST paper
-  jestlab published list --table comparison
-  jestlab published lint               # which printed numbers cannot be right
-"""
+_EPILOG = examples(
+    "published import             # the tables of the JEST paper",
+    "published list --table comparison",
+    "published lint               # find inconsistent numbers",
+)
 _CSV = """\b
-FILE is CSV in UTF-8, one line a cell:
+FILE is CSV in UTF-8, one line per cell:
   source,table,method,quantity,printed,unit,baseline
   Doe et al. 2025,ours,SigLIP,imagenet/zero_shot,70.3,percent,yes
   Doe et al. 2025,ours,SigLIP,examples_seen,13B,count,yes
@@ -37,17 +38,16 @@ Further columns: position group variant data citation citation_key ours
 unit: percent or share; count for examples_seen, flag for filtered (yes or no).
 quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
-position: the row, from 1; without it, rows are numbered as they come.
+position: the row, from 1; without it, rows are numbered in order of appearance.
 """
 _LARGEST = 64_000_000  # bytes
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _File = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group("published", epilog=_EPILOG)
 def command() -> None:
-    """Results that others have published, beside those of one's own runs."""
+    """Manage published results, to compare your runs with."""
 
 
 @command.command(
@@ -60,16 +60,13 @@ Examples:
 """,
 )
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=_File)
-@_JSON
+@json_option()
 @lab_options
 def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
-    """Put the published cells in FILEs into the store; without FILE, the tables of the JEST paper.
+    """Import the published cells in FILEs; without FILE, the tables of the JEST paper.
 
-    All of them or none; doing it again changes nothing. A cell that is there takes what the file says.
+    All cells are imported or none. Existing cells are updated; importing again changes nothing.
     """
-    from jestlab.platform.store.published import import_cells
-    from jestlab.platform.store.store import Store
-
     cells = _parsed(files)
     done = import_cells(Store.open(lab.store_url), cells)
     if as_json:
@@ -82,7 +79,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
             ],
             "left": [key._asdict() for key in done.left],
         }
-        click.echo(json.dumps(said, ensure_ascii=False))
+        print_json(said)
         return
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
@@ -93,54 +90,45 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     if done.left:
         key = done.left[0]
         click.echo(
-            f"cells of these tables that stay, though not in what was imported: {len(done.left)} "
-            f"({key.table}, row {key.position}, {key.quantity}, …); to be rid of them, first run "
-            f"jestlab published remove {key.source!r}"
+            f"cells of these tables that were not in the import and are kept: {len(done.left)} "
+            f"({key.table}, row {key.position}, {key.quantity}, …); to delete them, run "
+            f"jestlab published remove {key.source!r} first"
         )
 
 
 @command.command(
     "list",
-    epilog="""\b
-Examples:
-  jestlab published list
-  jestlab published list --table comparison --json
-""",
+    epilog=examples("published list", "published list --table comparison --json"),
 )
-@click.option("--table", "name", metavar="NAME", help="This table alone.")
-@click.option("--source", metavar="SOURCE", help="Tables of this source alone.")
-@_JSON
+@click.option("--table", "name", metavar="NAME", help="List only this table.")
+@click.option("--source", metavar="SOURCE", help="List only the tables of this source.")
+@json_option()
 @lab_options
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Print the published tables in the store, as they are printed."""
+    """Print the published tables in the store, as they were printed."""
     cells = _stored(lab, name, source)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False))
+        print_json([dataclasses.asdict(cell) for cell in cells])
     elif not cells:
-        click.echo("nothing published yet: jestlab published import")
+        click.echo("no published results yet: jestlab published import")
     tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
-    for number, ((of, table), own) in enumerate(tables if not as_json else ()):
-        click.echo(("\n" if number else "") + f"{table} ({of})")
+    for number, ((of, name), own) in enumerate(tables if not as_json else ()):
+        click.echo(("\n" if number else "") + f"{name} ({of})")
         click.echo(_matrix(list(own)))
 
 
 @command.command(
     "export",
-    epilog="""\b
-Examples:
-  jestlab published export > published.csv
-  jestlab published export --source "Evans et al. 2024" --out evans.csv
-""",
+    epilog=examples(
+        "published export > published.csv", 'published export --source "Evans et al. 2024" --out evans.csv'
+    ),
 )
-@click.option("--source", metavar="SOURCE", help="What this source has published alone.")
-@click.option("--out", type=_File, help="Write it here instead.")
-@_JSON
+@click.option("--source", metavar="SOURCE", help="Export only what this source has published.")
+@click.option("--out", type=_File, help="Write to this file instead.")
+@json_option()
 @lab_options
 def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> None:
     """Write the published cells in the store as CSV that `jestlab published import` takes."""
-    from jestlab.analysis.published import render
-    from jestlab.platform.cli.output import write_whole
-
     cells = _stored(lab, None, source)
     text = render(cells)
     if as_json:
@@ -154,33 +142,29 @@ def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> 
 
 @command.command(
     "remove",
-    epilog="""\b
-Example:
-  jestlab published remove "Doe et al. 2025"
-""",
+    epilog=examples('published remove "Doe et al. 2025"'),
 )
 @click.argument("source")
-@_JSON
+@json_option()
 @lab_options
 def remove(source: str, *, as_json: bool, lab: Lab) -> None:
-    """Delete all that SOURCE has published from the store."""
-    from jestlab.platform.store.published import remove_source
-    from jestlab.platform.store.store import Store
-
+    """Delete all published results of SOURCE from the store."""
     removed = remove_source(Store.open(lab.store_url, create=False), source)
-    said = json.dumps({"source": source, "removed": removed}, ensure_ascii=False)
-    click.echo(said if as_json else f"{source}: {removed} cells removed")
+    if as_json:
+        print_json({"source": source, "removed": removed})
+    else:
+        click.echo(f"{source}: {counted(removed, 'cell')} removed")
 
 
 @command.command(
     "lint",
     epilog="""\b
-What is calculated, from printed numbers with all that they may be rounded from:
+Calculated from printed numbers, allowing for rounding:
   flops_per_iteration   by the formula of the row's accounting: iid, jest, flexi
   flops_total           per iteration × examples, over the baseline's examples
   mean_delta            mean difference to the baseline, over shared scores
   mean, coco/mean_r1    means of scores
-What is not calculated is compared with the same cell in other tables.
+Other cells are compared with the same cell in other tables.
 \b
 Examples:
   jestlab published lint
@@ -189,18 +173,16 @@ Examples:
 """,
 )
 @click.argument("file", metavar="[FILE]", required=False, type=_File)
-@click.option("--all", "everything", is_flag=True, help="List what is confirmed as well.")
-@_JSON
+@click.option("--all", "everything", is_flag=True, help="Also list confirmed cells.")
+@json_option()
 @lab_options
 @click.pass_context
 def lint(context: click.Context, file: Path | None, *, everything: bool, as_json: bool, lab: Lab) -> None:
-    """List published numbers that cannot be right with those that they follow from. Nothing is changed.
+    """List published numbers that contradict those that they derive from. Changes nothing.
 
-    Of the CSV file FILE; without it, of the store; where nothing was imported, of the JEST paper.
-    Exit code: 0 all may be right, 1 something cannot be.
+    Checks the CSV file FILE; without it, the store; where nothing was imported, the JEST paper.
+    Exit code: 0 all numbers are consistent, 1 some are not.
     """
-    from jestlab.analysis.published.lint import checks
-
     found = checks(_parsed((file,)) if file is not None else _in_store(lab) or _parsed(()))
     wrong = [finding for finding in found if not finding.confirmed]
     shown = found if everything else wrong
@@ -209,7 +191,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
         for row, finding in zip(rows, shown, strict=True):
             row["others"] = [key._asdict() for key in finding.others]
         said = {"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows}
-        click.echo(json.dumps(said, ensure_ascii=False))
+        print_json(said)
     else:
         if everything:
             click.echo(_regenerated(found) + "\n")
@@ -220,9 +202,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
 
 
 def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
-    """Cells of files, or of the paper."""
-    from jestlab.analysis.published import paper, parse
-
+    """Read the cells of files; without files, of the paper."""
     if not files:
         return paper()
     cells: list[PublishedCell] = []
@@ -230,20 +210,20 @@ def _parsed(files: Sequence[Path]) -> list[PublishedCell]:
     for file in files:
         try:
             if file.stat().st_size > _LARGEST:
-                raise UserError(f"{file} has more than {_LARGEST // 10**6} MB: this is no file of tables")
+                raise UserError(f"{file} is too large: expected a CSV file of at most {_LARGEST // 10**6} MB")
             content = file.read_bytes()
         except OSError as error:
             raise UserError(f"cannot read {file}: {error.strerror}") from error
         for cell in parse(content, str(file)):
             if (first := origin.setdefault(cell.key, file)) is not file:
                 where = f"{cell.table}, row {cell.position}, {cell.quantity}"
-                raise UserError(f"{file} and {first} both have {where}: leave one, or import one by one")
+                raise UserError(f"{file} and {first} both contain {where}: remove one, or import one by one")
             cells.append(cell)
     return cells
 
 
 def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCell]:
-    """What is in the store, if there is one, of one table or source."""
+    """Read the cells in the store, if there is one, of one table or source."""
     cells = _in_store(lab)
     for wanted, attribute in ((source, "source"), (name, "table")):
         known = {getattr(cell, attribute) for cell in cells}
@@ -254,18 +234,12 @@ def _stored(lab: Lab, name: str | None, source: str | None) -> list[PublishedCel
 
 
 def _in_store(lab: Lab) -> list[PublishedCell]:
-    from jestlab.analysis.published import stored
-    from jestlab.platform.store.store import Store
-
-    # Opened first for its say on a store of another schema.
+    # Opened first, because it says what to do about a store of another schema.
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
 def _matrix(cells: Sequence[PublishedCell]) -> str:
-    """A table of cells as it is printed."""
-    from jestlab.analysis.published.cell import order
-    from jestlab.platform.cli.text import table
-
+    """Arrange the cells of a table as they were printed."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
     for _, own in itertools.groupby(cells, key=lambda cell: cell.position):
@@ -278,9 +252,7 @@ def _matrix(cells: Sequence[PublishedCell]) -> str:
 
 
 def _regenerated(found: Sequence[Finding]) -> str:
-    """All that was calculated again, in columns."""
-    from jestlab.platform.cli.text import table
-
+    """List all recalculated cells with their verdicts."""
     rows = [
         [
             finding.table,

@@ -1,4 +1,4 @@
-"""`jestlab query`: SQL over the results store, or a view with a condition."""
+"""`jestlab query`: SQL over the results store, or rows of a view by a condition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -16,17 +15,19 @@ from typing import Any
 
 import click
 
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.output import write_whole
+from jestlab.analysis import query
+from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.output import printable, write_whole
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.views import VIEWS
 
 _EPILOG = """\b
-Conditions compare columns of the view and config keys with numbers, 'texts', true
+Conditions compare columns of the view and config keys with numbers, 'strings', true
 and false, by = != < <= > >= in (…) like and is null, joined by and, or, not.
 
 \b
-Example:
+Examples:
   jestlab query
   jestlab query --where "state = 'FAILED'" --columns experiment,label,seed,reason
   jestlab query --view evaluations --experiment quickstart --where 'final and selection.rule = "joint"'
@@ -39,22 +40,20 @@ Rows = Sequence[Sequence[Any]]
 
 @click.command(epilog=_EPILOG)
 @click.argument("sql", required=False)
-@click.option(
-    "--view", metavar="NAME", help="Rows of this view instead: runs, metrics, evaluations, …  [runs]"
-)
-@click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy it.")
-@click.option("--columns", metavar="A,B,…", help="Columns and config keys to show, config.* for all of them.")
-@click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A downwards.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Rows at most.")
-@click.option("--experiment", metavar="NAME", help="Rows of this experiment alone.")
+@click.option("--view", metavar="NAME", help="View to read: runs, metrics, evaluations, …  [default: runs]")
+@click.option("--where", metavar="CONDITION", help="Keep the rows that satisfy CONDITION.")
+@click.option("--columns", metavar="A,B,…", help="Columns and config keys to show; config.* for all keys.")
+@click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A in descending order.")
+@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
+@click.option("--experiment", metavar="NAME", help="Keep only the rows of this experiment.")
 @click.option(
     "--format",
     "format_",
     type=click.Choice(["md", "csv", "json", "parquet"]),
-    help="[default: by the ending of --output, else md]",
+    help="Output format  [default: by the extension of --output, else md]",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write it here instead.")
+@json_option("The same as --format json.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
 @lab_options
 def command(
     sql: str | None,
@@ -70,21 +69,19 @@ def command(
     output: Path | None,
     lab: Lab,
 ) -> None:
-    """Ask the results store in SQL, or for rows of a view; without either, list views and their columns.
+    """Query the results store in SQL, or select rows of a view; without either, list views and their columns.
 
-    The connection is read-only: the database itself refuses to write.
+    Queries are read-only: the database itself refuses to write.
     """
     asked = [view, where, columns, order_by, limit, experiment]
     by_view = any(option is not None for option in asked)
     if sql is not None and by_view:
-        raise click.UsageError("give either SQL, or --view with --where and the like")
+        raise click.UsageError("expected either SQL, or --view with --where and other options")
     form = "json" if as_json else format_ or _ENDINGS.get(output.suffix if output else "", "md")
     if form == "parquet" and output is None and sys.stdout.isatty():
-        raise click.UsageError("parquet is not for a terminal: give --output FILE, or pipe it")
+        raise click.UsageError("cannot print parquet to a terminal: give --output FILE, or pipe it")
     if by_view:
-        from jestlab.analysis.query import select
-
-        found = select(
+        found = query.select(
             lab.store_url, view or "runs", where, _names(columns), _names(order_by) or (), limit, experiment
         )
         headers, rows = found.columns, found.rows
@@ -106,9 +103,7 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _views() -> tuple[list[str], list[tuple[Any, ...]]]:
-    """What can be asked: every view with its columns."""
-    from jestlab.platform.store.views import VIEWS
-
+    """List all views with their columns."""
     rows: list[tuple[Any, ...]] = [
         (name, column, meaning) for name, view in VIEWS.items() for column, meaning in view.columns.items()
     ]
@@ -128,43 +123,15 @@ def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     Raises:
         UserError: There is no store, the SQL is wrong, or it would write.
     """
-    from sqlalchemy.exc import DBAPIError
-
-    from jestlab.platform.store import faults
-    from jestlab.platform.store.store import Store
-
-    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
     try:
-        with store.reading() as connection:
-            # As it stands: without parameters, a % means nothing.
-            result = connection.execution_options(no_parameters=True).exec_driver_sql(sql)
-            if not result.returns_rows:
-                raise UserError("query: this SQL gives no rows")
-            return list(result.keys()), [tuple(map(_portable, row)) for row in result]
-    except (DBAPIError, UserError) as error:
-        cause = error.__cause__ if isinstance(error, UserError) else error
-        if not isinstance(cause, DBAPIError):
-            raise
-        message = faults.said(cause)
-        only = "only reading is allowed, by one SELECT: " if _WOULD_WRITE.search(message) else ""
-        raise UserError(f"query: {only}{message}") from None
-    finally:
-        store.close()
-
-
-# How each database says that it was asked for more than a SELECT.
-_WOULD_WRITE = re.compile(
-    r"""authoriz | VACUUM\ from\ within | read-only\ transaction | data-modifying | multiple\ commands
-    | INTO\ is\ not\ allowed
-    | near\ "(ALTER|ANALYZE|BEGIN|CALL|COMMIT|COPY|CREATE|DELETE|DISCARD|DO|DROP|END|EXECUTE|EXPLAIN|GRANT|
-        INSERT|LISTEN|LOCK|MERGE|NOTIFY|PREPARE|REINDEX|RESET|REVOKE|ROLLBACK|SET|SHOW|START|TRUNCATE|UPDATE|
-        VACUUM)" """,
-    re.VERBOSE | re.IGNORECASE,
-)
+        found = query.ask(lab.store_url, sql)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return found.columns, [tuple(map(_portable, row)) for row in found.rows]
 
 
 def _portable(value: Any) -> Any:
-    """A value of PostgreSQL as SQLite would give it: exact numbers as numbers, times as text."""
+    """Convert a value of PostgreSQL to what SQLite would return: exact numbers as numbers, times as text."""
     if isinstance(value, Decimal):
         return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
     if isinstance(value, datetime):
@@ -181,11 +148,11 @@ def _markdown(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _cell(value: Any) -> str:
-    """A value on one line of a Markdown table."""
+    """Write a value on one line of a Markdown table."""
     if value is None:
         return ""
     text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|")
+    return printable(text).replace("|", "\\|")
 
 
 def _csv(headers: Sequence[str], rows: Rows) -> str:
@@ -202,7 +169,7 @@ def _json(headers: Sequence[str], rows: Rows) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON has: infinities and times become text, bytes hexadecimal."""
+    """Convert a value to one that JSON has: infinities and times become text, bytes hexadecimal."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, datetime):
@@ -222,7 +189,7 @@ def _parquet(headers: Sequence[str], rows: Rows) -> bytes:
 
 
 def _array(values: Sequence[Any]) -> Any:
-    """One column; of values that share no type, their JSON."""
+    """Build one column; values that share no type are written as JSON."""
     import pyarrow as pa
 
     try:

@@ -1,46 +1,42 @@
-"""`jestlab show`: one study as data."""
+"""`jestlab show`: one study: its question, runs, axes and reports, or its resolved spec."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from jestlab.platform.cli.spec_options import spec_options
-from jestlab.platform.cli.text import missing
+from jestlab.platform.cli.options import examples, json_option, spec_options
+from jestlab.platform.cli.output import absent_data, counted, print_json
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.config_tree import flatten
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
+from jestlab.platform.spec.schema import Study
 
-if TYPE_CHECKING:
-    from jestlab.platform.spec.resources import Resources
-    from jestlab.platform.spec.schema import Study
-
-_EPILOG = """\b
-Example:
-  jestlab show quickstart
-  jestlab show quickstart --set seeds=5 --yaml > five_seeds.yaml
-"""
+_EPILOG = examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml")
 
 
 @click.command("show", epilog=_EPILOG)
 @spec_options
-@click.option("--yaml", "as_yaml", is_flag=True, help="Print the resolved spec: launches the same runs.")
-@click.option("--json", "as_json", is_flag=True, help="Print the resolved spec as JSON.")
+@click.option(
+    "--yaml", "as_yaml", is_flag=True, help="Print the resolved spec, which launches the same runs."
+)
+@json_option("Print the resolved spec as JSON.")
 def command(study: Study, as_yaml: bool, as_json: bool) -> None:
     """Show the question, runs, axes and reports of SPEC: a registered name, or a .py or .yaml file."""
     if as_yaml and as_json:
-        raise click.UsageError("--yaml and --json exclude each other")
+        raise click.UsageError("--yaml and --json: expected only one of them")
     if as_yaml:
         click.echo(study.to_yaml(), nl=False)
     elif as_json:
-        click.echo(json.dumps(study.to_dict(), ensure_ascii=False))
+        print_json(study.to_dict())
     else:
         click.echo("\n".join(_lines(study)))
 
 
 def _lines(study: Study) -> Iterator[str]:
-    from jestlab.platform.plan import plan
-
     yield f"{study.name} ({study.scale})" if study.scale else study.name
     if study.question:
         yield f"  {study.question}"
@@ -51,16 +47,17 @@ def _lines(study: Study) -> Iterator[str]:
     else:
         yield from _details(study)
     planned = plan(study, absent="note")
-    count = len(planned.runs)
-    yield f"\n{count} run{'s' if count != 1 else ''}{_where(study.resources)}"
-    yield from missing(planned)
+    yield f"\n{counted(len(planned.runs), 'run')}{_where(study.resources)}"
+    yield from absent_data(planned)
 
 
 def _parts(study: Study) -> Iterator[str]:
-    """The studies of a union."""
+    """List the studies of a union."""
     width = max(map(len, study.studies))
     claims = sum(len(part.claims) for part in study.studies.values())
-    yield f"\nunion of {len(study.studies)} studies" + (f", {claims} claims" if claims else "")
+    yield f"\nunion of {counted(len(study.studies), 'study')}" + (
+        f", {counted(claims, 'claim')}" if claims else ""
+    )
     for name, part in study.studies.items():
         about = ", ".join(filter(None, [part.paper, part.question]))
         yield f"  {name.ljust(width)}  {about}".rstrip()
@@ -72,7 +69,7 @@ def _reports(study: Study) -> str:
 
 
 def _details(study: Study) -> Iterator[str]:
-    """What an ordinary study says."""
+    """List base, runs, axes, seeds, reports and claims of an ordinary study."""
     yield from _section("base", _settings(study.base).items())
     width = max(len(name) for name in study.runs)
     yield "\nruns"
@@ -86,7 +83,7 @@ def _details(study: Study) -> Iterator[str]:
         yield "\naxes"
     for axis in study.axes:
         points = sum(1 for _ in axis.points())
-        yield f"  {', '.join(axis.runs)}: {axis.kind}, {points} points"
+        yield f"  {', '.join(axis.runs)}: {axis.kind}, {counted(points, 'point')}"
         values = getattr(axis, axis.kind)
         if isinstance(values, Mapping):
             yield from (f"    {key}: {', '.join(map(_text, column))}" for key, column in values.items())
@@ -98,20 +95,16 @@ def _details(study: Study) -> Iterator[str]:
 
 
 def _claims(study: Study) -> Iterator[str]:
-    """What is claimed, and by what it is decided."""
-    from jestlab.analysis.claims import Claim
-
+    """List what is claimed, and what decides it."""
     if study.claims:
         yield "\nclaims"
     for claim in study.claims:
         yield f"  {claim.statement}{f' ({claim.source})' if claim.source else ''}"
-        yield f"    {Claim.parse(claim.model_dump())}"
+        yield f"    {claim}"
 
 
 def _where(resources: Resources) -> str:
-    """How many at a time, and on what."""
-    from jestlab.platform.spec.resources import LOCAL_PARALLEL
-
+    """Write how many runs run at a time, and on what."""
     on_pods = resources.tpu is not None
     parallel = resources.parallel or (None if on_pods else LOCAL_PARALLEL)
     return (f", {parallel} at a time" if parallel else "") + (f", each on {resources.tpu}" if on_pods else "")
@@ -125,8 +118,6 @@ def _section(title: str, settings: Any) -> Iterator[str]:
 
 
 def _settings(config: dict[str, Any]) -> dict[str, str]:
-    from jestlab.platform.spec.tree import flatten
-
     return {key: _text(value) for key, value in flatten(config).items()}
 
 

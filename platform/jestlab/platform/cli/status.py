@@ -1,71 +1,58 @@
-"""`jestlab status`: how experiments and their runs stand."""
+"""`jestlab status`: states and costs of experiments and of their runs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import click
 
-from jestlab.platform.cli import drift
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.text import table
-from jestlab.platform.lab import Lab
+from jestlab.analysis import units
+from jestlab.platform.cli.naming import existing_store
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import counted, show, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import liveness
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.store.records import Spending
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.spending import spending
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
-if TYPE_CHECKING:
-    from jestlab.platform.store.records import ExperimentRow, RunRow, Standing
-    from jestlab.platform.store.store import Store
-
-_EPILOG = """\b
-Example:
-  jestlab status
-  jestlab status quickstart
-  jestlab status quickstart --json
-"""
+_EPILOG = examples("status", "status quickstart", "status quickstart --json")
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("experiment", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 @lab_options
 def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show the runs of an experiment with their states and costs; without a name, all experiments.
+    """Show the runs of EXPERIMENT with their states and costs; without EXPERIMENT, show all experiments.
 
-    Costs are shown beside what was planned. Drift is the actual cost over the planned one, of a run that is
-    completed or over its plan. FLOPs are of what is useful; chip-hours are of all attempts, so that what was
-    done again after a failure or a preemption shows as drift.
+    Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
+    completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
+    repeated after a failure or a preemption shows as drift.
     """
-    from jestlab.platform.store.spending import spending
-    from jestlab.platform.store.store import Store
-
-    store = Store.open_readonly(lab.store_url)
     if experiment is None:
+        store = Store.open_readonly(lab.store_url)
         experiments = store.experiments() if store else []
-        click.echo(_experiments_json(experiments) if as_json else _experiments_table(experiments))
+        show(as_json, [_experiment_data(row) for row in experiments], _experiments_table(experiments))
         return
-    if store is None:
-        store = Store.open(lab.store_url, create=False)  # says what to do
+    store = existing_store(lab)
     runs, standings = honest_runs(store, experiment)
     costs = spending(store, experiment)
-    click.echo(_runs_json(runs, standings, costs) if as_json else _runs_table(runs, costs))
+    show(as_json, [_run_data(run, standings, costs) for run in runs], _runs_table(runs, costs))
 
 
 def honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
-    """The runs of an experiment, with what speaks against those that are RUNNING, and how they stand."""
-    from jestlab.platform.launch import truth
-    from jestlab.platform.store import leases
-    from jestlab.platform.store.sql import now
-
+    """Read the runs of an experiment and their leases; doubts that a run is RUNNING become its reason."""
     runs = store.runs(experiment)
     standings = leases.standings(store, [run.fingerprint for run in runs])
     honest = []
     for run in runs:
-        doubts = truth.doubts(standings[run.fingerprint].lease, now())
+        doubts = liveness.doubts(standings[run.fingerprint].lease, now())
         honest.append(run if doubts is None else replace(run, reason=doubts))
     return honest, standings
 
@@ -89,8 +76,9 @@ def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
 
 
 def _runs_table(runs: Sequence[RunRow], costs: Mapping[str, Spending]) -> str:
-    columns = drift.columns(list(costs.values()))
-    headers = ["run", "seed", "state", "step", "attempts", *drift.headers(columns), "reason"]
+    kinds = _known(costs.values())
+    of_kinds = [header for kind in kinds for header in (kind.title, "planned", "drift")]
+    headers = ["run", "seed", "state", "step", "attempts", *of_kinds, "reason"]
     rows = [
         [
             one_line(run.label),
@@ -98,33 +86,29 @@ def _runs_table(runs: Sequence[RunRow], costs: Mapping[str, Spending]) -> str:
             run.state,
             f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
             str(run.attempts),
-            *drift.cells(columns, costs.get(run.fingerprint, Spending()), run.state),
+            *_cells(kinds, costs.get(run.fingerprint, Spending()), run.state),
             one_line(run.reason or ""),
         ]
         for run in runs
     ]
     shown = table(headers, rows, right=(1, *range(3, len(headers) - 1)))
     completed = {run.fingerprint for run in runs if run.state == RunState.COMPLETED}
-    line = drift.summary([cost for fingerprint, cost in costs.items() if fingerprint in completed])
+    line = _summary([cost for fingerprint, cost in costs.items() if fingerprint in completed])
     return f"{shown}\n\n{line}" if line else shown
 
 
-def _experiments_json(experiments: Sequence[ExperimentRow]) -> str:
-    rows = [
-        {
-            "experiment": row.name,
-            "question": row.question,
-            "scale": row.scale,
-            "launched_at": row.updated_at.isoformat(),
-            "counts": dict(row.counts),
-        }
-        for row in experiments
-    ]
-    return json.dumps(rows, ensure_ascii=False)
+def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
+    return {
+        "experiment": row.name,
+        "question": row.question,
+        "scale": row.scale,
+        "launched_at": row.updated_at.isoformat(),
+        "counts": dict(row.counts),
+    }
 
 
 def run_data(run: RunRow) -> dict[str, Any]:
-    """Which run it is and how it stands, for a program."""
+    """Describe a run and its state, for a program."""
     return {
         "run": run.name,
         "label": run.label,
@@ -137,22 +121,116 @@ def run_data(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _runs_json(
-    runs: Sequence[RunRow], standings: Mapping[str, Standing], costs: Mapping[str, Spending]
-) -> str:
-    rows: list[dict[str, Any]] = []
-    for run in runs:
-        lease = standings[run.fingerprint].lease
-        rows.append(
-            {
-                **run_data(run),
-                "attempts": run.attempts,
-                "executor": lease.executor if lease else None,
-                "handle": lease.handle if lease else None,
-                "directory": run.directory,
-                "started_at": run.started_at.isoformat() if run.started_at else None,
-                "ended_at": run.ended_at.isoformat() if run.ended_at else None,
-                "cost": drift.as_data(costs.get(run.fingerprint, Spending())),
-            }
-        )
-    return json.dumps(rows, ensure_ascii=False)
+def _run_data(
+    run: RunRow, standings: Mapping[str, Standing], costs: Mapping[str, Spending]
+) -> dict[str, Any]:
+    lease = standings[run.fingerprint].lease
+    return {
+        **run_data(run),
+        "attempts": run.attempts,
+        "executor": lease.executor if lease else None,
+        "handle": lease.handle if lease else None,
+        "directory": run.directory,
+        "started_at": run.started_at.isoformat() if run.started_at else None,
+        "ended_at": run.ended_at.isoformat() if run.ended_at else None,
+        "cost": cost_data(costs.get(run.fingerprint, Spending())),
+    }
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of cost, planned and actual.
+
+    Attributes:
+        title: Its name.
+        planned: What was expected of a run.
+        actual: What was spent on it.
+        shown: An amount as text.
+    """
+
+    title: str
+    planned: Callable[[Spending], float | None]
+    actual: Callable[[Spending], float | None]
+    shown: Callable[[float], str]
+
+
+_KINDS = (
+    _Kind("FLOPs", lambda cost: cost.total_flops, lambda cost: cost.actual_flops, units.flops),
+    _Kind(
+        "chip-hours",
+        lambda cost: None if cost.is_local else cost.planned_chip_hours,
+        lambda cost: cost.actual_chip_hours,
+        units.hours,
+    ),
+    _Kind(
+        "hours",
+        lambda cost: cost.planned_chip_hours if cost.is_local else None,
+        lambda cost: cost.actual_hours,
+        units.hours,
+    ),
+    _Kind("$", lambda cost: cost.planned_dollars, lambda cost: cost.actual_dollars, units.dollars),
+)
+
+
+def _known(costs: Iterable[Spending]) -> list[_Kind]:
+    """Choose the kinds of cost of which both sides are known for some run."""
+    there = list(costs)
+    return [kind for kind in _KINDS if any(_both(kind, cost) for cost in there)]
+
+
+def _cells(kinds: Sequence[_Kind], cost: Spending, state: RunState) -> list[str]:
+    """Write actual cost, planned cost and drift of a run for each kind of cost."""
+    found = []
+    for kind in kinds:
+        actual, planned = kind.actual(cost), kind.planned(cost)
+        found += [
+            kind.shown(actual) if actual is not None else "",
+            kind.shown(planned) if planned is not None else "",
+            _ratio(actual, planned, state == RunState.COMPLETED),
+        ]
+    return found
+
+
+def _summary(costs: Sequence[Spending]) -> str:
+    """Write one line on completed runs: "3 runs completed, …: 1.2 EFLOP of 1.2 EFLOP (× 1.00), …"."""
+    parts = []
+    for kind in _known(costs):
+        pairs = [pair for cost in costs if (pair := _both(kind, cost)) is not None]
+        actual, planned = (sum(side) for side in zip(*pairs, strict=True))
+        parts.append(f"{_amounts(kind, actual, planned)} ({_ratio(actual, planned, True)})")
+    count = counted(len(costs), "run")
+    return f"{count} completed, actual of planned cost: {', '.join(parts)}" if parts else ""
+
+
+def so_far(costs: Sequence[Spending]) -> str:
+    """Write one line on runs in any state: "1.20 EFLOP of 4.8 EFLOP, 25%; 3.1 of 12.4 chip-hours, 25%"."""
+    parts = []
+    for kind in _KINDS:
+        known = [cost for cost in costs if kind.planned(cost)]
+        planned = sum(kind.planned(cost) or 0.0 for cost in known)
+        actual = sum(kind.actual(cost) or 0.0 for cost in known)
+        if planned:
+            parts.append(f"{_amounts(kind, actual, planned)}, {actual / planned:.0%}")
+    return "; ".join(parts)
+
+
+def _amounts(kind: _Kind, actual: float, planned: float) -> str:
+    unit = f" {kind.title}" if kind.title.endswith("hours") else ""
+    return f"{kind.shown(actual)} of {kind.shown(planned)}{unit}"
+
+
+def cost_data(cost: Spending) -> dict[str, Any]:
+    """Describe what a run has cost, for a program."""
+    return {**asdict(cost), "actual_dollars": cost.actual_dollars}
+
+
+def _both(kind: _Kind, cost: Spending) -> tuple[float, float] | None:
+    actual, planned = kind.actual(cost), kind.planned(cost)
+    return (actual, planned) if actual is not None and planned else None
+
+
+def _ratio(actual: float | None, planned: float | None, is_over: bool) -> str:
+    """Write actual over planned cost; nothing while the run continues within its plan."""
+    if actual is None or not planned or (actual <= planned and not is_over):
+        return ""
+    return f"× {actual / planned:.2f}"

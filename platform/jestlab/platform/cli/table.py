@@ -9,41 +9,42 @@ import click
 
 from jestlab.analysis.costs import SCOPES, Scope
 from jestlab.analysis.curves import CROSSINGS, Crossing
-from jestlab.analysis.rendering import FORMATS, Format
-from jestlab.analysis.tables import MEANS, NAMES, Mean
-from jestlab.platform.cli.common import lab_options
+from jestlab.analysis.frames import experiments as known
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
+from jestlab.analysis.tables.core import FORMATS, Format
+from jestlab.platform.cli.options import baseline_option, examples, json_option, lab_options
 from jestlab.platform.cli.output import write_whole
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 
-EPILOG = """\b
-Examples:
-  jestlab table quickstart --baseline uniform
-  jestlab table quickstart --explain joint score
-  jestlab table speedups quickstart
-  jestlab table claims quickstart
-  jestlab table comparison quickstart --format latex --out table.tex
-  jestlab table specialists
-"""
+EPILOG = examples(
+    "table quickstart --baseline uniform",
+    "table quickstart --explain joint score",
+    "table speedups quickstart",
+    "table claims quickstart",
+    "table comparison quickstart --format latex --out table.tex",
+    "table specialists",
+)
 
 
 @click.command(name="table", epilog=EPILOG)
 @click.argument("name")
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
-@click.option("--baseline", metavar="RUN", help="Run or label to compare with [first that is no reference].")
+@baseline_option()
 @click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
 @click.option("--scope", type=click.Choice(SCOPES), default="scoring", show_default=True,
-              help="What counts as FLOPs; each holds the ones before it.")  # fmt: skip
+              help="Which FLOPs count; each scope includes the ones before it.")  # fmt: skip
 @click.option("--mean", type=click.Choice(MEANS), default="all", show_default=True,
-              help="The score is over all metrics, or over those that all runs have.")  # fmt: skip
+              help="Average scores over all metrics, or over those that all runs have.")  # fmt: skip
 @click.option("--crossing", type=click.Choice(CROSSINGS), default="first", show_default=True,
-              help="When the baseline's score is reached: first, or lastingly.")  # fmt: skip
+              help="Count a score as reached at its first crossing, or once it stays above.")  # fmt: skip
 @click.option("--published/--no-published", "with_published", default=True,
-              help="Whether the paper's tables show published rows, too.")  # fmt: skip
+              help="Whether the paper's tables also show published rows.")  # fmt: skip
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
-              help="Print where one number is from: runs, attempts, commit, config, formula.")  # fmt: skip
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write it here instead.")
-@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+              help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
+@json_option("The same as --format json.")
 @lab_options
 def command(
     lab: Lab,
@@ -61,15 +62,11 @@ def command(
 ) -> None:
     """Print a table from the store.
 
-    NAME is summary or speedups (of one experiment), claims (of one or more, with verdicts), one of the
-    paper's tables (comparison, longer_training, specialists, laion, raw_vs_filtered: published rows, those of
-    the EXPERIMENTs, or both), or the name of an experiment, for its summary (of a union of studies, its
-    claims). Numbers of own runs are over the seeds that completed; csv and json hold the raw ones.
+    NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
+    of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
+    longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
+    both. Numbers are over completed seeds; csv and json hold the raw numbers.
     """
-    from jestlab.analysis.explain import Origins
-    from jestlab.analysis.frames import experiments as known
-    from jestlab.analysis.tables import default_name, table
-
     url = lab.store_url
     try:
         if name not in NAMES and name in known(url):

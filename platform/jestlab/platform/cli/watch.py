@@ -1,38 +1,33 @@
-"""`jestlab watch`: runs as they run."""
+"""`jestlab watch`: progress of runs, live: loss, speed, time left, cost."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from rich.live import Live
+from rich.text import Text
 
-from jestlab.platform.cli import drift
-from jestlab.platform.cli.common import lab_options
-from jestlab.platform.cli.status import honest_runs, run_data
-from jestlab.platform.cli.text import table
+from jestlab.analysis import units
+from jestlab.platform.cli.naming import existing_store
+from jestlab.platform.cli.options import examples, json_option, lab_options
+from jestlab.platform.cli.output import show, table
+from jestlab.platform.cli.status import cost_data, honest_runs, run_data, so_far
 from jestlab.platform.errors import StoreUnreachable
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.store.records import Spending
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import Progress, RunRow, RunState, Spending
+from jestlab.platform.store.spending import spending
+from jestlab.platform.store.store import Store
 
-if TYPE_CHECKING:
-    from jestlab.platform.store.records import Progress, RunRow
-    from jestlab.platform.store.store import Store
-
-_EPILOG = """\b
-Example:
-  jestlab watch quickstart
-  jestlab watch quickstart --once --json
-"""
+_EPILOG = examples("watch quickstart", "watch quickstart --once --json")
 _QUIET_LOOKS = 4
 _METRICS = ("loss", "examples_seen")
 _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
@@ -40,7 +35,7 @@ _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs 
 
 @dataclass(frozen=True)
 class Line:
-    """What there is to see of a run.
+    """What is shown of a run.
 
     Attributes:
         run: The run.
@@ -58,19 +53,17 @@ class Line:
 
 
 class Watch:
-    """Looks at an experiment again and again, and so knows how fast its runs are."""
+    """Reads an experiment repeatedly, and so knows how fast its runs are."""
 
     def __init__(self, store: Store, experiment: str) -> None:
-        """Nothing seen yet."""
+        """Watch an experiment; nothing is read yet."""
         self._store = store
         self._experiment = experiment
         self._examples: dict[str, Rate] = {}
         self._steps: dict[str, Rate] = {}
 
     def look(self) -> list[Line]:
-        """How all runs stand now."""
-        from jestlab.platform.store.spending import spending
-
+        """Read the current state of all runs."""
         runs, _ = honest_runs(self._store, self._experiment)
         shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
         progress = self._store.progress(shown, _METRICS)
@@ -90,30 +83,29 @@ class Watch:
 
 @click.command(epilog=_EPILOG)
 @click.argument("experiment")
-@click.option("--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Seconds.")
-@click.option("--once", is_flag=True, help="Print one table; the same without a terminal.")
-@click.option("--json", "as_json", is_flag=True, help="Print the table once, as JSON.")
+@click.option(
+    "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
+)
+@click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
+@json_option("Print the table once, as JSON.")
 @lab_options
 @click.pass_context
 def command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the runs of EXPERIMENT as they run: step, loss, speed, time left, FLOPs spent of those planned;
-    below, what all of it has cost of what was planned, in chip-hours and dollars too where they are known.
+    """Show the progress of EXPERIMENT's runs: step, loss, speed, time left, FLOPs so far and planned; and the
+    total cost, actual of planned, also in chip-hours and dollars where they are known.
 
-    Ends when nothing runs or waits any more; Ctrl-C leaves the runs alone. Exit code: 0 all runs are
-    completed, or are not over yet, 1 not all are.
+    Ends when no run is running or waiting; Ctrl-C ends the display and leaves the runs alone. Exit code: 0
+    all runs are completed or have not ended yet, 1 a run has failed or was stopped.
     """
-    from jestlab.platform.store.store import Store
-
-    store = Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
-    watch = Watch(store, experiment)
+    watch = Watch(existing_store(lab), experiment)
     lines: Sequence[Line] = watch.look()
     if once or as_json or not sys.stdout.isatty():
         if any(line.run.state == RunState.RUNNING for line in lines):
             time.sleep(every)  # a speed takes two looks
             lines = watch.look()
-        click.echo(json.dumps([as_data(line) for line in lines]) if as_json else text(lines))
+        show(as_json, [as_data(line) for line in lines], text(lines))
     else:
         lines = _live(watch, lines, every)
     failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
@@ -121,9 +113,6 @@ def command(
 
 
 def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
-    from rich.live import Live
-    from rich.text import Text
-
     with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
         quiet = 0
         while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
@@ -140,7 +129,7 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
 
 
 def _shown(lines: Sequence[Line], height: int) -> str:
-    """The table, or of a long one what is going on; the line below counts all."""
+    """Write the table; if the terminal is too small, only the runs in progress. The last line counts all."""
     if len(lines) + 4 <= height:
         return text(lines)
     quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
@@ -149,14 +138,12 @@ def _shown(lines: Sequence[Line], height: int) -> str:
 
 
 def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
-    """A table, and a line on all of it.
+    """Write a table, and a line on all runs.
 
     Args:
         lines: All runs.
         shown: Those that get a row of the table; all by default.
     """
-    from jestlab.analysis import units
-
     rows = [
         (
             one_line(line.run.label, 60),
@@ -174,12 +161,12 @@ def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
     ]
     counts = Counter(line.run.state for line in lines)
     summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
-    cost = drift.so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
+    cost = so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
     return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost and f'; {cost}'}"
 
 
 def as_data(line: Line) -> dict[str, Any]:
-    """The same for a program."""
+    """Describe a line of the table for a program."""
     return {
         **run_data(line.run),
         "loss": line.loss,
@@ -187,7 +174,7 @@ def as_data(line: Line) -> dict[str, Any]:
         "eta_seconds": line.eta_seconds,
         "flops": line.cost.actual_flops,
         "planned_flops": line.cost.total_flops,
-        "cost": drift.as_data(line.cost),
+        "cost": cost_data(line.cost),
     }
 
 

@@ -1,24 +1,26 @@
-"""`jestlab weights`: public weights in and out."""
+"""`jestlab weights`: inspect, import and export weights of public models and of runs."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from jestlab.platform.cli.common import lab_options
+from jestlab.models.config import TwoTowers
+from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_tokenizer, run_weights, write
+from jestlab.platform import programs
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.output import print_json, table
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
-
-if TYPE_CHECKING:
-    from jestlab.models.config import TwoTowers
-    from jestlab.models.weights import Weights
-    from jestlab.platform.store.records import FinishedRun
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import fetched
+from jestlab.platform.store.records import FinishedRun
+from jestlab.platform.store.store import Store
 
 _EPILOG = """\b
 SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder),
@@ -31,11 +33,7 @@ Examples:
   jestlab weights import siglip-base-patch16-256/ siglip/
   jestlab weights export quickstart/reference model/ --seed 0 --format huggingface
 """
-_FORMATS = (
-    "big_vision",
-    "big_vision-scanned",
-    "huggingface",
-)  # of `jestlab.models.weights`, which loads slowly
+_FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 
 _source = click.argument("source", metavar="SOURCE")
 _destination = click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
@@ -43,26 +41,28 @@ _seed = click.option("--seed", type=int, help="Replicate, where a run has severa
 _tokenizer = click.option(
     "--tokenizer",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Sentencepiece model.  [default: the one beside SOURCE]",
+    help="Sentencepiece model  [default: the one beside SOURCE]",
 )
 _force = click.option("--force", is_flag=True, help="Replace the weights at DEST.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group("weights", epilog=_EPILOG)
 def command() -> None:
-    """Public weights, and those of runs: in and out."""
+    """Inspect, import and export weights of public models and of runs."""
 
 
 @command.command("inspect", epilog=_EPILOG)
 @_source
 @_seed
-@_json
+@json_option()
 @lab_options
 def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
-    """Show format, towers, parameters and content hash."""
+    """Show the format, towers, parameters and content hash of SOURCE."""
     about = _about(_find(source, seed, lab))
-    click.echo(json.dumps(about, indent=2) if as_json else "\n".join(_lines(about)))
+    if as_json:
+        print_json(about, indent=2)
+    else:
+        click.echo("\n".join(_lines(about)))
 
 
 @command.command("import", epilog=_EPILOG)
@@ -71,7 +71,7 @@ def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
 @_seed
 @_tokenizer
 @_force
-@_json
+@json_option()
 @lab_options
 def import_(
     source: str,
@@ -82,7 +82,7 @@ def import_(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Check weights and write a folder for `program: weights`."""
+    """Check the weights SOURCE and write them to the folder DEST, for `program: weights`."""
     _convert(_find(source, seed, lab), destination, "jestlab", tokenizer, force, as_json)
 
 
@@ -90,12 +90,16 @@ def import_(
 @_source
 @_destination
 @click.option(
-    "--format", "form", type=click.Choice(_FORMATS), required=True, help="A folder, or an .npz file."
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    required=True,
+    help="big_vision: an .npz file; huggingface: a folder.",
 )
 @_seed
 @_tokenizer
 @_force
-@_json
+@json_option()
 @lab_options
 def export(
     source: str,
@@ -107,39 +111,34 @@ def export(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Write weights for big_vision or transformers."""
+    """Write the weights SOURCE to DEST for big_vision or transformers."""
     _convert(_find(source, seed, lab), destination, form, tokenizer, force, as_json)
-
-
-_SAY = "give `model` beside its path where it is used"
 
 
 def _convert(
     weights: Weights, destination: Path, form: str, tokenizer: Path | None, force: bool, as_json: bool
 ) -> None:
-    from jestlab.models.weights import open_weights, read_tokenizer, write
-
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
     written = open_weights(destination, weights.model)
     if (found := written.digest()) != (wanted := weights.digest()):
-        raise UserError(f"{destination}: was written with digest {found[:12]}, not {wanted[:12]}: try again")
+        raise UserError(f"{destination}: digest is {found[:12]}, expected {wanted[:12]}: try again")
     kept = pieces is not None and destination.is_dir()
     if as_json:
-        click.echo(json.dumps({"path": str(destination), "digest": found, "tokenizer": kept}))
+        print_json({"path": str(destination), "digest": found, "tokenizer": kept})
         return
     missing = "" if kept else ", without a tokenizer"
     click.echo(f"{destination}: {form}, content {found[:12]}{missing}")
     if open_weights(destination).model.text.pooling != weights.model.text.pooling:
-        click.echo(f"{destination}: does not say how texts are pooled ({weights.model.text.pooling}): {_SAY}")
+        click.echo(
+            f"{destination}: the format does not record the pooling of texts, {weights.model.text.pooling}: "
+            "where these weights are used, give `model` beside their path"
+        )
 
 
 def _find(source: str, seed: int | None, lab: Lab) -> Weights:
-    """Weights by their path, or by the run they are of."""
-    from jestlab.models.weights import CHECKPOINTS, open_weights, run_weights
-    from jestlab.platform import mirror
-
+    """Find weights by their path or by their run."""
     path = Path(source)
     if path.exists() and not (path / CHECKPOINTS).is_dir():
         return open_weights(path)
@@ -150,47 +149,44 @@ def _find(source: str, seed: int | None, lab: Lab) -> Weights:
         return run_weights(path, _towers(run))
     fingerprint = _fingerprint(source, seed, lab)
     run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
-    return run_weights(mirror.fetched(lab, run.directory), _towers(run))
+    return run_weights(fetched(lab, run.directory), _towers(run))
 
 
 def _fingerprint(source: str, seed: int | None, lab: Lab) -> str:
-    """Of the run that is meant."""
-    from jestlab.platform.cli import naming
-    from jestlab.platform.store.store import Store
-
+    """Find the fingerprint of the run that is meant."""
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
-        raise UserError(f"no file, folder or finished run {source!r}: give a path, or experiment/run")
+        raise UserError(f"no file, folder or completed run {source!r}: expected a path, or experiment/run")
     return naming.run(store, source, seed=seed).fingerprint
 
 
 def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> FinishedRun:
-    """The one finished run that is meant."""
-    from jestlab.platform.store.store import Store
-
+    """Find the one completed run that is meant."""
     store = Store.open_readonly(lab.store_url)
     found = [run for run in store.finished() if chosen(run)] if store is not None else []
     if len(found) != 1:
         raise UserError(
-            f"{len(found) or 'no'} finished runs {meant} in {lab.address}: give a path, or experiment/run"
+            f"found {len(found)} completed runs {meant} in {lab.address}: expected a path, or experiment/run"
         )
     return found[0]
 
 
 def _towers(run: FinishedRun) -> TwoTowers:
-    """The towers of a run that has some."""
-    from jestlab.platform import programs
+    """Read the sizes of a run's towers.
 
+    Raises:
+        UserError: Its program has none.
+    """
     schema = programs.get(run.program).schema
     model = getattr(schema.model_validate(run.config), "model", None) if schema is not None else None
     if model is None:
-        raise UserError(f"{run.directory}: a run of the program {run.program!r} has no weights of two towers")
+        raise UserError(f"{run.directory}: runs of the program {run.program!r} have no image and text towers")
     towers: TwoTowers = model
     return towers
 
 
 def _about(weights: Weights) -> dict[str, Any]:
-    """What `inspect` shows, as plain data."""
+    """Collect what `inspect` shows, as plain data."""
     tensors = weights.tensors()
     sizes = {"image": 0, "text": 0}
     for name, tensor in tensors.items():
@@ -212,8 +208,6 @@ def _about(weights: Weights) -> dict[str, Any]:
 
 
 def _lines(about: dict[str, Any]) -> list[str]:
-    from jestlab.platform.cli.text import table
-
     vision, text, parameters = about["model"]["vision"], about["model"]["text"], about["parameters"]
     sizes = ("width", "depth", "heads", "mlp_dim", "pooling")
     rows = [
@@ -236,5 +230,5 @@ def _lines(about: dict[str, Any]) -> list[str]:
         ),
         f"temperature {about['temperature']:.4g}, bias {about['bias']:.4g}",
         f"content {about['digest']}",
-        f"tokenizer {about['tokenizer'] or 'none: give one where the weights are used'}",
+        f"tokenizer {about['tokenizer'] or 'none: give one where these weights are used'}",
     ]

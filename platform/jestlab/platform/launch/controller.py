@@ -1,8 +1,8 @@
-"""Brings a plan to its end: looks at every run again and again, and does what `reconcile` says.
+"""Bring a plan to its end: look at every run again and again, and do what `reconcile` decides.
 
-The controller holds no truth. What is done, who works on what and where, is in the store: it may be killed at
-any moment and started again anywhere, or be started twice; attempts that still run are found again by the
-handles of their jobs.
+The launcher is stateless. What is done, and who works on what and where, is in the store: a launcher may be
+killed at any moment and started again anywhere, or two may run at once; attempts that still run are found
+again by the handles of their jobs.
 """
 
 from __future__ import annotations
@@ -17,40 +17,29 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jestlab.platform import programs
-from jestlab.platform.errors import StoreError, UserError
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import logs, reconcile
-from jestlab.platform.launch.bell import Bell
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, JobState, JobStatus
-from jestlab.platform.launch.executors import local
-from jestlab.platform.launch.listener import Listener
-from jestlab.platform.launch.silence import Silence
-from jestlab.platform.launch.stops import Stops
-from jestlab.platform.launch.target import Target
-from jestlab.platform.store import identity, leases
-from jestlab.platform.store.records import Lease, Standing
-from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import RunState
+from jestlab.platform.errors import StoreError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import logs, processes, reconcile
+from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError
+from jestlab.platform.launch.executors import Executors, job_of
+from jestlab.platform.launch.liveness import Liveness
+from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
+from jestlab.platform.launch.termination import Termination
+from jestlab.platform.launch.wakeup import Intervals, Wakeup
+from jestlab.platform.spec.resources import ExecutorName
+from jestlab.platform.store import leases
+from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imports XManager, which takes a second
     from jestlab.platform.launch.xmanager import Experiment
-    from jestlab.platform.spec.resources import Place
-
-POLL_SECONDS = 1.0
-"""How often everything is looked at when nothing says that it should be sooner."""
-
-BEAT_SECONDS = 10.0
-"""How often a controller says that it lives."""
 
 LAST_SECONDS = 15.0
 """How long after a second Ctrl-C the end of runs is waited for."""
 
 STOPPED = "the launch was stopped"
-
-Executors = Callable[["Place"], Executor]
-"""An executor by its name."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +71,16 @@ class Options:
     """How to launch.
 
     Attributes:
-        executor: Name of the one that new attempts go to.
+        executor: Name of the executor that new attempts go to.
         parallel: Runs at a time; None for as many as the executor takes.
         retries: How often a run that failed is tried again. Preemptions do not count.
-        lease_seconds: For how long the workers of new attempts, and other launchers, may be silent.
+        lease_seconds: How long the workers of new attempts, and other launchers, may be silent.
         fail_fast: Whether the first run that fails for good stops all others.
         at_once: Whether runs that stop are given no time to save.
         launches: Whether runs are started at all, and not only brought to their end.
     """
 
-    executor: Place = "local"
+    executor: ExecutorName = "local"
     parallel: int | None = None
     retries: int = 2
     lease_seconds: float = 90.0
@@ -109,41 +98,36 @@ def launch(
     *,
     options: Options | None = None,
     listener: Listener | None = None,
-    bell: Bell | None = None,
+    wakeup: Wakeup | None = None,
 ) -> Outcome:
     """Bring recorded runs to states in which they stay. Call it from the main thread.
 
-    SIGINT and SIGTERM stop all runs that this controller looks after, the second one at once. When the
-    controller dies otherwise, its jobs go on, and the next one finds them.
+    SIGINT and SIGTERM stop all runs that this controller looks after; a second signal kills them at once. If
+    the controller dies otherwise, its jobs go on, and the next launcher finds them.
 
     Args:
-        lab: Where.
-        store: Its store, in which the runs are recorded.
+        lab: Where runs write.
+        store: The lab's store, in which the runs are recorded.
         title: Name of the study.
-        runs: Needed ones first.
+        runs: The runs, each after those that it depends on.
         executors: Executors by name.
         options: How to launch.
         listener: Told what happens.
-        bell: Rung by whoever knows that there is something to see, such as the end of a process.
+        wakeup: Set by whoever knows that there is something to see, such as the end of a process.
 
     Returns:
         The states that the runs ended in.
+
+    Raises:
+        UserError: An environment variable that sets an interval is not a number of seconds.
     """
     fingerprints = [run.fingerprint for run in runs]
     states = store.states(fingerprints)
     waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
     interrupted = False
     if waiting:
-        controller = _Controller(
-            lab,
-            store,
-            title,
-            waiting,
-            executors,
-            options or Options(),
-            listener or Listener(),
-            bell or Bell(),
-        )
+        options, listener, wakeup = options or Options(), listener or Listener(), wakeup or Wakeup()
+        controller = _Controller(lab, store, title, waiting, executors, options, listener, wakeup)
         interrupted = asyncio.run(controller.run())
     return Outcome(store.states(fingerprints), store.reasons(fingerprints), interrupted, len(waiting))
 
@@ -159,7 +143,7 @@ class _Claimed:
 
 
 class _Controller:
-    """One launch."""
+    """One launch, from its first look at the runs to the state in which all of them stay."""
 
     def __init__(
         self,
@@ -170,7 +154,7 @@ class _Controller:
         executors: Executors,
         options: Options,
         listener: Listener,
-        bell: Bell,
+        wakeup: Wakeup,
     ) -> None:
         self._lab = lab
         self._store = store
@@ -179,14 +163,19 @@ class _Controller:
         self._executors = executors
         self._options = options
         self._listener = listener
-        self._bell = bell
-        self._name = local.identity()
+        self._wakeup = wakeup
+        self._intervals = Intervals.from_environment()
+        self._rules = RetryRules(
+            options.retries,
+            backoff_seconds=self._intervals.backoff,
+            max_backoff_seconds=self._intervals.max_backoff,
+        )
+        self._name = processes.identity()
         self._id: int | None = None
         self._store_id = ""
         self._beaten_at = 0.0
-        self._silence = Silence()
-        self._stops = Stops(executors, listener.note)
-        self._stops.at_once = options.at_once
+        self._liveness = Liveness(self._name, executors, options.lease_seconds)
+        self._termination = Termination(executors, listener.note, at_once=options.at_once)
         self._ours: list[Lease] = []  # live attempts that this controller looks after
         self._final: dict[str, RunState] = {}
         self._outside = {need for run in runs for need in run.needs.values()} - self._runs.keys()
@@ -196,46 +185,46 @@ class _Controller:
         self._interrupted = False
         self._interrupted_at = math.inf  # when for the second time
         self._opened = False  # whether XManager's experiment has been asked for
-        self._wants_to_open = False
-        self._away = False
+        self._has_to_open = False
+        self._store_away = False
         self._experiment: Experiment | None = None
 
     async def run(self) -> bool:
-        """Run them all; whether the user stopped it."""
+        """Bring all runs to their end; return whether the user stopped it."""
         self._listener.begin(len(self._runs))
         try:
             with self._signals():
                 while not await self._pass():
-                    await self._bell.wait(POLL_SECONDS)
+                    await self._wakeup.wait(self._intervals.poll)
         finally:
             self._listener.end()
             if self._experiment is not None:
                 await self._experiment.__aexit__(None, None, None)
-            if self._id is not None and not self._away:
-                with suppress(StoreError):  # then others find out that it has gone
+            if self._id is not None and not self._store_away:
+                with suppress(StoreError):  # other launchers will notice that this one has gone
                     await asyncio.to_thread(leases.leave, self._store, self._id)
         return self._interrupted
 
     async def _pass(self) -> bool:
-        """Look at every run once and do what there is to do; whether all stay as they are."""
+        """Look at every run once and do what there is to do; return whether all stay as they are."""
         try:
             claimed = await asyncio.to_thread(self._reconcile)
         except StoreError as error:
-            if not self._away:
+            if not self._store_away:
                 self._listener.note(f"{error}: waiting for the store; what runs goes on")
-            self._away = True
-            self._silence.forget()
-            return self._stops.at_once
-        if self._away:
+            self._store_away = True
+            self._liveness.forget()
+            return self._termination.at_once
+        if self._store_away:
             self._listener.note("the store is back")
-            self._away = False
-        if self._wants_to_open and not self._opened:
+            self._store_away = False
+        if self._has_to_open and not self._opened:
             await self._open()
         for one in claimed:
             with suppress(StoreError):  # what has been claimed has to be launched all the same
                 await asyncio.to_thread(self._beat)
             await self._start(one)
-        if self._stops.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
+        if self._termination.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
             for lease in self._ours:
                 self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
             return True
@@ -244,18 +233,17 @@ class _Controller:
     # ---- one pass
 
     def _reconcile(self) -> list[_Claimed]:
-        """Read, decide, act; what has been claimed is still to be launched."""
+        """Read, decide and act; what is returned has been claimed and is still to be launched."""
         self._beat()
         standings = leases.standings(self._store, self._runs)
         self._needed = self._store.states(self._outside) if self._outside else {}
-        statuses = self._statuses(standings)
-        launchers = leases.heartbeats(self._store)
-        held = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
-        self._ours = [lease for lease in held if lease.launcher == self._name]
+        live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
+        self._ours = [lease for lease in live if lease.launcher == self._name]
+        signs = self._liveness.check(live, leases.heartbeats(self._store))
         self._final, ready = {}, []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(run, self._see(run, target, statuses, launchers), self._options.retries)
+            action = reconcile.decide(run, self._seen(run, target, signs), self._rules)
             if isinstance(action, reconcile.Claim) and not self._options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
@@ -263,31 +251,16 @@ class _Controller:
             else:
                 self._act(run, target, action)
             self._show(run, target, action)
-        running = [lease for lease, run in standings.items() if run.state == RunState.RUNNING]
+        running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
             self._listener.progress(self._store.progress(running, ("loss", "examples_seen")))
         return self._claim(ready)
 
-    def _see(
-        self,
-        run: Standing,
-        target: Target,
-        statuses: Mapping[int, JobStatus],
-        launchers: Mapping[str, object],
-    ) -> reconcile.Seen:
-        """What there is to know of a run beyond its row in the store."""
-        lease = run.lease if run.is_live else None
-        job = statuses.get(lease.id) if lease is not None else None
-        sign = (lease.heartbeat_at, job and job.state) if lease is not None else None
-        return reconcile.Seen(
-            job=job,
-            ours=lease is not None and lease.launcher == self._name,
-            orphaned=lease is not None and self._has_gone(lease.launcher, launchers),
-            silent_seconds=self._silence.of(("attempt", lease.id), sign) if lease is not None else 0.0,
-            needs={self._title_of(needed): self._stays_in(needed) for needed in target.needs.values()},
-            stopping=self._stopping,
-            now=now(),
-        )
+    def _seen(self, run: Standing, target: Target, signs: Mapping[int, Signs]) -> Seen:
+        """Collect what is known of a run beyond its row in the store."""
+        known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
+        needs = {self._title_of(needed): self._stays_in(needed) for needed in target.needs.values()}
+        return Seen(**vars(known), needs=needs, stopping=self._stopping, now=now())
 
     def _title_of(self, fingerprint: str) -> str:
         return _name(self._runs[fingerprint]) if fingerprint in self._runs else f"run {fingerprint[:8]}"
@@ -300,34 +273,6 @@ class _Controller:
         waits = state is None or not state.is_terminal or state == RunState.PREEMPTED
         return None if waits else state
 
-    def _has_gone(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
-        if launcher is None or launcher not in launchers or local.is_gone(launcher):
-            return True
-        silent = self._silence.of(("launcher", launcher), launchers[launcher])
-        return launcher != self._name and silent > self._options.lease_seconds
-
-    def _statuses(self, standings: Mapping[str, Standing]) -> dict[int, JobStatus]:
-        """How the jobs of live attempts stand, by attempt; one question an executor."""
-        handles: dict[Place, dict[str, int]] = {}
-        found = {}
-        for run in standings.values():
-            if run.lease is None or not run.is_live:
-                continue
-            if run.lease.handle is None:
-                # One that has begun runs, though its launcher died before it could keep the handle.
-                begun = run.lease.state == RunState.RUNNING
-                nothing = JobStatus(JobState.UNKNOWN if begun else JobState.GONE, "it was never launched")
-                found[run.lease.id] = nothing
-            else:
-                handles.setdefault(run.lease.executor, {})[run.lease.handle] = run.lease.id
-        for name, attempts in handles.items():
-            try:
-                statuses = self._executors(name).statuses(list(attempts))
-            except UserError as error:
-                statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
-            found |= {attempts[handle]: status for handle, status in statuses.items()}
-        return found
-
     def _act(self, run: Standing, target: Target, action: reconcile.Action) -> None:
         match action:
             case reconcile.Done(state):
@@ -336,40 +281,41 @@ class _Controller:
                     self._stopping = f"{_name(target)} failed"
             case reconcile.Enter(state, reason):
                 leases.enter(self._store, run, state, reason)
-                self._bell.ring()
+                self._wakeup.set()
             case reconcile.Wait(str(reason)) if run.lease is not None and reason != run.reason:
                 leases.waits(self._store, run.lease, reason)
             case reconcile.Adopt(lease):
                 leases.adopt(self._store, lease, self._enter())
-                self._bell.ring()
+                self._wakeup.set()
             case reconcile.Stop(lease):
-                self._stops.stop(lease)
+                self._termination.stop(lease)
             case reconcile.End(lease, state, reason, exit_code, kill):
                 said = logs.summary(self._lab.root / lease.log) if state == RunState.FAILED else ""
                 said = f"{reason}: {said}" if said else reason
                 heard = lease.heartbeat_at if kill else None
                 ended = leases.end(self._store, run.fingerprint, lease.id, state, said, exit_code, heard)
                 if ended and kill:
-                    self._stops.end(lease)
-                self._bell.ring()
+                    self._termination.kill(lease)
+                self._wakeup.set()
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
-        """Claim what there are places for, in the order of the plan."""
+        """Claim attempts for the free slots, in the order of the plan."""
         if not ready or self._stopping is not None:
             return []
         if not self._opened:
-            self._wants_to_open = True
+            self._has_to_open = True
             return []
         executor = self._executors(self._options.executor)
-        places = self._options.parallel or executor.parallel
+        slots = self._options.parallel or executor.parallel
         claimed: list[_Claimed] = []
         for run, target in ready:
             busy = len(self._ours) + len(claimed)
-            if (places is not None and busy >= places) or (busy and not executor.has_room()):
+            if (slots is not None and busy >= slots) or (busy and not executor.has_room()):
                 break
             if run.lease is not None and run.lease.executor != "local":
-                self._stops.end(run.lease)  # a job that was put back into a queue would come again
+                self._termination.kill(run.lease)  # a job that was put back into a queue would come again
             log = f"{run.directory}/{logs.NAME}"
+            lease_seconds = self._options.lease_seconds
             try:
                 claim = leases.claim(
                     self._store,
@@ -378,7 +324,7 @@ class _Controller:
                     executor.name,
                     executor.chips,
                     log,
-                    self._options.lease_seconds,
+                    lease_seconds,
                 )
             except StoreError:
                 if claimed:
@@ -389,7 +335,7 @@ class _Controller:
         return claimed
 
     async def _open(self) -> None:
-        """Make XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
+        """Create XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
         self._opened = True
         try:
             from jestlab.platform.launch.xmanager import Experiment
@@ -398,7 +344,7 @@ class _Controller:
             self._experiment = await made.__aenter__()
         except Exception as error:  # its records are a courtesy: what runs does not depend on them
             self._listener.note(f"XManager keeps no record of this launch: {type(error).__name__}: {error}")
-        self._bell.ring()
+        self._wakeup.set()
 
     async def _start(self, one: _Claimed) -> None:
         """Launch a claimed attempt as a work unit of XManager."""
@@ -414,18 +360,17 @@ class _Controller:
         except ExecutorError as error:
             ended = RunState.PREEMPTED if isinstance(error, ExecutorAway) else RunState.FAILED
             ended = ended if self._stopping is None else RunState.CANCELLED
-            await self._surely(
-                leases.end, one.target.fingerprint, one.claim.attempt_id, ended, str(error), None
-            )
-            self._bell.ring()
+            attempt = (one.target.fingerprint, one.claim.attempt_id)
+            await self._write_surely(leases.end, *attempt, ended, str(error), None)
+            self._wakeup.set()
         else:
             stop = functools.partial(one.executor.stop, handle)
-            await self._surely(leases.launched, one.claim.attempt_id, handle, stop=stop)
+            await self._write_surely(leases.launched, one.claim.attempt_id, handle, stop=stop)
 
-    async def _surely(
+    async def _write_surely(
         self, write: Callable[..., object], *values: object, stop: Callable[..., None] | None = None
     ) -> None:
-        """Write what must not be lost because the store is away just now; its user may still stop the job."""
+        """Write what must not be lost while the store is away; the user may still stop the job meanwhile."""
         while True:
             try:
                 await asyncio.to_thread(write, self._store, *values)
@@ -433,16 +378,16 @@ class _Controller:
             except StoreError:
                 if self._stopping is not None and stop is not None:
                     with suppress(ExecutorError):
-                        await asyncio.to_thread(stop, now=self._stops.at_once)
-                if self._stops.at_once:
+                        await asyncio.to_thread(stop, now=self._termination.at_once)
+                if self._termination.at_once:
                     return
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(self._intervals.poll)
 
     # ---- its user, and itself
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Context in which SIGINT and SIGTERM stop the runs, and again: end them at once."""
+        """Context in which a first SIGINT or SIGTERM stops the runs and a second one kills them."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._interrupt)
@@ -454,26 +399,26 @@ class _Controller:
 
     def _interrupt(self) -> None:
         if self._interrupted:
-            self._stops.at_once = True
+            self._termination.at_once = True
             self._interrupted_at = time.monotonic()
         else:
             self._interrupted, self._stopping = True, STOPPED
             self._listener.note("stopping the runs; once more to end them at once")
-        # At once, and not in the next pass alone: that may be waiting for a store that is away.
+        # Now, and not in the next pass alone: that may be waiting for a store that is away.
         for lease in self._ours:
-            asyncio.get_running_loop().run_in_executor(None, self._stops.stop, lease)
-        self._bell.ring()
+            asyncio.get_running_loop().run_in_executor(None, self._termination.stop, lease)
+        self._wakeup.set()
 
     def _enter(self) -> int:
-        """This launcher's id in the store."""
+        """Return this launcher's id in the store, where it enters itself the first time."""
         if self._id is None:
-            self._store_id = identity.store_id(self._store)
+            self._store_id = self._store.id()
             self._id = leases.enter_launcher(self._store, self._name)
             self._beaten_at = time.monotonic()
         return self._id
 
     def _beat(self) -> None:
-        if self._id is not None and time.monotonic() - self._beaten_at > BEAT_SECONDS:
+        if self._id is not None and time.monotonic() - self._beaten_at > self._intervals.heartbeat:
             leases.beat(self._store, self._id)
             self._beaten_at = time.monotonic()
 
@@ -489,45 +434,13 @@ class _Controller:
             case reconcile.Wait(str(reason)):
                 shown = (RunState.PENDING, reason)
             case reconcile.Wait() if run.state == RunState.RUNNING:
-                lease = run.lease
-                another = lease is not None and lease.launcher != self._name
+                another = run.lease is not None and run.lease.launcher != self._name
                 shown = (RunState.RUNNING, "by another launch" if another else None)
             case _:
                 return
         if self._shown.get(run.fingerprint) != shown:
             self._shown[run.fingerprint] = shown
             self._listener.state(target, *shown)
-
-
-def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:
-    """The job of an attempt.
-
-    Args:
-        lab: Where.
-        title: Name of the study.
-        run: The run.
-        number: Of the attempt.
-        log: Its log, relative to the lab's root.
-        executor: Name of the one that launches it.
-        store: The store's id: other labs may launch the same runs in the same place.
-    """
-    elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
-    return Job(
-        name=f"jestlab-{store[:6]}-{run.fingerprint[:8]}-{number}",
-        title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
-        environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
-        log=lab.root / log,
-        labels={
-            "experiment": title,
-            "run": run.name,
-            "seed": str(run.seed),
-            "store": store,
-            "fingerprint": run.fingerprint[:32],  # a label has 63 signs at most
-            "attempt": str(number),
-        },
-        imports=programs.imports_of(run.program),
-    )
 
 
 def _name(run: Target) -> str:

@@ -1,4 +1,4 @@
-"""What a launch shows: bars that move on a terminal, one line a change elsewhere."""
+"""Show what happens during a launch: progress bars on a terminal, one line per change elsewhere."""
 
 from __future__ import annotations
 
@@ -8,49 +8,65 @@ from collections import deque
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
-from jestlab.platform.launch.listener import Listener
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.store.states import RunState
+from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.store.records import Progress, RunState
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
-    from jestlab.platform.launch.target import Target
-    from jestlab.platform.store.records import Progress
-
 _WIDE = 100  # columns from which loss and rate find room beside label, bar and time
 _RATE_SAMPLES = 15  # about as many seconds
 
 
+class Listener:
+    """Receives every change during a launch; this one ignores all of it."""
+
+    def begin(self, count: int) -> None:
+        """So many runs of the study are not COMPLETED, and so are launched."""
+
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
+        """A run has a new state, or another reason for it. It stays in one that is terminal."""
+
+    def note(self, message: str) -> None:
+        """Something happened that concerns no single run."""
+
+    def progress(self, found: Mapping[str, Progress]) -> None:
+        """The running runs are this far, by fingerprint; called about once a second."""
+
+    def end(self) -> None:
+        """The launch is over; no further calls follow."""
+
+
 def display(stream: IO[str] | None = None) -> Listener:
-    """The display that suits a stream, by default standard output."""
+    """Return the display that suits a stream, by default standard output."""
     stream = stream or sys.stdout
     return Moving(stream) if stream.isatty() else Lines(stream)
 
 
 class Lines(Listener):
-    """One plain line a change of state."""
+    """Prints one plain line per change of state."""
 
     def __init__(self, stream: IO[str]) -> None:
-        """Write to a stream."""
+        """Create a display on a stream."""
         self._stream = stream
         self._total = 0
         self._ended = 0
         self._started: dict[str, float] = {}
 
     def begin(self, count: int) -> None:
-        """Say how many there are."""
+        """Print how many runs there are."""
         self._total = count
         self._print(f"{count} to run")
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Say which run is in what state."""
+        """Print which run is in what state."""
         self._ended += state.is_terminal
         self._print(self._line(run, state, reason))
 
     def note(self, message: str) -> None:
-        """Say it."""
+        """Print a message as a line of its own."""
         self._print(message)
 
     def _line(self, run: Target, state: RunState, reason: str | None) -> str:
@@ -68,10 +84,10 @@ class Lines(Listener):
 
 
 class Moving(Lines):
-    """Lines for what has ended, and below them a bar for each running run and one for all."""
+    """Prints lines for ended runs and, below them, a bar for each running run and one for all."""
 
     def __init__(self, stream: IO[str]) -> None:
-        """Write to a terminal."""
+        """Create a display on a terminal."""
         super().__init__(stream)
         self._bars: Bars | None = None
         self._all: TaskID | None = None
@@ -79,13 +95,13 @@ class Moving(Lines):
         self._rates: dict[str, Rate] = {}
 
     def begin(self, count: int) -> None:
-        """Draw the bar of all."""
+        """Draw the bar for all runs."""
         from rich.console import Console
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
         from rich.text import Text
 
         class _Remaining(ProgressColumn):
-            """Time left of a run; none for all of them, whose lengths differ."""
+            """Shows the time left of a run; none for all of them, whose lengths differ."""
 
             def __init__(self) -> None:
                 super().__init__()
@@ -114,7 +130,7 @@ class Moving(Lines):
         self._bars.start()
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
-        """Add or take away the run's bar."""
+        """Add or remove the run's bar."""
         if self._bars is None or self._all is None:
             return
         if state == RunState.RUNNING:
@@ -130,7 +146,7 @@ class Moving(Lines):
         self._bars.update(self._all, completed=self._ended, done=f"{self._ended}/{self._total} runs")
 
     def progress(self, found: Mapping[str, Progress]) -> None:
-        """Move the bars."""
+        """Update the bars of the running runs."""
         for fingerprint, progress in found.items():
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
@@ -147,7 +163,7 @@ class Moving(Lines):
             )
 
     def end(self) -> None:
-        """Take the bars away."""
+        """Remove the bars from the terminal."""
         if self._bars is not None:
             self._bars.stop()
 
@@ -159,14 +175,14 @@ class Moving(Lines):
 
 
 class Rate:
-    """How fast a number grows, over the last seconds."""
+    """Measures how fast a number grows, over the last seconds."""
 
     def __init__(self) -> None:
-        """Nothing seen yet."""
+        """Create it; nothing has been measured yet."""
         self._seen: deque[tuple[float, float]] = deque(maxlen=_RATE_SAMPLES)
 
     def add(self, value: float | None, at: float | None = None) -> float | None:
-        """Take a value and give the rate per second; None before there are two.
+        """Add a value and return the rate per second; None before there are two values.
 
         Args:
             value: The number now, if it is known.

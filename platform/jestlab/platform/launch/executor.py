@@ -1,4 +1,4 @@
-"""Where jobs run: one small interface over this machine, Vertex AI and Kubernetes.
+"""Where jobs run: one small interface for this machine, Vertex AI and Kubernetes.
 
 A job is one attempt at one run: `python -m jestlab.platform.worker …` on one machine, or on every host of a
 TPU slice at once. An executor holds no state that matters: whoever knows a job's handle, which is in the
@@ -16,19 +16,19 @@ from typing import Any, Protocol
 from jestlab.platform.errors import UserError
 
 IDENTITY = ("store", "fingerprint", "attempt")
-"""Labels of a job that say which attempt it is, wherever that was launched. Names are too short for it."""
+"""Labels of a job that identify its attempt, wherever it was launched. Names are too short for that."""
 
 
 class JobState(StrEnum):
-    """What an executor knows of a job."""
+    """State of a job, as far as its executor knows."""
 
-    QUEUED = "queued"  # accepted; none of its processes has begun
+    QUEUED = "queued"  # accepted; none of its processes has started
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    PREEMPTED = "preempted"  # its machines were taken away: no fault of the run's
-    GONE = "gone"  # there is no such job: it never was, or was deleted
-    UNKNOWN = "unknown"  # cannot be asked now, or from here
+    PREEMPTED = "preempted"  # its machines were taken away; not the run's fault
+    GONE = "gone"  # no such job: it never existed, or was deleted
+    UNKNOWN = "unknown"  # cannot be found out now, or from here
 
     @property
     def is_over(self) -> bool:
@@ -38,11 +38,11 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """How a job stands.
+    """State of a job, and why.
 
     Attributes:
         state: What is known.
-        reason: Why, in words; empty where there is nothing to say.
+        reason: Why, in words; may be empty.
         exit_code: Of its (first) process, minus the signal's number when a signal ended it; None where the
             executor does not know.
     """
@@ -54,17 +54,17 @@ class JobStatus:
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be launched.
+    """One attempt, as an executor launches it.
 
     Attributes:
         name: Unique to this attempt and a DNS label: `jestlab-<store6>-<fingerprint8>-<number>`.
-            Launching a name again is not a second job.
+            Launching a name again does not start a second job.
         title: What people call the run.
         arguments: Of `python -m jestlab.platform.worker`.
         environment: Variables beyond the executor's own. The store's URL with its password is in
             `JESTLAB_STORE`: where manifests can be read by others, it has to come from a secret.
         log: File of the run's log, where it is on a file system of this machine.
-        labels: Short texts by which people find the job: experiment, run, seed; and those of `IDENTITY`.
+        labels: Short strings by which people find the job: experiment, run, seed; and those of `IDENTITY`.
         imports: Modules that take long to import and that all jobs of its kind need: an executor may start it
             from a process that has them.
     """
@@ -79,17 +79,17 @@ class Job:
 
 
 class ExecutorError(UserError):
-    """A job could not be launched or stopped; one line that says why and what to do."""
+    """A job could not be launched or stopped; the message says why and what to do, in one line."""
 
 
 class ExecutorAway(ExecutorError):
-    """Not now: nobody answers, too much is asked, or a login has ended. The same may succeed later."""
+    """The executor cannot be used now: no answer, too many requests, or an expired login. Retry later."""
 
 
 class Executor(Protocol):
     """Launches jobs and finds them again.
 
-    Methods block, and may be called from any thread, from several at once.
+    Methods block, and may be called from several threads at once.
 
     Attributes:
         name: As specs and the store say it: local, vertex, kubernetes.
@@ -104,36 +104,36 @@ class Executor(Protocol):
     grace_seconds: float
 
     def has_room(self) -> bool:
-        """Whether one more job would be taken now, beside those that run."""
+        """Whether one more job would be accepted now, beside those that run."""
 
     def launch(self, job: Job) -> str:
         """Start a job, or find it if its name was launched before.
 
         Returns:
-            Its handle: what the store keeps, enough for any other process to find the job.
+            Its handle, which the store keeps: enough for any other process to find the job.
 
         Raises:
-            ExecutorAway: It could not be started now. Nothing of it is left, or launching it again finds it.
+            ExecutorAway: It could not be started now. Nothing of it is left, or launching again finds it.
             ExecutorError: It was refused, and would be again.
         """
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """How jobs stand, by handle. Every handle is in the answer; where nothing can be known, UNKNOWN."""
+        """Return the states of jobs by handle: one for every handle, UNKNOWN where nothing can be known."""
 
     def stop(self, handle: str, *, now: bool) -> None:
-        """Ask a job to stop, or end it at once; nothing happens to one that is over.
+        """Ask a job to stop, or kill it; does nothing to a job that is over.
 
         Args:
             handle: The job.
-            now: Without time to save.
+            now: Whether to kill it, without time to save.
 
         Raises:
-            ExecutorAway: Nobody can be asked now; it may still be running.
-            ExecutorError: It may still be running, and why.
+            ExecutorAway: The executor cannot be reached now; the job may still run.
+            ExecutorError: The job may still run; the message says why.
         """
 
     def logs(self, handle: str) -> Iterator[bytes]:
-        """What the job has printed so far, in pieces.
+        """Return what the job has printed so far, in pieces.
 
         Raises:
             ExecutorAway: It cannot be read now.
@@ -141,4 +141,7 @@ class Executor(Protocol):
         """
 
     def render(self, job: Job) -> dict[str, Any] | None:
-        """The manifest that `launch` would send, without credentials; None where there is none."""
+        """Return the manifest that `launch` would send, without credentials; None if there is none."""
+
+    def close(self) -> None:
+        """End what this object runs to launch jobs; the jobs go on. Nothing is launched after this."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from jestlab.platform.store.environment import without_url_credentials
+from jestlab.platform.store.provenance import without_url_credentials
 
 NAME = "log.txt"
 

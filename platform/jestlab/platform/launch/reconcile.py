@@ -1,7 +1,7 @@
-"""What to do about a run, from what the store and its executor say of it now: a pure function.
+"""Decide what to do about a run, from what the store and its executor say of it now: a pure function.
 
-The controller asks this again and again for every run, does what it says, and remembers nothing that it could
-not do without: so it may die at any point and be started anywhere.
+The controller asks this for every run again and again and does what it says. Retry rules are here: what is
+retried, how often and after how long (`RetryRules`), and which end of a job counts as a failure.
 """
 
 from __future__ import annotations
@@ -10,23 +10,69 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
-from jestlab.platform.launch import exits
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.store.records import Lease, Standing
-from jestlab.platform.store.states import RunState
+from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_REFUSED, EXIT_STOPPED, describe_exit
+from jestlab.platform.store.records import Lease, RunState, Standing
 
-FIRST_BACKOFF_SECONDS = 2.0
-LAST_BACKOFF_SECONDS = 300.0
-MOST_FRUITLESS = 10
-"""Attempts in a row that are taken away before they get any further, until a run is given up."""
+_ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
 
-_ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, exits.STOPPED)
+
+class Target(Protocol):
+    """A run as far as launching is concerned: what it is called, and what it waits for."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the run, a SHA-256 hash."""
+
+    @property
+    def name(self) -> str:
+        """Name of the run in its study."""
+
+    @property
+    def label(self) -> str:
+        """Name and values on the axes."""
+
+    @property
+    def seed(self) -> int:
+        """Number of the replicate, from 0."""
+
+    @property
+    def program(self) -> str:
+        """Name of the program that it executes."""
+
+    @property
+    def needs(self) -> Mapping[str, str]:
+        """Role → fingerprint of each run that it depends on."""
+
+
+@dataclass(frozen=True)
+class RetryRules:
+    """When a run is tried again.
+
+    Attributes:
+        retries: How often a run that failed is tried again. Preemptions do not count.
+        max_fruitless: Preempted attempts in a row without a step of progress, until the run is given up.
+        backoff_seconds: Wait before the first retry; before each further one it is four times as long.
+        max_backoff_seconds: The longest wait.
+    """
+
+    retries: int = 2
+    max_fruitless: int = 10
+    backoff_seconds: float = 2.0
+    max_backoff_seconds: float = 300.0
+
+    def wait_seconds(self, failures: int) -> float:
+        """Return the wait after this many failures: by default 2 s, 8 s, 32 s, …, 5 min; 0 after none."""
+        if failures <= 0:
+            return 0.0
+        return float(min(self.backoff_seconds * 4 ** (failures - 1), self.max_backoff_seconds))
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing now.
+    """Do nothing now.
 
     Attributes:
         reason: Why its job has not begun; None where that is unknown, or it has.
@@ -37,7 +83,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Done:
-    """The run stays in this state until it is launched again.
+    """Leave the run in this state until it is launched again.
 
     Attributes:
         state: COMPLETED, FAILED, CANCELLED or SKIPPED.
@@ -50,7 +96,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Enter:
-    """Give a run that nobody holds this state."""
+    """Give a run that no attempt holds this state."""
 
     state: RunState
     reason: str | None = None
@@ -58,19 +104,19 @@ class Enter:
 
 @dataclass(frozen=True)
 class Claim:
-    """Start it, if there is a place."""
+    """Start an attempt, if a slot is free."""
 
 
 @dataclass(frozen=True)
 class Adopt:
-    """Look after its attempt, whose launcher has gone."""
+    """Take over its attempt, whose launcher has gone."""
 
     lease: Lease
 
 
 @dataclass(frozen=True)
 class Stop:
-    """Stop its job."""
+    """Stop the job of its attempt."""
 
     lease: Lease
 
@@ -84,7 +130,7 @@ class End:
         state: What attempt and run become.
         reason: Why.
         exit_code: Of the process, where it is known.
-        kill: Whether something of the job may be left that has to be ended first.
+        kill: Whether something of the job may be left that has to be killed first.
     """
 
     lease: Lease
@@ -98,46 +144,55 @@ Action = Wait | Done | Enter | Claim | Adopt | Stop | End
 
 
 @dataclass(frozen=True)
-class Seen:
+class Signs:
+    """What is known of a run's live attempt beyond its row in the store; the defaults are for none.
+
+    Attributes:
+        job: State of its job; None without one.
+        ours: Whether this controller looks after the attempt.
+        orphaned: Whether no controller does: its launcher has gone.
+        silent_seconds: How long this controller has seen no sign of life of it.
+    """
+
+    job: JobStatus | None = None
+    ours: bool = False
+    orphaned: bool = False
+    silent_seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen(Signs):
     """What a controller sees of a run beyond the store.
 
     Attributes:
-        job: How the job of its live attempt stands; None without one.
-        ours: Whether this controller looks after the attempt.
-        orphaned: Whether nobody does: its launcher has gone.
-        silent_seconds: For how long this controller has seen no sign of life of the attempt.
-        needs: How the runs that it needs stand, by what people call them: the state in which each will stay,
-            None where that is open.
+        needs: Runs that it depends on, by their titles: the state in which each will stay, None where that
+            is open.
         stopping: Why this controller stops everything; None if it does not.
         now: The time, as the store has it.
     """
 
-    job: JobStatus | None
-    ours: bool
-    orphaned: bool
-    silent_seconds: float
     needs: Mapping[str, RunState | None]
     stopping: str | None
     now: datetime
 
 
-def decide(run: Standing, seen: Seen, retries: int) -> Action:
-    """What to do about a run now.
+def decide(run: Standing, seen: Seen, rules: RetryRules) -> Action:
+    """Decide what to do about a run now.
 
     Args:
-        run: How it stands in the store.
+        run: Its row in the store.
         seen: What else is known.
-        retries: How often a run that failed is tried again. Preemptions do not count.
+        rules: When a run is tried again.
     """
     if run.state == RunState.COMPLETED:
         return Done(run.state)
     if run.lease is not None and run.lease.is_live:
         return _held(run, run.lease, seen)
-    return _free(run, seen, retries)
+    return _free(run, seen, rules)
 
 
 def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
-    """An attempt holds the run."""
+    """Decide about a run that an attempt holds."""
     if seen.orphaned and not seen.ours:
         return Adopt(lease)
     job = seen.job or JobStatus(JobState.UNKNOWN)
@@ -148,11 +203,11 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
         return _ended(lease, job, stopping)
     silent = seen.silent_seconds > lease.lease_seconds
     if stopping is not None:
-        if silent and job.state != JobState.RUNNING:  # its machine has gone, or nobody there can be asked
+        if silent and job.state != JobState.RUNNING:  # its machine has gone, or cannot be reached
             return End(lease, RunState.CANCELLED, stopping, kill=True)
         return Stop(lease)
     if seen.stopping is not None and not seen.ours:
-        return Done(run.state, "by another launch")  # which nobody stopped
+        return Done(run.state, "by another launch")  # which goes on
     if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
         return Wait(job.reason or None)  # for as long as it takes
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
@@ -162,39 +217,41 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
 
 
 def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
-    """The job is over, and its worker has not said how the attempt ended."""
+    """End an attempt whose job is over and whose worker has not said how it ended."""
     if stopping is not None:
         return End(lease, RunState.CANCELLED, stopping, job.exit_code)
     if job.state == JobState.PREEMPTED:
         return End(lease, RunState.PREEMPTED, job.reason or "its machines were taken away", job.exit_code)
     if job.state == JobState.GONE:
         return End(lease, RunState.PREEMPTED, job.reason or "its process vanished", job.exit_code)
-    if job.exit_code == exits.BUSY:
+    if job.exit_code == EXIT_BUSY:
         return End(
             lease, RunState.PREEMPTED, "its worker could not tell the store how it ended", job.exit_code
         )
     if job.exit_code in _ASKED_TO_STOP:
-        return End(lease, RunState.PREEMPTED, exits.describe(job.exit_code), job.exit_code)
+        return End(lease, RunState.PREEMPTED, describe_exit(job.exit_code), job.exit_code)
     if job.state == JobState.SUCCEEDED:
         reason = "ended without completing"
     else:
-        reason = job.reason or (exits.describe(job.exit_code) if job.exit_code is not None else "failed")
+        reason = job.reason or (describe_exit(job.exit_code) if job.exit_code is not None else "failed")
     return End(lease, RunState.FAILED, reason, job.exit_code)
 
 
-def _free(run: Standing, seen: Seen, retries: int) -> Action:
-    """Nobody holds the run."""
+def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
+    """Decide about a run that no attempt holds."""
     if run.stop_reason is not None:
         if run.state in (RunState.FAILED, RunState.SKIPPED):
             return Done(run.state, run.reason)
         return _settle(run, RunState.CANCELLED, run.stop_reason)
-    if run.state == RunState.PREEMPTED and run.fruitless >= MOST_FRUITLESS:
+    if run.state == RunState.PREEMPTED and run.fruitless >= rules.max_fruitless:
         return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
     if run.state == RunState.FAILED:
-        if run.failures > retries or _is_final(run.lease):
+        if run.failures > rules.retries or _is_final(run.lease):
             return Done(run.state, run.reason)
         if seen.stopping is None:
-            return Enter(RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {retries})")
+            return Enter(
+                RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {rules.retries})"
+            )
     for title, state in seen.needs.items():
         if state not in (None, RunState.COMPLETED, RunState.CANCELLED):
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
@@ -205,7 +262,7 @@ def _free(run: Standing, seen: Seen, retries: int) -> Action:
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
     if any(state != RunState.COMPLETED for state in seen.needs.values()):
         return Wait()
-    if _waited(run, seen.now) < backoff_seconds(max(run.failures, run.fruitless - 1)):
+    if not _has_waited(run, seen.now, rules.wait_seconds(max(run.failures, run.fruitless - 1))):
         return Wait()
     return Claim()
 
@@ -215,20 +272,13 @@ def _settle(run: Standing, state: RunState, reason: str) -> Action:
 
 
 def _is_final(lease: Lease | None) -> bool:
-    """Whether trying again cannot help: its input is wrong, or it was given up."""
-    return lease is not None and (lease.exit_code == exits.REFUSED or lease.state == RunState.PREEMPTED)
+    """Whether trying again cannot help: its input is wrong, or it was preempted too often."""
+    return lease is not None and (lease.exit_code == EXIT_REFUSED or lease.state == RunState.PREEMPTED)
 
 
-def _waited(run: Standing, now: datetime) -> float:
-    """Seconds since the last attempt ended; in any case enough where clocks differ too much to say."""
+def _has_waited(run: Standing, now: datetime, seconds: float) -> bool:
+    """Whether so many seconds have passed since the last attempt ended; also if clocks differ too much."""
     if run.lease is None or run.lease.ended_at is None:
-        return LAST_BACKOFF_SECONDS
-    seconds = (now - run.lease.ended_at).total_seconds()
-    return seconds if seconds >= 0 else LAST_BACKOFF_SECONDS
-
-
-def backoff_seconds(failures: int) -> float:
-    """How long to wait after this many failures: 2 s, 8 s, 32 s, …, 5 min; 0 after none."""
-    if failures <= 0:
-        return 0.0
-    return float(min(FIRST_BACKOFF_SECONDS * 4 ** (failures - 1), LAST_BACKOFF_SECONDS))
+        return True
+    waited = (now - run.lease.ended_at).total_seconds()
+    return waited < 0 or waited >= seconds

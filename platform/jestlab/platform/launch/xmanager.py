@@ -1,10 +1,10 @@
-"""XManager as the API of launching: each study is an experiment of it, each attempt a work unit.
+"""Launch through XManager: each study is one of its experiments, each attempt a work unit.
 
-XManager's own executors lack what our users need (see the executors' modules), but its executors are classes:
-this one hands the job over to one of ours and its handle to the work unit, so that `wait_until_complete`,
-`get_status` and `stop` of XManager's API work on it.
+XManager's own executors lack what jestlab needs (see the executors' modules), but executors are classes: the
+one here passes the job to an executor of jestlab and the job's handle to the work unit, so that
+`wait_until_complete`, `get_status` and `stop` of XManager's API work on it.
 
-Every attribute of XManager that is not public is used in this module and in no other; the version is pinned.
+Only this module uses attributes of XManager that are not public; its version is pinned.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _MEANING = {
 
 
 class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job of ours as XManager's work units see it.
+    """A job as XManager's work units see it.
 
     Attributes:
-        handle: The executor's name of the job; None if it could not be launched.
-        error: Why it could not.
+        handle: The job's handle; None if it could not be launched.
+        error: Why it could not be launched.
     """
 
     def __init__(self, executor: Executor, handle: str | None, error: ExecutorError | None) -> None:
@@ -58,19 +58,19 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
         self._executor = executor
 
     async def wait(self) -> None:
-        """Wait for the end; RuntimeError if it is a failure, which XManager turns into its own error."""
+        """Wait for the end; raise RuntimeError if it failed, which XManager turns into its own error."""
         while not (status := await asyncio.to_thread(self._look)).state.is_over:
             await asyncio.sleep(_POLL_SECONDS)
         if status.state in (JobState.FAILED, JobState.PREEMPTED):
             raise RuntimeError(status.reason)
 
     def get_status(self) -> Any:
-        """Status now."""
+        """Return the present status of the job."""
         seen = self._look()
         return status.LocalWorkUnitStatus(_MEANING[seen.state], seen.reason)
 
     def save_to_storage(self, experiment_id: int, work_unit_id: int) -> None:
-        """Nothing: the results store knows what XManager's database would hold."""
+        """Do nothing: the results store has what XManager's database would hold."""
 
     def stop(self) -> None:
         """Ask the job to stop."""
@@ -85,11 +85,11 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
 
 @attr.s(auto_attribs=True)
 class Handover(xm.Executor):  # type: ignore[misc]
-    """Executes a job of XManager by one of our executors.
+    """Executes a job of XManager by one of jestlab's executors.
 
     Attributes:
-        executor: Which.
-        job: What it launches.
+        executor: The executor.
+        job: The job that it launches.
     """
 
     executor: Executor
@@ -99,7 +99,7 @@ class Handover(xm.Executor):  # type: ignore[misc]
 
     @classmethod
     async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
-        """Start the jobs; called by XManager, whose whole experiment an exception would end."""
+        """Start the jobs; called by XManager, whose whole experiment would end on an exception."""
         for job in job_operators.flatten_jobs(job_group):
             given: Handover = job.executor
             handle: str | None = None
@@ -108,8 +108,8 @@ class Handover(xm.Executor):  # type: ignore[misc]
                 handle = await asyncio.to_thread(given.executor.launch, given.job)
             except ExecutorError as failure:
                 error = failure
-            # Among the non-local ones: the experiment then neither waits for them at its exit, nor raises
-            # again what was already handled.
+            # As non-local handles: the experiment then neither waits for them at its exit, nor raises again
+            # what was already handled.
             local_experiment_unit._non_local_execution_handles.append(Launched(given.executor, handle, error))
         return []
 
@@ -121,15 +121,15 @@ class Experiment:
     """An experiment of XManager to which attempts are added."""
 
     def __init__(self, folder: Path, title: str) -> None:
-        """Make it; its metadata and messages lie in a folder.
+        """Create it, with its metadata and messages in a folder.
 
         Args:
-            folder: XManager's own.
+            folder: XManager's folder.
             title: Name of the study.
         """
         folder.mkdir(parents=True, exist_ok=True)
         _quiet(folder / "log.txt")
-        # Two launchers must neither make the tables at once nor take the same id, the time in milliseconds.
+        # Two launchers must neither create the tables at once nor get the same id, the time in milliseconds.
         with FileLock(folder / "lock", timeout=_LOCK_SECONDS):
             _use_database(folder)
             self._experiment = xm_local.create_experiment(experiment_title=title)
@@ -139,7 +139,7 @@ class Experiment:
 
     async def __aenter__(self) -> Experiment:
         await self._experiment.__aenter__()
-        # Packaging of a "binary" checks that its path exists, no more; what is executed, the executors know.
+        # Packaging a "binary" only checks that its path exists; the executors know what is executed.
         [self._executable] = self._experiment.package([xm.binary(xm_local.LocalSpec(), "/bin/sh", args=[])])
         return self
 
@@ -151,10 +151,10 @@ class Experiment:
         """Launch a job as a work unit.
 
         Returns:
-            Its handle.
+            The job's handle.
 
         Raises:
-            ExecutorError: It could not be launched; what the executor raised.
+            ExecutorError: It could not be launched; the executor's own error.
         """
         unit = await self._experiment.add(
             xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))

@@ -5,52 +5,65 @@
 
 Its words may hold placeholders: every key of the config, and `seed`, `directory` (the run's folder),
 `resume` (the same folder if an earlier attempt left anything there, else empty) and `needs.<role>` (the
-folder of a run that it needs). No shell is involved, unless the command is one: [sh, -c, "…"]. It finds in
-its environment:
+folder of a run that it depends on); `{{` and `}}` are braces. No shell is involved, unless the command is
+one: [sh, -c, "…"]. Its environment holds:
 
     JESTLAB_RUN_DIR      the run's folder
     JESTLAB_SEED         replicate
     JESTLAB_RESUME       the run's folder if an earlier attempt left anything there, else empty
     JESTLAB_RUN_CONFIG   a JSON file: its whole config, seed included
-    JESTLAB_NEEDS        JSON: role → folder of each run that it needs
+    JESTLAB_NEEDS        JSON: role → folder of each run that it depends on
     JESTLAB_REPORTS, JESTLAB_REPLIES   where it reports: see `jestlab.platform.client`
 
-It works where the launch was made, or in `cwd`. The whole config but for `cwd` is its identity, the command
-included; the files that the command names are not: give the config a key such as `version: 2` when they do
-something else.
-Exit code 0 completes the run. SIGTERM is passed on, once, and however the command then ends, the run was
-stopped, and goes on later with JESTLAB_RESUME set.
+It runs in the launcher's working directory, or in `cwd`. Its identity is the whole config except `cwd`, the
+command included, but not the files that the command names: give the config a key such as `version: 2` when
+they change what they do.
+Exit code 0 completes the run. SIGTERM is passed on once; however the command then ends, the run counts as
+stopped, and is resumed later with JESTLAB_RESUME set.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
+import re
 import selectors
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+import signal
+import subprocess
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from jestlab.platform.errors import nearest
-from jestlab.platform.programs import placeholders
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab.lab import STORE, STORE_SECRET
+from jestlab.platform.launch import logs
+from jestlab.platform.launch.processes import describe_exit, group_runs
+from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.program import Problem, Program
-
-if TYPE_CHECKING:
-    from jestlab.platform.context import RunContext
-    from jestlab.platform.programs.channel import Channel
-    from jestlab.platform.programs.child import Child
+from jestlab.platform.programs.protocol import Channel
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"
 _OURS = ("seed", "directory", "resume")
-_ABOUT = ("command", "cwd")
+_NOT_VALUES = ("command", "cwd")
 _TICK_SECONDS = 0.2  # until a request to stop is passed on
+
+_PLACEHOLDERS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG = 1
+_BLOCK = 1 << 16
+_KEPT = 4_096
+_LEFT_BLOCKS = 64
+
+
+# ---- what a spec says
 
 
 def problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterator[Problem]:
-    """What is wrong with a config: see `Program.problems`."""
+    """Find what is wrong with a config: see `Program.problems`."""
     for name in ("directory", "resume", "needs"):
         if name in config:
             yield (name,), f"{name!r} is what jestlab gives the command: choose another name"
@@ -60,18 +73,21 @@ def problems(config: Mapping[str, Any], roles: Collection[str]) -> Iterator[Prob
         words = _words(config.get("command"))
         known = {*_values(config), *_OURS, *(f"needs.{role}" for role in roles)}
         for word in words:
-            for name in placeholders.names(word):
+            for name in placeholder_names(word):
                 if name not in known:
-                    yield ("command",), f"no value for {{{name}}}: {nearest(name, known)} (a brace: {{{{)"
+                    yield (
+                        ("command",),
+                        f"no value for {{{name}}}: {nearest(name, known)} (a brace: {{{{)",
+                    )
     except ValueError as error:
         yield ("command",), str(error)
 
 
 def _words(command: object) -> list[str]:
-    """The words of a command, given as a list or as a shell would split it.
+    """Split a command into words, given as a list or as a shell would split it.
 
     Raises:
-        ValueError: It is no command.
+        ValueError: It is not a command.
     """
     example = "as in [python, train.py, --lr, '{learning_rate}']"
     if command is None:
@@ -82,7 +98,7 @@ def _words(command: object) -> list[str]:
         except ValueError as error:
             raise ValueError(f"{command!r} cannot be split into words: {error}") from None
     elif isinstance(command, list) and all(isinstance(word, str | int | float) for word in command):
-        words = [placeholders.text(word) for word in command]
+        words = [as_word(word) for word in command]
     else:
         raise ValueError(f"must be a list of words, {example}")
     if not words or not words[0]:
@@ -91,10 +107,10 @@ def _words(command: object) -> list[str]:
 
 
 def _values(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Dotted key → value, of sections too."""
+    """Return dotted key → value, also of sections."""
     values: dict[str, Any] = {}
     for key, value in config.items():
-        if not path and key in _ABOUT:
+        if not path and key in _NOT_VALUES:
             continue
         values[path + key] = value
         if isinstance(value, dict):
@@ -103,8 +119,43 @@ def _values(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the result: not where the command works."""
+    """Return what decides the result: all but the working directory."""
     return {key: value for key, value in config.items() if key != "cwd"}
+
+
+def placeholder_names(word: str) -> Iterator[str]:
+    """Yield the names of the placeholders in a word.
+
+    Raises:
+        ValueError: It has a single brace.
+    """
+    for match in _PLACEHOLDERS.finditer(word):
+        if match[0] in ("{", "}"):
+            raise ValueError(f"{word!r} has a single brace: write {match[0] * 2} for {match[0]}")
+        if match[1] is not None:
+            yield match[1]
+
+
+def fill(word: str, values: Mapping[str, Any]) -> str:
+    """Replace the placeholders in a word.
+
+    Args:
+        word: A word whose names are all known, without single braces.
+        values: By name; a string is used as it is, everything else as JSON.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        return match[0][0] if match[1] is None else as_word(values[match[1]])
+
+    return _PLACEHOLDERS.sub(value, word)
+
+
+def as_word(value: Any) -> str:
+    """Return a value as a word of a command."""
+    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+# ---- what a worker executes
 
 
 def run(config: Mapping[str, Any], context: RunContext) -> None:
@@ -115,15 +166,10 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         context: Where to work and report.
 
     Raises:
-        Failed: The command did; with its exit code and the last lines that it printed.
+        Failed: The command failed; with its exit code and the last lines that it printed.
         Interrupted: It was asked to stop, and ended.
-        UserError: It could not be started, or reported what is no message.
+        UserError: It could not be started, or sent something that is not a valid message.
     """
-    from jestlab.platform.context import Failed, Interrupted
-    from jestlab.platform.launch import exits, logs
-    from jestlab.platform.programs.channel import Channel
-    from jestlab.platform.programs.child import Child
-
     if context.stop_requested():
         raise Interrupted
     directory = context.directory
@@ -138,7 +184,7 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         "JESTLAB_RUN_CONFIG": str(_write_config(config, directory)),
         "JESTLAB_NEEDS": json.dumps(needs),
     }
-    words = [placeholders.fill(word, values) for word in _words(config["command"])]
+    words = [fill(word, values) for word in _words(config["command"])]
     cwd = Path(config["cwd"]) if config.get("cwd") else None
     with Channel(context) as channel:
         child = Child(words, cwd, environment | channel.environment)
@@ -151,11 +197,11 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
     if child.stopping:
         raise Interrupted
     if child.code:
-        raise Failed(": ".join(filter(None, [exits.describe(child.code), logs.tail(child.last_words)])))
+        raise Failed(": ".join(filter(None, [describe_exit(child.code), logs.tail(child.last_words)])))
 
 
 def _serve(child: Child, channel: Channel, context: RunContext) -> None:
-    """Copy what the command prints and take in what it reports, until it ends; pass a request to stop on."""
+    """Copy what the command prints and process its reports until it ends; pass on a request to stop."""
     with selectors.DefaultSelector() as selector, _end_of(child) as ended:
         selector.register(channel.reports, selectors.EVENT_READ, channel.read)
         selector.register(child.output, selectors.EVENT_READ, child.copy_output)
@@ -164,7 +210,7 @@ def _serve(child: Child, channel: Channel, context: RunContext) -> None:
         while child.runs():
             for key, _ in selector.select(_TICK_SECONDS):
                 if key.fd == ended or (not key.data() and key.fd == child.output):
-                    selector.unregister(key.fd)  # it is over: ready for ever
+                    selector.unregister(key.fd)  # closed: it would be ready forever
             if context.stop_requested() and not child.stopping:
                 channel.tell_stop()
                 child.stop()
@@ -172,7 +218,7 @@ def _serve(child: Child, channel: Channel, context: RunContext) -> None:
 
 @contextlib.contextmanager
 def _end_of(child: Child) -> Iterator[int | None]:
-    """Context with a descriptor that is ready when the command has ended; None where there is none."""
+    """Context with a descriptor that is ready when the command has ended; None if the system has none."""
     try:
         descriptor = os.pidfd_open(child.pid)
     except OSError:
@@ -185,9 +231,8 @@ def _end_of(child: Child) -> Iterator[int | None]:
 
 
 def _left_behind(directory: Path) -> bool:
-    """Whether there is anything in a run's folder that an earlier attempt's command put there."""
-    from jestlab.platform.launch import logs
-    from jestlab.platform.store.spool import PREFIX
+    """Whether a run's folder holds anything that an earlier attempt's command has put there."""
+    from jestlab.platform.store.spool import PREFIX  # imports SQLAlchemy, which specs do without
 
     ours = (logs.NAME, CONFIG_NAME, _UNFINISHED)
     return any(path.name not in ours and not path.name.startswith(PREFIX) for path in directory.iterdir())
@@ -199,6 +244,114 @@ def _write_config(config: Mapping[str, Any], directory: Path) -> Path:
     unfinished.write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     unfinished.replace(path)
     return path
+
+
+class Child:
+    """A running command: a child of the worker, in its session but in a process group of its own.
+
+    So it ends with the worker, and gets a signal once, from the worker, and not also from whoever signals the
+    worker's group. What it prints is copied to standard error, the run's log, and the last of it is kept.
+    """
+
+    def __init__(self, words: Sequence[str], cwd: Path | None, environment: Mapping[str, str]) -> None:
+        """Start the command.
+
+        Args:
+            words: The command.
+            cwd: Working directory; None for this process's.
+            environment: Variables in addition to this process's, without those that lead to the store.
+
+        Raises:
+            UserError: It cannot be started.
+        """
+        try:
+            self._process = subprocess.Popen(
+                list(words),
+                cwd=cwd,
+                env={**_inherited(), **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                bufsize=0,
+                process_group=0,
+                # If the worker is killed, nobody else may be there to end its command, which would then write
+                # alongside the next attempt. (One system call, bound before the fork: safe with threads.)
+                preexec_fn=_die_with_the_worker,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+            where = f" in {cwd}" if cwd is not None else ""
+            raise UserError(f"cannot start {words[0]!r}{where}: {error}") from None
+        assert self._process.stdout is not None
+        self.output = self._process.stdout.fileno()
+        os.set_blocking(self.output, False)
+        self._tail = b""
+        self.stopping = False
+
+    def runs(self) -> bool:
+        """Whether it runs; once it was asked to stop, also whether any process of its group does."""
+        return not self._ended() or (self.stopping and group_runs(self.pid))
+
+    @property
+    def pid(self) -> int:
+        """Process id of the command."""
+        return self._process.pid
+
+    @property
+    def code(self) -> int:
+        """Exit code, in `subprocess`'s convention."""
+        return self._process.wait()
+
+    @property
+    def last_words(self) -> str:
+        """Return the last 4 KiB that it printed."""
+        return self._tail.decode(errors="replace")
+
+    def stop(self) -> None:
+        """Ask the command to stop."""
+        self.stopping = True
+        self._signal(signal.SIGTERM)
+
+    def end(self) -> None:
+        """Kill it, and what it left behind in its process group."""
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+
+    def copy_output(self) -> bool:
+        """Copy what it printed, up to a block; return whether more may come."""
+        try:
+            block = os.read(self.output, _BLOCK)
+        except BlockingIOError:
+            return True
+        self._tail = (self._tail + block)[-_KEPT:]
+        left = memoryview(block)
+        while left:
+            left = left[os.write(2, left) :]
+        return bool(block)
+
+    def copy_rest(self) -> None:
+        """Copy what it printed before it ended."""
+        for _ in range(_LEFT_BLOCKS):
+            if not self.copy_output():
+                break
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def _ended(self) -> bool:
+        # Not reaped before `end`: until then the id of its group cannot be another's.
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return ended is not None
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in (STORE, STORE_SECRET)}
+
+
+def _die_with_the_worker() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 COMMAND = Program(

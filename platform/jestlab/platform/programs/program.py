@@ -1,36 +1,51 @@
-"""The border between what runs and what plans, launches and stores it."""
+"""The border between what runs and what plans, launches and stores it.
+
+A user's own program is a callable, named `package.module:callable` or `path/to/file.py:callable`. Plans find
+and read it and import nothing: that may be slow, and need what only the workers' machines have. So a wrong
+name is found when the spec is read, not hours later by a worker.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import ast
+import importlib
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost, Step
-from jestlab.platform.programs import callables
-from jestlab.platform.programs.contents import Contents
-
-if TYPE_CHECKING:
-    from jestlab.platform.context import RunContext
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.programs.context import RunContext
 
 Config = BaseModel | dict[str, Any]
 """A config: validated by the program's schema, or a plain mapping where it has none."""
 
 Problem = tuple[tuple[str, ...], str]
-"""A place in a config, and what is wrong there."""
+"""Path of a field in a config, and what is wrong there."""
+
+
+_DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_FILE = re.compile(rf"(.+\.py):({_DOTTED})", re.DOTALL)
+_MODULE = re.compile(rf"({_DOTTED}):({_DOTTED})")
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What a whole run costs.
+    """Cost of a whole run.
 
     Attributes:
-        cost: FLOPs by what they are spent on, as counted; what it took to make what the run needs is not in
-            it.
+        cost: FLOPs by what they are spent on, as counted, without those of the runs that it depends on.
         examples: Examples seen by the learner.
-        step: What each of its training steps does, for other conventions; None where it trains nothing.
+        step: What each training step does, for other conventions; None if nothing is trained.
     """
 
     cost: Cost
@@ -39,19 +54,63 @@ class Price:
 
     @property
     def total(self) -> float:
-        """Learner, scoring and selection, the reference's scores cached: what tables show by default."""
+        """Cost of learner, scoring and selection, without the reference's: what tables show by default."""
         return self.cost.total("scoring")
 
     @property
     def by_paper(self) -> float:
-        """The same by the paper's formulas: the pass that scores is kept for the gradient, and neither the
-        loss nor choosing costs anything; 0 where nothing is trained."""
+        """The same by the paper's formulas; 0 if nothing is trained.
+
+        They reuse the scoring pass for the gradient, and count neither the loss nor the selection.
+        """
         return self.step.cost("paper").total("scoring") * self.examples if self.step is not None else 0.0
 
     @property
     def executed(self) -> float:
-        """All that the run itself computes: the reference's scoring too, which is 0 where it is cached."""
+        """Cost of all that the run itself computes, also the reference's scoring, which is 0 if cached."""
         return self.cost.total("reference_scoring")
+
+
+class Contents:
+    """What is found at the paths that configs name, each folder read once. For one plan: folders change.
+
+    Attributes:
+        absent: Each missing path → what it should be, such as "folder".
+    """
+
+    def __init__(self, note_absent: bool = False) -> None:
+        """Create it; nothing is read yet.
+
+        Args:
+            note_absent: Whether missing paths are noted in `absent` instead of being errors.
+        """
+        self._note_absent = note_absent
+        self.absent: dict[Path, str] = {}
+        self._digests: dict[Path, str] = {}
+
+    def passes_over(self, path: Path, what: str) -> bool:
+        """Whether a path is missing and only noted, so that the path itself identifies the content.
+
+        Args:
+            path: Path of a file or folder.
+            what: What should be there.
+        """
+        if not self._note_absent or path.exists():
+            return False
+        self.absent[path] = what
+        return True
+
+    def digest(self, folder: Path) -> str:
+        """Return the content digest of a data folder.
+
+        Raises:
+            ValueError: It holds no shards.
+        """
+        if folder not in self._digests:
+            from jestlab.models.data import datasets  # imports NumPy, which few plans need
+
+            self._digests[folder] = datasets.digest(folder)
+        return self._digests[folder]
 
 
 @dataclass(frozen=True)
@@ -59,24 +118,24 @@ class Program:
     """What a run executes.
 
     Attributes:
-        name: As specs say it.
-        entry_point: `module:callable` or `/path/file.py:callable`, imported only where the run runs.
-        identifier: What of the name is part of a run's identity; all of it where this is empty.
-        version: Raised when the same config comes to mean something else.
+        name: Its name in specs.
+        entry_point: `module:callable` or `/path/file.py:callable`, imported only by the worker.
+        identifier: The part of the name that belongs to a run's identity; empty for all of it.
+        version: Increased when the same config comes to mean something else.
         schema: Model of its config; None for a free-form mapping.
-        problems_of: What is wrong with a free-form config, given the roles of the runs that it needs; None
-            where anything goes.
-        local_paths: Places in a free-form config of paths of files and folders.
-        identity_of: What in a config decides the result; None for all of it.
-        price_of: Cost of a config, given the configs of the runs it needs by role; None where nobody knows.
-        extent: Place in the config of how much it trains for, which its price is in proportion to; None where
-            there is no such place.
-        complete: Fills in what only the data can say, such as their digests; None where there is nothing.
-        inherits: Sections of a study's base that hold for runs of this program too where the study's own
-            program is another, with a section of that name and type.
-        collective: Whether several processes compute one run together; otherwise the first alone works.
-        subjects: Roles of runs that it looks into, which makes no references of them: they go on competing.
-        imports: Modules that each of its runs imports, and that take long to: those that start no thread.
+        problems_of: Finds what is wrong with a free-form config, given the roles of the runs that it depends
+            on; None if every config is valid.
+        local_paths: Fields of a free-form config that hold paths of files and folders.
+        identity_of: Selects what in a config decides the result; None for all of it.
+        price_of: Prices a config, given the configs of the runs it depends on by role; None if unknown.
+        extent: Field of the config for the training length, to which the price is proportional; None if
+            there is no such field.
+        complete: Fills in what only the data can tell, such as their digests; None if there is nothing.
+        inherits: Sections of a study's base that also hold for runs of this program, if the study's own
+            program is another one with a section of that name and type.
+        collective: Whether several processes compute one run together; otherwise only the first works.
+        subjects: Roles of runs that it examines without making references of them: they go on competing.
+        imports: Modules that all its runs import, that take long to import and that start no thread.
     """
 
     name: str
@@ -96,10 +155,10 @@ class Program:
     imports: tuple[str, ...] = ()
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
-        """What of a study's base holds for a run of this program.
+        """Return what of a study's base holds for a run of this program.
 
         Args:
-            base: Of the study: sections of the config of its program.
+            base: The study's base: sections of the config of its program.
             owner: The study's program.
 
         Returns:
@@ -117,15 +176,15 @@ class Program:
         return own is not None and theirs is not None and own.annotation is theirs.annotation
 
     def problems(self, config: Mapping[str, Any], roles: Collection[str]) -> Iterable[Problem]:
-        """What is wrong with a free-form config, given the roles of the runs that the run needs."""
+        """Find what is wrong with a free-form config, given the roles of the runs that the run depends on."""
         return () if self.problems_of is None else self.problems_of(config, roles)
 
     def identity(self, config: Config) -> dict[str, Any]:
-        """What in a config decides the result, as plain data that the caller may change."""
+        """Return what in a config decides the result, as plain data that the caller may change."""
         return dict(config) if self.identity_of is None else self.identity_of(config)
 
     def price(self, config: Config, needs: Mapping[str, Config]) -> Price | None:
-        """Cost of a run, or None where nobody knows."""
+        """Return the cost of a run; None if unknown."""
         return None if self.price_of is None else self.price_of(config, needs)
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
@@ -138,5 +197,151 @@ class Program:
         Raises:
             Exception: Whatever ends the program.
         """
-        call = callables.load(self.entry_point)
+        call = load(self.entry_point)
         call(dict(config) if self.schema is None else self.schema.model_validate(config), context)
+
+
+# ---- a user's own callables
+
+
+def names_callable(name: str) -> bool:
+    """Whether a program's name has the form of a callable's."""
+    return bool(_FILE.fullmatch(name) or _MODULE.fullmatch(name))
+
+
+def anchored(name: str, folder: Path) -> str:
+    """Return the name with its file made absolute, and every other name of a program as it is.
+
+    Args:
+        name: Name of a program.
+        folder: Folder that relative paths start from.
+    """
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return name
+    return f"{os.path.normpath(folder.absolute() / Path(match[1]).expanduser())}:{match[2]}"
+
+
+def callable_identifier(name: str) -> str:
+    """Return the part of the name that identifies a run: a file counts by its own name, in any folder."""
+    match = _FILE.fullmatch(name)
+    return name if match is None else f"{Path(match[1]).name}:{match[2]}"
+
+
+def check_callable(name: str) -> None:
+    """Check that a callable exists, without importing anything.
+
+    Args:
+        name: Name of the callable; a file's path is absolute.
+
+    Raises:
+        UserError: There is no such module or file, it is not valid Python, or it defines no such name.
+    """
+    source = _source(name)
+    if source is None:
+        return
+    try:
+        tree = ast.parse(source.read_bytes(), filename=str(source))
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None) or 1
+        raise UserError(f"{source}:{line}: {getattr(error, 'msg', error)}") from None
+    names = _names(tree)
+    wanted = name.rpartition(":")[2].partition(".")[0]
+    if names is not None and wanted not in names:
+        raise UserError(f"no {wanted!r} in {source}: {nearest(wanted, names)}")
+
+
+def load(name: str) -> Any:
+    """Import a callable; the folder of its file becomes importable, as with `python file.py`."""
+    match = _FILE.fullmatch(name)
+    if match is not None:
+        found: Any = _run(Path(match[1]))
+    else:
+        _make_working_directory_importable()
+        found = importlib.import_module(name.partition(":")[0])
+    for part in name.rpartition(":")[2].split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _run(file: Path) -> ModuleType:
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def _source(name: str) -> Path | None:
+    """Return the file to read; None if there is none, as for a compiled module."""
+    match = _FILE.fullmatch(name)
+    if match is not None:
+        file = Path(match[1])
+        if not file.is_file():
+            raise UserError(f"{file}: no such file")
+        return file
+    module = name.partition(":")[0]
+    _make_working_directory_importable()
+    found = _spec_of(module)
+    if found is None:
+        raise UserError(
+            f"no module {module!r} for the program {name!r}: install it, or launch from its folder"
+        )
+    origin = Path(found.origin or "")
+    return origin if found.has_location and origin.suffix == ".py" and origin.is_file() else None
+
+
+def _spec_of(module: str) -> ModuleSpec | None:
+    """Find a module. `importlib.util.find_spec` would import the packages around it."""
+    places: Iterable[str] | None = None
+    found = None
+    parts = module.split(".")
+    try:
+        for end in range(1, len(parts) + 1):
+            finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+            name = ".".join(parts[:end])
+            specs = (finder.find_spec(name, None if places is None else list(places)) for finder in finders)
+            found = next((spec for spec in specs if spec is not None), None)
+            if found is None or (end < len(parts) and found.submodule_search_locations is None):
+                return None
+            places = found.submodule_search_locations
+    except KeyError:  # nested folders without __init__.py: to be listed, they must be imported
+        try:
+            return importlib.util.find_spec(module)
+        except ModuleNotFoundError:
+            return None
+    return found
+
+
+def _names(tree: ast.Module) -> set[str] | None:
+    """Return what a module defines at its top level; None if reading does not tell."""
+    names: set[str] = set()
+    for node in _top_level(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Name) and node.id in ("globals", "exec"):
+            return None
+    return None if names & {"*", "__getattr__"} else names
+
+
+def _top_level(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all nodes that are executed on import, except those within functions and classes."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _top_level(child)
+
+
+def _make_working_directory_importable() -> None:
+    """Make the user's own modules importable from the working directory, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)

@@ -1,4 +1,4 @@
-"""Axes: which values the runs of a study take, and the points that several axes span."""
+"""Axes: the values that the runs of a study take, and the points that several axes span."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, model_serializer
 
 from jestlab.platform.errors import nearest
+from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
 from jestlab.platform.spec.errors import Path, SpecError, kind_of, shown
-from jestlab.platform.spec.tree import flatten, is_mapping, plain
 
 Point = dict[str, Any]
 """A run's values on its axes: dotted key → value."""
@@ -23,10 +23,10 @@ class Axis(BaseModel):
     """Values for one or several runs. Exactly one of grid, zip and cases is given.
 
     Attributes:
-        runs: Names of the runs that it holds for.
+        runs: Names of the runs that take them.
         grid: Dotted key → values; every combination.
         zip: Dotted key → values; the first of each, the second of each, …
-        cases: Overrides, one mapping a point.
+        cases: Overrides, one mapping per point.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,17 +38,17 @@ class Axis(BaseModel):
 
     @property
     def kind(self) -> str:
-        """Which of the three it is."""
+        """Which of grid, zip and cases is given."""
         return next(kind for kind in KINDS if getattr(self, kind) is not None)
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Dotted keys that it sets, in any of its points."""
+        """Dotted keys that the axis sets, in any of its points."""
         by_key = self.grid if self.grid is not None else self.zip
         return frozenset(by_key if by_key is not None else (key for case in self.cases or () for key in case))
 
     def points(self) -> Iterator[Point]:
-        """Its points, the last key turning fastest."""
+        """Yield the points of the axis, the last key varying fastest."""
         if self.grid is not None:
             for values in itertools.product(*self.grid.values()):
                 yield dict(zip(self.grid, values, strict=True))
@@ -59,7 +59,7 @@ class Axis(BaseModel):
             yield from self.cases or ()
 
     def values(self) -> Iterator[tuple[str, Any, int]]:
-        """Every key with each of its values, and the number of the case that it is from (0 without cases)."""
+        """Yield every key with each of its values, and the number of its case (0 without cases)."""
         if self.cases is None:
             columns = self.grid if self.grid is not None else self.zip or {}
             yield from ((key, value, 0) for key, column in columns.items() for value in column)
@@ -67,7 +67,7 @@ class Axis(BaseModel):
             yield from ((key, value, n) for n, case in enumerate(self.cases) for key, value in case.items())
 
     def place(self, key: str, number: int) -> Path:
-        """Where the value of a key at the point of that number is written, from the axis on."""
+        """Return where the value of a key at a point, by number, is written, from the axis on."""
         case = () if self.cases is None else (str(number),)
         return (self.kind, *case, *key.split("."))
 
@@ -79,14 +79,14 @@ class Axis(BaseModel):
 
 
 def parse_axes(given: Any) -> list[dict[str, Any]]:
-    """Axes in any of their written forms, as arguments of `Axis`.
+    """Parse axes in any of their written forms into arguments of `Axis`.
 
     Args:
         given: A list of `{runs: […], grid: {…}}`, or a mapping from names of runs (a tuple in Python, joined
             by commas in YAML) to one or a list of `{grid: {…}}`.
 
     Raises:
-        SpecError: Another shape; no values; values of different number under `zip`.
+        SpecError: Another shape; no values; different numbers of values under `zip`.
     """
     root = ("axes",)
     if is_mapping(given):
@@ -127,7 +127,7 @@ def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
         lengths = {key: len(column) for key, column in values.items()}
         if kind == "zip" and len(set(lengths.values())) > 1:
             counts = ", ".join(f"{key} has {n}" for key, n in lengths.items())
-            raise SpecError((*path, kind), f"needs as many values for each key: {counts}")
+            raise SpecError((*path, kind), f"must have as many values for each key: {counts}")
     return {"runs": _names(axis.get("runs"), (*path, "runs")), kind: values}
 
 
@@ -155,7 +155,7 @@ def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
 
 def _cases(given: Any, path: Path) -> tuple[Point, ...]:
     if not isinstance(given, list | tuple) or not given:
-        raise SpecError(path, f"must be a list of overrides, one a point, not {shown(given)}")
+        raise SpecError(path, f"must be a list of overrides, one per point, not {shown(given)}")
     points = []
     for i, case in enumerate(given):
         if not is_mapping(case):
@@ -165,28 +165,28 @@ def _cases(given: Any, path: Path) -> tuple[Point, ...]:
 
 
 class Step(NamedTuple):
-    """One axis's share in a point."""
+    """One axis's part of a point."""
 
-    axis: int  # among the study's axes
+    axis: int  # index among the study's axes
     number: int  # of the point on that axis
 
 
 class Spanned(NamedTuple):
-    """A point of a run and how its axes make it up."""
+    """A point of a run and the parts that its axes contribute."""
 
     point: Point
     steps: tuple[Step, ...]
 
 
 def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
-    """The points of a run: every combination of its axes' points, the last axis turning fastest.
+    """List the points of a run: every combination of its axes' points, the last axis varying fastest.
 
     Args:
         axes: Of the study.
         run: The run's name.
 
     Returns:
-        The points; one empty point without axes.
+        The points; a single empty point without axes.
 
     Raises:
         SpecError: Two axes set the same key, or a key and one below it.
@@ -197,7 +197,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
         for key in axes[index].keys:
             for other, first in owners.items():
                 if first != index and _overlap(key, other):
-                    raise SpecError(("axes", str(index)), f"{run!r} has {other!r} from axes.{first} already")
+                    raise SpecError(("axes", str(index)), f"{run!r} already has {other!r} from axes.{first}")
         owners |= dict.fromkeys(axes[index].keys, index)
     columns = [[(Step(index, n), point) for n, point in enumerate(axes[index].points())] for index in own]
     return [
@@ -210,12 +210,12 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
 
 
 def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | None:
-    """Where the value at a path of a config is written, if an axis gives it.
+    """Find where the value at a path of a config is written, if an axis gives it.
 
     Args:
         axes: Of the study.
-        steps: That make up the run's point.
-        path: In the config; also one that lies above or below an axis's key.
+        steps: Parts of the run's point.
+        path: In the config; it may also lie above or below an axis's key.
     """
     for step in steps:
         axis = axes[step.axis]

@@ -1,4 +1,4 @@
-"""Errors in a spec, with the place they are at."""
+"""Errors in a spec: each names its place, what is wrong there, and what would be right."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SpecError(UserError):
 
 @contextmanager
 def within(*place: str) -> Iterator[None]:
-    """Context in which the places of errors count from a place in the spec."""
+    """Prefix the places of errors raised inside with a place in the spec."""
     try:
         yield
     except SpecError as error:
@@ -36,18 +36,18 @@ def within(*place: str) -> Iterator[None]:
 
 
 def dotted(path: Sequence[str]) -> str:
-    """A place as it is written: its parts joined by dots."""
+    """Write a place as its parts joined by dots."""
     return ".".join(path)
 
 
 def shown(value: object) -> str:
-    """A value as an error quotes it: as YAML would say it, shortened."""
+    """Quote a value for an error message: as YAML would write it, shortened."""
     text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
 
 
 def choices(given: object, valid: Iterable[str]) -> str:
-    """A hint: the nearest of few valid values, and all of them."""
+    """List the valid values, after the one nearest to what was given."""
     known = list(valid)
     hint = nearest(str(given), known)
     listed = f"valid: {', '.join(known)}"
@@ -55,16 +55,16 @@ def choices(given: object, valid: Iterable[str]) -> str:
 
 
 def kind_of(value: object) -> str:
-    """The type of a value in a spec writer's words."""
-    names = {
+    """Name the type of a value in a spec writer's words."""
+    if hasattr(value, "items"):
+        return "a mapping"
+    names: dict[type, str] = {
         bool: "true or false",
         int: "a whole number",
         float: "a number",
-        str: "a text",
+        str: "a string",
         type(None): "nothing",
+        list: "a list",
+        tuple: "a list",
     }
-    if hasattr(value, "items"):
-        return "a mapping"
-    if isinstance(value, list | tuple):
-        return "a list"
     return names.get(type(value), f"a {type(value).__name__}")

@@ -1,26 +1,35 @@
-"""A study by its registered name or by the path of its file."""
+"""Load a study by its registered name or by the path of its file, with overrides, validated."""
 
 from __future__ import annotations
 
-import difflib
+import importlib
+import importlib.util
 import os
-from collections.abc import Callable, Sequence
+import pkgutil
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, closest, nearest
+from jestlab.platform.programs import program
 from jestlab.platform.spec import overrides as overriding
-from jestlab.platform.spec import registry, unions
+from jestlab.platform.spec.config_tree import Tree, depth_of, is_mapping, local_paths, lookup, merge, nested
 from jestlab.platform.spec.errors import Path as Place
 from jestlab.platform.spec.errors import SpecError, choices, shown, within
-from jestlab.platform.spec.folders import anchor
-from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import is_mapping
-from jestlab.platform.spec.yaml_io import Document
+from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.schema import STUDIES, Study
+from jestlab.platform.spec.yaml import Document
 
+REGISTRY = "jestlab.experiments"
+"""The package whose modules are the registered studies; by name only: the platform imports no experiments."""
+
+_SHARED = frozenset({"base"})  # modules there that hold no study
 _YAML = (".yaml", ".yml")
+_SUFFIXES = (*_YAML, ".py")
 
 
 def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] = ()) -> Study:
@@ -31,48 +40,38 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
 
     Args:
         name_or_path: A registered study ("quickstart"), or a .py, .yaml or .yml file.
-        scale: One of the study's scales; its first one by default. A YAML file has the one that it says.
+        scale: One of the study's scales; its first one by default. A YAML file has the one that it names.
         overrides: `path=value` each, as after `--set`.
 
     Returns:
-        The study. Every config and every need in it has been checked.
+        The study. Every config and every dependency in it has been checked.
 
     Raises:
         UserError: One line that names file, place and remedy.
     """
-    return _study(_source(name_or_path, scale), overrides)
+    source = _source(name_or_path, scale)
+    parsed: list[tuple[Place, Any]] = []
+    try:
+        study = source.parse()
+        try:
+            parsed = [overriding.parse(text) for text in overrides]
+            study = overriding.apply(study, parsed)
+        except SpecError as error:
+            raise UserError(f"--set {error}") from None
+        study = anchor(study, Path.cwd())
+        study.members  # noqa: B018 — reading validates
+    except SpecError as error:
+        path = error.path[2:] if error.path[:1] == (STUDIES,) else error.path  # may be set for all parts
+        by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
+        raise UserError(f"--set {error}" if by_override else source.located(error)) from None
+    except RecursionError:
+        raise UserError(f"{source.file}: nested too deeply for a spec") from None
+    return study
 
 
-def _source(name_or_path: str, scale: str | None) -> _Source:
-    """What is written under a registered name or at a path.
-
-    Raises:
-        SpecError: There is no such thing, or it has no such scale. The message says so by itself: in a union
-            the place is where it is named.
-        UserError: It cannot be read or run; the place is in that file.
-    """
-    path = Path(name_or_path)
-    if path.suffix in _YAML or path.suffix == ".py" or os.sep in name_or_path:
-        if not path.is_file():
-            raise SpecError((), f"{name_or_path}: no such file{_near(path)}")
-        if path.suffix not in (*_YAML, ".py"):
-            raise SpecError((), f"{name_or_path}: a spec is a .py, .yaml or .yml file")
-        if path.suffix == ".py":
-            with registry.guarded(path.absolute()):
-                written = _written(registry.module_at(path.absolute()), name_or_path, scale)
-            return _Source(name_or_path, path.stem, written)
-        return _read_yaml(path, scale)
-    written = _written(registry.module(name_or_path), name_or_path, scale)
-    return _Source(name_or_path, name_or_path, written)
-
-
-def _near(path: Path) -> str:
-    """The spec beside a missing file that is called most like it, as a hint."""
-    beside = {
-        file.stem: file.name for file in sorted(path.parent.glob("*")) if file.suffix in (*_YAML, ".py")
-    }
-    near = difflib.get_close_matches(path.stem, beside, n=1)
-    return f": did you mean {beside[near[0]]}?" if near else ""
+def _is_within(path: Place, place: Place) -> bool:
+    """Whether an error's path lies at, below or just above the place of an override."""
+    return path[: len(place)] == place or (len(path) > 0 and place[: len(path)] == path)
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class _Source:
         written: What the spec says.
         line: Line of a place, where there are lines.
         folder: What relative paths in it count from.
-        asked: The scale, where the user asked for it and the spec does not say it.
+        asked: The scale, where the user asked for it and the spec does not name it.
     """
 
     file: str
@@ -96,30 +95,30 @@ class _Source:
     asked: str | None = None
 
     def parse(self) -> Study:
-        """The study, its configs not looked into yet."""
+        """Parse the study; its configs are not validated yet."""
         written = self.written
         if is_mapping(written):
             written = {"name": self.name, **dict(written.items())}
-            if isinstance(named := written.get(unions.KEY), list | tuple):
-                written[unions.KEY] = self._loaded(named, written.get("scale"))
+            if isinstance(named := written.get(STUDIES), list | tuple):
+                written[STUDIES] = self._loaded(named, written.get("scale"))
         study = Study.parse(written)
         return anchor(study, self.folder) if self.folder is not None else study
 
     def _loaded(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
-        """The parts of a union that names them, each a registered name or a path, by their names."""
+        """Load the parts of a union that names them, each a registered name or a path, by their names."""
         parts: dict[str, Any] = {}
         at_scale = self.asked is None or not named
         for index, name in enumerate(named):
-            place = (unions.KEY, str(index))
+            place = (STUDIES, str(index))
             if not isinstance(name, str):
                 raise SpecError(place, f"must be a registered name or a path, not {shown(name)}")
-            path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in (*_YAML, ".py")
+            path, is_file = Path(name).expanduser(), os.sep in name or Path(name).suffix in _SUFFIXES
             at = str(self.folder / path) if is_file and self.folder is not None else name
             with within(*place):
                 source = _source(at, None if path.suffix in _YAML else scale)
             written = source.written if is_mapping(source.written) else {}
-            if written.get(unions.KEY):
-                raise SpecError(place, f"{name} is a union itself: name its parts here")
+            if written.get(STUDIES):
+                raise SpecError(place, f"{name} is itself a union: name its parts here instead")
             if None not in (scale, own := written.get("scale")) and own != scale:
                 raise SpecError(place, f"{name} is at scale {own}, and this union at {scale}")
             at_scale = at_scale or path.suffix not in _YAML or own == scale
@@ -128,39 +127,99 @@ class _Source:
             except SpecError as error:
                 raise UserError(source.located(error)) from None
             if part.name in parts:
-                raise SpecError(place, f"{part.name!r} stands there already")
+                raise SpecError(place, f"duplicate study name {part.name!r}: rename one of the two")
             parts[part.name] = part.to_dict()
         if not at_scale:
             raise UserError(
-                f"{self.file} has no scale {scale!r}: neither it nor a study that it names says any, and "
+                f"{self.file} has no scale {scale!r}: neither it nor a study that it names has any, and "
                 "only specs in Python have several"
             )
         return parts
 
     def located(self, error: SpecError) -> str:
-        """An error with its file, and its line where that is known."""
+        """Write an error with its file, and its line where that is known."""
         number = self.line(error.path)
         return f"{self.file}:{number}: {error}" if number else f"{self.file}: {error}"
 
 
-def scales_of(module: ModuleType, name: str) -> tuple[str, ...]:
-    """The scales that a Python spec has.
+def _source(name_or_path: str, scale: str | None) -> _Source:
+    """Read what is written under a registered name or at a path.
 
     Raises:
-        UserError: It does not say.
+        SpecError: There is no such study or file, or it has no such scale. The message is complete: in a
+            union its place is where the study is named.
+        UserError: It cannot be read or run; the place is in that file.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in _SUFFIXES and os.sep not in name_or_path:
+        module = study_module(name_or_path)
+        return _Source(name_or_path, name_or_path, _returned(module, name_or_path, scale))
+    if not path.is_file():
+        beside = [file.name for file in path.parent.glob("*") if file.suffix in _SUFFIXES]
+        near = closest(path.name, beside)
+        raise SpecError((), f"{name_or_path}: no such file" + (f": did you mean {near}?" if near else ""))
+    if path.suffix in _YAML:
+        return _read_yaml(path, scale)
+    if path.suffix != ".py":
+        raise SpecError((), f"{name_or_path}: not a spec: expected a .py, .yaml or .yml file")
+    with _guarded(path.absolute()):
+        written = _returned(_module_at(path.absolute()), name_or_path, scale)
+    return _Source(name_or_path, path.stem, written)
+
+
+def _read_yaml(path: Path, scale: str | None) -> _Source:
+    try:
+        document = Document(path.read_text(encoding="utf-8"))
+    except SpecError as error:
+        raise UserError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path}: not valid UTF-8") from None
+    written = document.value
+    own = written.get("scale") if is_mapping(written) else None
+    asked = None
+    if scale is not None and scale != own:
+        names_parts = is_mapping(written) and isinstance(written.get(STUDIES), list)
+        if own is not None or not names_parts:
+            told = f"its scale is {own}" if own else "it names none, and only specs in Python have several"
+            raise UserError(f"{path} has no scale {scale!r}: {told}")
+        written, asked = {**written, "scale": scale}, scale  # that of the studies it names
+    return _Source(str(path), path.stem, written, document.line, path.absolute().parent, asked)
+
+
+def study_names() -> list[str]:
+    """List the names of the registered studies."""
+    found = importlib.util.find_spec(REGISTRY)
+    places = list(found.submodule_search_locations or ()) if found else []
+    return sorted(m.name for m in pkgutil.iter_modules(places) if m.name not in _SHARED and m.name[0] != "_")
+
+
+def study_module(name: str) -> ModuleType:
+    """Import the module of a registered study.
+
+    Raises:
+        SpecError: There is no study of that name; names the nearest.
+    """
+    known = study_names()
+    if name not in known:
+        raise SpecError((), f"no study {name!r}: {nearest(name, known)} (a spec of your own: give its path)")
+    return importlib.import_module(f"{REGISTRY}.{name}")
+
+
+def scales_of(module: ModuleType, name: str) -> tuple[str, ...]:
+    """Return the scales that a Python spec has.
+
+    Raises:
+        UserError: It names none.
     """
     scales = getattr(module, "SCALES", None)
-    if (
-        not isinstance(scales, tuple | list)
-        or not scales
-        or not callable(getattr(module, "get_config", None))
-    ):
+    has_config = callable(getattr(module, "get_config", None))
+    if not isinstance(scales, tuple | list) or not scales or not has_config:
         raise UserError(f'{name}: a Python spec has SCALES = ("smoke",) and get_config(scale)')
     return tuple(map(str, scales))
 
 
-def _written(module: ModuleType, name: str, scale: str | None) -> Any:
-    """What a Python spec's `get_config` returns, with the scale in it."""
+def _returned(module: ModuleType, name: str, scale: str | None) -> Any:
+    """Call a Python spec's `get_config` and add the scale."""
     scales = scales_of(module, name)
     scale = scales[0] if scale is None else scale
     if scale not in scales:
@@ -171,50 +230,82 @@ def _written(module: ModuleType, name: str, scale: str | None) -> Any:
     return {**dict(config.items()), "scale": scale} if is_mapping(config) else config
 
 
-def _read_yaml(path: Path, scale: str | None) -> _Source:
+def _module_at(path: Path) -> ModuleType:
+    """Run a Python file.
+
+    Raises:
+        UserError: It cannot be run; names the line.
+    """
+    name = "jestlab_spec_" + "".join(c if c.isalnum() else "_" for c in path.stem)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{path}: not a Python file")
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@contextmanager
+def _guarded(path: Path) -> Iterator[None]:
+    """Turn an exception of a user's Python file into one line that names the place."""
     try:
-        document = Document(path.read_text(encoding="utf-8"))
-    except SpecError as error:
-        raise UserError(f"{path}: {error}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: is no UTF-8 text") from None
-    written = document.value
-    own = written.get("scale") if is_mapping(written) else None
-    asked = None
-    if scale is not None and scale != own:
-        if own is not None or not _names_parts(written):
-            told = f"its scale is {own}" if own else "it says none, and only specs in Python have several"
-            raise UserError(f"{path} has no scale {scale!r}: {told}")
-        written, asked = {**written, "scale": scale}, scale  # that of the studies it names
-    return _Source(str(path), path.stem, written, document.line, path.absolute().parent, asked)
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+        line = error.lineno if isinstance(error, SyntaxError) else (lines or [None])[-1]
+        message = error.msg if isinstance(error, SyntaxError) else error
+        raise UserError(f"{path}:{line or 1}: {type(error).__name__}: {message}") from error
 
 
-def _names_parts(written: Any) -> bool:
-    """Whether a spec is a union of studies that it names."""
-    return is_mapping(written) and isinstance(written.get(unions.KEY), list)
+def anchor(study: Study, folder: Path) -> Study:
+    """Make the paths of a study absolute, so that the resolved spec works from anywhere.
+
+    Args:
+        study: The study.
+        folder: What its relative paths count from.
+    """
+    written = study.to_dict()
+    if study.studies:
+        written[STUDIES] = {name: anchor(part, folder).to_dict() for name, part in study.studies.items()}
+        return Study.parse(written)
+    for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
+        if "program" in section:
+            section["program"] = program.anchored(section["program"], folder)
+    study = Study.parse(written)
+    for path in _local_paths(study):
+        _anchor_in(written, ("base",), path, folder)
+    for name in study.runs:
+        for path in _local_paths(study, name):
+            _anchor_in(written["runs"], (name,), path, folder)
+            for axis in written.get("axes", ()):
+                if name in axis["runs"]:
+                    _anchor_on(axis, ".".join(path), folder)
+    return Study.parse(written)
 
 
-def _study(source: _Source, overrides: Sequence[str]) -> Study:
-    """Parse, override, validate; an error gets its file and line, or the override that caused it."""
-    parsed: list[tuple[Place, Any]] = []
-    try:
-        study = source.parse()
-        try:
-            parsed = [overriding.parse(text) for text in overrides]
-            study = overriding.apply(study, parsed)
-        except SpecError as error:
-            raise UserError(f"--set {error}") from None
-        study = anchor(study, Path.cwd())
-        study.members  # noqa: B018 — reading validates
-    except SpecError as error:
-        path = error.path[2:] if error.path[:1] == (unions.KEY,) else error.path  # may be set for all parts
-        by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
-        raise UserError(f"--set {error}" if by_override else source.located(error)) from None
-    except RecursionError:
-        raise UserError(f"{source.file}: is nested too deeply to be a spec") from None
-    return study
+def _local_paths(study: Study, run: str | None = None) -> tuple[Place, ...]:
+    """Return the places of files and folders in a run's config, or without a run in the base."""
+    program = program_of(study, run)
+    return program.local_paths if program.schema is None else local_paths(program.schema)
 
 
-def _is_within(path: Place, place: Place) -> bool:
-    """Whether an error's path lies at, below or just above the place of an override."""
-    return path[: len(place)] == place or (len(path) > 0 and place[: len(path)] == path)
+def _anchor_in(tree: Tree, prefix: Place, path: Place, folder: Path) -> None:
+    where = (*prefix, *path)
+    if depth_of(tree, where) == len(where):
+        tree[prefix[0]] = merge(tree, nested(where, _absolute(lookup(tree, where), folder)))[prefix[0]]
+
+
+def _anchor_on(axis: dict[str, Any], key: str, folder: Path) -> None:
+    for columns in (axis.get("grid"), axis.get("zip")):
+        if columns and key in columns:
+            columns[key] = [_absolute(value, folder) for value in columns[key]]
+    for case in axis.get("cases", ()):
+        if key in case:
+            case[key] = _absolute(case[key], folder)
+
+
+def _absolute(value: Any, folder: Path) -> Any:
+    """Make a path absolute; what is not a string is left for validation to refuse."""
+    return str(folder / Path(value).expanduser()) if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""`--set path=value`: changes to a spec from the command line, in the spec's own words."""
+"""Overrides: changes to a spec from the command line, `--set path=value`, in the spec's own words."""
 
 from __future__ import annotations
 
@@ -6,39 +6,49 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import match, unions, yaml_io
+from jestlab.platform.spec.config_tree import (
+    KIND,
+    Field,
+    Tree,
+    check,
+    depth_of,
+    fields_of,
+    is_mapping,
+    merge,
+    nested,
+    plain,
+)
 from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.fields import Field, check, fields_of
-from jestlab.platform.spec.schema import Study
-from jestlab.platform.spec.tree import KIND, Tree, depth_of, is_mapping, merge, nested, plain
+from jestlab.platform.spec.schema import MATCH, STUDIES, Study
+from jestlab.platform.spec.yaml import Document
 
-_BESIDE = ("needs", "program", match.KEY)
-"""What a run has beside its config."""
+_BESIDE = ("needs", "program", MATCH)
+"""Keys of a run that are not part of its config."""
 
 
 def parse(text: str) -> tuple[Path, Any]:
-    """A path and a value from `base.schedule.examples_seen=9600`; the value is read as YAML.
+    """Parse a path and a value from `base.schedule.examples_seen=9600`; the value is read as YAML.
 
     Raises:
-        SpecError: No `=`, no path, no value, or no YAML.
+        SpecError: No `=`, no path, no value, or not YAML.
     """
     where, equals, value = text.partition("=")
     path = tuple(where.strip().split("."))
     if not equals or not all(path):
-        raise SpecError((), f"{shown(text)} sets nothing: write --set path=value, as in --set seeds=5")
+        raise SpecError((), f"invalid override {shown(text)}: expected path=value, as in --set seeds=5")
     if not value.strip():
-        raise SpecError(path, "has no value: write null for none, '' for an empty text")
+        raise SpecError(path, "has no value: write null for none, '' for an empty string")
     try:
-        return path, yaml_io.Document(value).value
+        return path, Document(value).value
     except SpecError as error:
         raise SpecError(
-            path, f"{shown(value)}: {error.message}; put a text with signs in it in quotes"
+            path, f"{shown(value)}: {error.message}; put strings with special characters in quotes"
         ) from None
 
 
 def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
-    """Lay overrides over a study.
+    """Apply overrides to a study.
 
     Args:
         study: The study.
@@ -48,12 +58,12 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
             without it mean every part, `base` as far as its program has such a key.
 
     Returns:
-        Another study, validated; its configs are validated where `members` is read.
+        A new study, validated; its configs are validated when `members` is read.
 
     Raises:
-        SpecError: An unknown path, a value of a wrong type, or a run's key that an axis sets anyway.
+        SpecError: An unknown path, a value of a wrong type, or a run's key that an axis sets.
     """
-    # Kinds first, whatever the order: each brings keys of its own, and drops those of another.
+    # Kinds first, whatever the order: a kind brings its own keys, and drops those of another.
     for path, value in sorted(overrides, key=lambda override: override[0][-1] != KIND):
         written = study.to_dict()
         (_set_in_union if study.studies else _set)(study, written, path, value)
@@ -67,7 +77,7 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
     if head not in Study.model_fields:
         raise SpecError(path, f"unknown key {head!r}: {nearest(head, Study.model_fields)}")
     if head == "scale":
-        raise SpecError(path, "is chosen by --scale")
+        raise SpecError(path, "cannot be set: use --scale")
     if not rest and head not in ("base", "runs"):
         written[head] = value
     elif head == "base":
@@ -81,42 +91,42 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
     elif head in ("reports", "claims"):
         _set_item(written, path, ".".join(rest[1:]), value)
     else:
-        raise SpecError(path, f"{head} has no parts: write --set {head}=…")
+        raise SpecError(path, f"{head} has no parts: set it as a whole, --set {head}=…")
 
 
 def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
     """Enter one override into the written form of a union."""
     head, *rest = path
-    if head == unions.KEY:
+    if head == STUDIES:
         name, keys = _named(path, study.studies, "study")
         if not keys:
-            raise SpecError(path, f"say what of it: {unions.KEY}.{name}.base.…, .runs.…, .seeds, …")
-        with within(unions.KEY, name):
-            _set(study.studies[name], written[unions.KEY][name], keys, value)
+            raise SpecError(path, f"incomplete: expected {STUDIES}.{name}.base.…, .runs.…, .seeds, …")
+        with within(STUDIES, name):
+            _set(study.studies[name], written[STUDIES][name], keys, value)
         return
     if head in ("program", "runs", "axes"):
-        raise SpecError(path, f"is of a part: write --set {unions.KEY}.<name>.{'.'.join(path)}=…")
+        raise SpecError(path, f"belongs to a part: write --set {STUDIES}.<name>.{'.'.join(path)}=…")
     if head in study.studies:
-        raise SpecError(path, f"is a part: write --set {unions.KEY}.{'.'.join(path)}=…")
+        raise SpecError(path, f"is a part: write --set {STUDIES}.{'.'.join(path)}=…")
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
     if head in ("base", "seeds", "resources"):
         for name in _accepting(study, rest, value) if head == "base" else study.studies:
-            with within(unions.KEY, name):
-                _set(study.studies[name], written[unions.KEY][name], path, value)
+            with within(STUDIES, name):
+                _set(study.studies[name], written[STUDIES][name], path, value)
 
 
 def _accepting(study: Study, keys: Sequence[str], value: Any) -> list[str]:
-    """The parts whose base may have a value at a place; of free-form configs, those that have one.
+    """List the parts whose base may have a value at a place; of free-form configs, those that have one.
 
     Raises:
-        SpecError: None may; why the first may not.
+        SpecError: No part may have it; says why the first may not.
     """
     accepting, first = [], None
     for name, part in study.studies.items():
         fields = _fields(part, None)
         try:
-            with within(unions.KEY, name):
+            with within(STUDIES, name):
                 if fields is not None:
                     check(plain(nested(keys, value)), fields, ("base",))
                 elif depth_of(part.base, keys) < len(keys):
@@ -140,14 +150,14 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
     name, keys = _named(path, study.runs, "run")
     if keys and keys[0] in _BESIDE:
         if len(keys) > 1:
-            raise SpecError(path, f"{keys[0]} has no parts: write --set runs.{name}.{keys[0]}=…")
+            raise SpecError(path, f"{keys[0]} has no parts: set it as a whole, --set runs.{name}.{keys[0]}=…")
         written["runs"][name][keys[0]] = value
         return
     for index, axis in enumerate(study.axes):
         key = ".".join(keys)
         if name in axis.runs and any((key + ".").startswith(own + ".") for own in axis.keys):
             place = ".".join(("axes", str(index), *axis.place(key, 0)))
-            raise SpecError(path, f"has no effect, an axis sets it: see --set {place}")
+            raise SpecError(path, f"has no effect because an axis sets it: use --set {place}")
     own = written["runs"][name]
     if not keys and is_mapping(value) and value.get("program", own.get("program")) != own.get("program"):
         written["runs"][name] = plain(value, path)  # another program has other keys
@@ -158,13 +168,13 @@ def _set_run(study: Study, written: Tree, path: Path, value: Any) -> None:
 
 
 def _named(path: Path, known: Mapping[str, object], what: str) -> tuple[str, Path]:
-    """The run or study that a path is about, and the rest. Names may hold dots: the longest that fits."""
+    """Split a path into a run or study and the rest. Names may hold dots: the longest that fits."""
     for end in range(len(path), 1, -1):
         name = ".".join(path[1:end])
         if name in known:
             return name, path[end:]
     if len(path) == 1:
-        raise SpecError(path, f"name a {what}: {path[0]}.<name>, one of {', '.join(known)}")
+        raise SpecError(path, f"incomplete: expected {path[0]}.<name>, with a {what} of {', '.join(known)}")
     name = path[1]
     raise SpecError(path, f"no {what} {name!r}: {nearest(name, known)}")
 
@@ -181,19 +191,17 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
     elif kind in ("runs", "grid", "zip", "cases") and not keys:
         item[kind] = value
     else:
-        raise SpecError(path, "unknown place: axes.<n>.runs, .grid.<key>, .zip.<key> or .cases can be set")
+        raise SpecError(path, "unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key> or .cases")
 
 
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
     if not key:
-        raise SpecError(
-            path, f"unknown place: {path[0]}.<n>.<option> can be set, or all of them by {path[0]}=…"
-        )
+        raise SpecError(path, f"unknown place: expected {path[0]}.<n>.<option>, or {path[0]} as a whole")
     _item(written, path)[key] = value
 
 
 def _item(written: Tree, path: Path) -> Tree:
-    """The mapping at `axes.<n>`, `reports.<n>` or `claims.<n>`."""
+    """Return the mapping at `axes.<n>`, `reports.<n>` or `claims.<n>`."""
     head, number = path[0], path[1]
     items = written.get(head, [])
     if not number.isdigit() or int(number) >= len(items):

@@ -1,4 +1,4 @@
-"""What a study ends in: tables and figures, each with what it needs to know."""
+"""Reports: the tables and figures that a study ends in, each with its options."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ TableName = Literal[
 
 
 class _Report(BaseModel):
-    """A report."""
-
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class _Comparison(_Report):
-    """What reports that compare runs can be told.
+    """Options of reports that compare runs.
 
     Attributes:
-        baseline: Name or label of the run that others are compared with; None for the first that is no
+        baseline: Name or label of the run that others are compared with; None for the first that is not a
             reference.
         runs: Names or labels of the runs that are shown; None for all.
     """
@@ -40,7 +38,7 @@ class _Comparison(_Report):
 
 
 class _CostComparison(_Comparison):
-    """What reports that compare runs by their costs, too, can be told.
+    """Options of reports that compare runs by their costs as well.
 
     Attributes:
         scope: What counts as FLOPs.
@@ -54,11 +52,11 @@ class TableReport(_CostComparison):
 
     Attributes:
         name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
-            to match the baseline; claims: what the study claims, with verdicts, which is shown anyway; or one
-            of the paper's tables, with the study's runs in it.
+            to match the baseline; claims: what the study claims, with verdicts, shown in any case; or one of
+            the paper's tables, with the study's runs in it.
         mean: The score is over all metrics, or over those that all runs have.
-        crossing: When the baseline's score is reached: first, or lastingly.
-        published: Whether published rows stand in the paper's tables, too, where the store has them.
+        crossing: When the baseline's score counts as reached: at first, or for good.
+        published: Whether the paper's tables also show published rows, where the store has them.
     """
 
     kind: Literal["table"]
@@ -69,11 +67,11 @@ class TableReport(_CostComparison):
 
     @property
     def is_the_papers(self) -> bool:
-        """Whether it is laid out as a table of the paper."""
+        """Whether the table is laid out as one of the paper's."""
         return self.name not in ("summary", "speedups", "claims")
 
     @model_validator(mode="after")
-    def _can_be_told(self) -> TableReport:
+    def _shows_no_runs_of_claims(self) -> TableReport:
         if self.name == "claims" and self.runs is not None:
             raise ValueError("a table of claims shows no runs: leave out `runs`")
         return self
@@ -94,8 +92,8 @@ class ParetoReport(_CostComparison):
     """Score against total training FLOPs, with the front.
 
     Attributes:
-        trajectories: Whether to show the way there in training.
-        surfaces: Whether to show what the best, the median and the worst seed attain.
+        trajectories: Whether to show the paths that runs take during training.
+        surfaces: Whether to show the attainment of the best, the median and the worst seed.
     """
 
     kind: Literal["pareto"]
@@ -104,7 +102,7 @@ class ParetoReport(_CostComparison):
 
 
 class SpeedupReport(_CostComparison):
-    """How much sooner, and for how much less, runs reach what the baseline ends at."""
+    """How much sooner, and at how much lower cost, runs reach the baseline's final score."""
 
     kind: Literal["speedup"]
 
@@ -114,8 +112,8 @@ class AgainstReport(_Comparison):
 
     Attributes:
         x: The key.
-        by: Keys whose values make a line.
-        split: Key whose values make a panel.
+        by: Keys whose values make one line each.
+        split: Key whose values make one panel each.
     """
 
     kind: Literal["against"]
@@ -125,7 +123,7 @@ class AgainstReport(_Comparison):
 
 
 class FigureReport(_Comparison):
-    """A figure of the paper that compares final scores, or costs, and needs to know nothing else."""
+    """A figure of the paper that compares final scores or costs, without options of its own."""
 
     kind: Literal[
         "step_costs",
@@ -141,9 +139,9 @@ class SpikesReport(_Report):
     """A training metric over steps, with its spikes.
 
     Attributes:
-        metric: What is drawn.
+        metric: Name of the metric.
         x: Key of the config whose values are compared.
-        baseline: As of reports that compare.
+        baseline: As for reports that compare runs.
     """
 
     kind: Literal["optimiser_spikes"]
@@ -153,10 +151,10 @@ class SpikesReport(_Report):
 
 
 class PublishedReport(_Comparison):
-    """Published methods, and the study's runs beside them where they have the same scores.
+    """Published methods, beside the study's runs where these have the same scores.
 
     Attributes:
-        group: Rows of the published table that are compared with one baseline; None for the first.
+        group: Rows of the published table that share a baseline; None for the first group.
     """
 
     kind: Literal["published"]
@@ -164,7 +162,7 @@ class PublishedReport(_Comparison):
 
 
 class LearnabilityReport(_Report):
-    """How learnable the batches are that the rules select; or one panel of that figure.
+    """How learnable the batches are that the rules select, or one panel of that figure.
 
     Attributes:
         run: Name or label of a `diagnose` run; None for the first.
@@ -174,7 +172,7 @@ class LearnabilityReport(_Report):
     run: str | None = None
 
 
-Report = Annotated[
+_AnyReport = (
     TableReport
     | CurvesReport
     | ParetoReport
@@ -183,23 +181,13 @@ Report = Annotated[
     | FigureReport
     | SpikesReport
     | PublishedReport
-    | LearnabilityReport,
-    Field(discriminator="kind"),
-]
-
-_ALL: tuple[type[BaseModel], ...] = (
-    TableReport,
-    CurvesReport,
-    ParetoReport,
-    SpeedupReport,
-    AgainstReport,
-    FigureReport,
-    SpikesReport,
-    PublishedReport,
-    LearnabilityReport,
+    | LearnabilityReport
 )
+Report = Annotated[_AnyReport, Field(discriminator="kind")]
 
 REPORTS: dict[str, type[BaseModel]] = {
-    kind: report for report in _ALL for kind in get_args(report.model_fields["kind"].annotation)
+    kind: report
+    for report in get_args(_AnyReport)
+    for kind in get_args(report.model_fields["kind"].annotation)
 }
 """Kind → the report that has it."""

@@ -1,8 +1,18 @@
-"""What a launch may use: where runs go, how many at a time, and what each gets."""
+"""What a launch may use: where runs go, how many at a time, what each gets; and the TPU slices there are.
+
+To add a TPU type, add a row to `TYPES`. Sources of that table, as read in 2026-11:
+- topologies, hosts, GKE labels and machine types: cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus
+- what Vertex AI trains on, and with which machine: cloud.google.com/vertex-ai/docs/training/configure-compute
+  and …/training-with-tpu-vm
+- peak FLOP/s in bfloat16 and HBM of a chip: cloud.google.com/tpu/docs/v4, …/v5e, …/v5p, …/v6e
+"""
 
 from __future__ import annotations
 
+import functools
+import math
 import re
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import (
@@ -16,22 +26,174 @@ from pydantic import (
     model_validator,
 )
 
-from jestlab.platform import tpu
+from jestlab.platform.errors import closest
 
-Place = Literal["local", "vertex", "kubernetes"]
+ExecutorName = Literal["local", "vertex", "kubernetes"]
 """Names of the executors."""
 
 LOCAL_PARALLEL = 2
 """Runs at a time on this machine, where a study does not say."""
 
+_CUBE = 4  # v4 and v5p are built of cubes of 4 × 4 × 4 chips; larger slices are made of whole cubes
+_PLANE = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
+_PARTS_OF_A_CUBE = ("2x2x1", "2x2x2", "2x2x4", "2x4x4")
+
 _PINNED = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 
 
-def pinned_image(image: str) -> str:
-    """A container image, if its name says which bytes it is.
+@dataclass(frozen=True)
+class TpuType:
+    """One generation of TPU.
+
+    Attributes:
+        name: As a spec writes it.
+        label: Value of GKE's node label `cloud.google.com/gke-tpu-accelerator`.
+        machine: Its machine types, without the number of chips at the end.
+        peak_flops: FLOP/s of a chip, in bfloat16.
+        hbm_gb: Memory of a chip.
+        on_vertex: Whether Vertex AI's documents offer it for training.
+        cores: TensorCores of a chip. Names like `v4-128` count cores.
+        most_chips: Of the largest slice that is made of cubes; 0 where topologies are flat.
+    """
+
+    name: str
+    label: str
+    machine: str
+    peak_flops: float
+    hbm_gb: int
+    on_vertex: bool
+    cores: int = 1
+    most_chips: int = 0
+
+    @functools.cached_property
+    def topologies(self) -> tuple[str, ...]:
+        """Every topology of a slice, smallest first."""
+        return _PARTS_OF_A_CUBE + _cubes(self.most_chips) if self.most_chips else _PLANE
+
+    @property
+    def offered(self) -> str:
+        """The topologies of the type, as an error message lists them."""
+        if not self.most_chips:
+            return f"{self.name} has {', '.join(self.topologies)}"
+        return (
+            f"{self.name} has {', '.join(_PARTS_OF_A_CUBE)}, and AxBxC with A ≤ B ≤ C, all multiples of "
+            f"{_CUBE}, up to {self.most_chips:,} chips"
+        )
+
+
+TYPES = {
+    type_.name: type_
+    for type_ in (
+        TpuType("v4", "tpu-v4-podslice", "ct4p-hightpu", 275e12, 32, False, cores=2, most_chips=3072),
+        TpuType("v5e", "tpu-v5-lite-podslice", "ct5lp-hightpu", 197e12, 16, True),
+        TpuType("v5p", "tpu-v5p-slice", "ct5p-hightpu", 459e12, 95, False, cores=2, most_chips=6144),
+        TpuType("v6e", "tpu-v6e-slice", "ct6e-standard", 918e12, 32, True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Chips that compute one run together.
+
+    Attributes:
+        type: Their generation.
+        topology: How they are connected, such as `16x16`.
+    """
+
+    type: TpuType
+    topology: str
+    chips: int = field(init=False)
+    chips_per_host: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "chips", math.prod(_sides(self.topology)))
+        # One chip, or all eight of 2x4, are on one machine; every other slice has machines of four.
+        alone = self.topology in ("1x1", "2x4")
+        object.__setattr__(self, "chips_per_host", self.chips if alone else 4)
+
+    def __str__(self) -> str:
+        return f"{self.type.name}-{self.topology}"
+
+    @property
+    def hosts(self) -> int:
+        """Machines, each of which runs one process."""
+        return self.chips // self.chips_per_host
+
+    @property
+    def machine_type(self) -> str:
+        """Compute Engine's name of each machine, such as `ct5lp-hightpu-4t`."""
+        return f"{self.type.machine}-{self.chips_per_host}t"
+
+
+def parse_slice(text: str) -> Slice:
+    """Parse the name of a TPU slice.
+
+    Args:
+        text: Type and topology: `v5e-16x16`.
 
     Raises:
-        ValueError: It does not: a tag can mean something else tomorrow.
+        ValueError: There is no such slice; one line that names the nearest, and what there is.
+    """
+    name, _, topology = text.partition("-")
+    type_ = TYPES.get(name)
+    if type_ is not None and topology in type_.topologies:
+        return Slice(type_, topology)
+    near = _nearest_slice(text)
+    known = type_ or (near.type if near else None)
+    offered = known.offered if known else f"the types are {', '.join(TYPES)}, written as in v5e-16x16"
+    hint = f"did you mean '{near}'? ({offered})" if near else offered
+    raise ValueError(f"there is no TPU slice {text!r}: {hint}")
+
+
+def _cubes(most_chips: int) -> tuple[str, ...]:
+    """List the topologies made of whole cubes."""
+    most = most_chips // _CUBE**3
+    sides = [
+        (a, b, c)
+        for a in range(1, most + 1)
+        for b in range(a, most // a + 1)
+        for c in range(b, most // (a * b) + 1)
+    ]
+    sides.sort(key=lambda side: (math.prod(side), side[2]))
+    return tuple("x".join(str(_CUBE * n) for n in side) for side in sides)
+
+
+def _nearest_slice(text: str) -> Slice | None:
+    """Guess the slice that was meant: of that many chips, or with sides of the nearest proportions."""
+    written = text.strip().lower().replace("v5litepod", "v5e").replace("*", "x").replace("_", "-")
+    name, _, rest = written.partition("-")
+    names = list(TYPES)
+    while (near := closest(name, names)) is not None:
+        if found := _nearest_of(TYPES[near], rest):
+            return found
+        names.remove(near)
+    return None
+
+
+def _nearest_of(type_: TpuType, rest: str) -> Slice | None:
+    slices = [Slice(type_, topology) for topology in type_.topologies]
+    if rest.isdecimal():  # `v5litepod-256` counts chips, `v4-128` cores; the most compact one comes first
+        return next((found for found in slices if found.chips * type_.cores == int(rest)), None)
+    sides = sorted(int(side) for side in re.findall(r"\d+", rest))
+    if len(sides) != len(_sides(type_.topologies[0])) or not all(sides):
+        return None
+
+    def distance(found: Slice) -> float:
+        return sum(abs(math.log(a / b)) for a, b in zip(sorted(_sides(found.topology)), sides, strict=True))
+
+    return min(slices, key=distance)
+
+
+def _sides(topology: str) -> list[int]:
+    return [int(side) for side in topology.split("x")]
+
+
+def pinned_image(image: str) -> str:
+    """Return a container image if it is pinned by digest.
+
+    Raises:
+        ValueError: It is not: a tag can mean something else tomorrow.
     """
     if not _PINNED.fullmatch(image):
         raise ValueError(
@@ -41,12 +203,8 @@ def pinned_image(image: str) -> str:
     return image
 
 
-def _slice_name(text: str) -> str:
-    return str(tpu.parse(text))
-
-
 class Resources(BaseModel):
-    """What a launch may use. No part of a run's identity.
+    """What a launch may use. Not part of a run's identity.
 
     Attributes:
         on: Which executor runs are launched with; None for the user's own default.
@@ -55,7 +213,7 @@ class Resources(BaseModel):
         memory_gb: Memory of a run on this machine; None for no limit.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
             count.
-        lease_seconds: For how long a worker may give no sign of life before it is taken for dead.
+        lease_seconds: How long a worker may go without a heartbeat before it is considered dead.
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
         image: Container that holds jestlab, pinned by digest; None for the one in the user's config.
         spot: Whether machines may be taken away at any time, at a lower price.
@@ -63,25 +221,48 @@ class Resources(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    on: Place | None = None
+    on: ExecutorName | None = None
     parallel: PositiveInt | None = None
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
-    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker speaks every 5
-    tpu: Annotated[str, AfterValidator(_slice_name)] | None = None
+    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker sends a heartbeat every 5 s
+    tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
 
+    @property
+    def slice(self) -> Slice | None:
+        """The TPU slice that each run computes on; None on machines without."""
+        return None if self.tpu is None else parse_slice(self.tpu)
+
+    def executor(
+        self, asked: ExecutorName | None = None, default: ExecutorName | None = None
+    ) -> ExecutorName | None:
+        """Choose where runs go: as the command says, else the study, else the user's settings, else here.
+
+        Args:
+            asked: What the option `--on` says.
+            default: What the user's settings say.
+
+        Returns:
+            The name of the executor; None if each run needs a TPU slice and nothing says where to get one.
+        """
+        name = asked or self.on or default or "local"
+        return None if name == "local" and asked is None and self.tpu is not None else name
+
     @model_validator(mode="after")
-    def _can_be_had(self) -> Resources:
-        if self.on in ("vertex", "kubernetes") and self.tpu is None:
-            raise ValueError(f"{self.on} needs `tpu`, as in v5e-16x16")
-        if self.on == "local" and self.tpu is not None:
-            raise ValueError(f"this machine has no {self.tpu}: leave out `tpu`, or say `on: kubernetes`")
-        if self.on == "vertex" and self.tpu is not None and not (found := tpu.parse(self.tpu).type).on_vertex:
-            offered = ", ".join(name for name, type_ in tpu.TYPES.items() if type_.on_vertex)
-            raise ValueError(f"Vertex AI trains on {offered}, not on {found.name}: say `on: kubernetes`")
-        if self.on == "vertex" and self.spot and self.tpu is not None and tpu.parse(self.tpu).hosts > 1:
-            raise ValueError(f"Vertex AI has no spot machines for slices of several hosts, as {self.tpu} is")
+    def _exists(self) -> Resources:
+        slice_ = self.slice
+        if self.on in ("vertex", "kubernetes") and slice_ is None:
+            raise ValueError(f"{self.on} requires `tpu`, as in v5e-16x16")
+        if self.on == "local" and slice_ is not None:
+            raise ValueError(f"this machine has no {slice_}: leave out `tpu`, or set `on: kubernetes`")
+        if self.on == "vertex" and slice_ is not None and not slice_.type.on_vertex:
+            offered = ", ".join(name for name, type_ in TYPES.items() if type_.on_vertex)
+            raise ValueError(
+                f"Vertex AI trains on {offered}, not on {slice_.type.name}: set `on: kubernetes`"
+            )
+        if self.on == "vertex" and self.spot and slice_ is not None and slice_.hosts > 1:
+            raise ValueError(f"Vertex AI has no spot machines for slices of several hosts, such as {slice_}")
         return self

@@ -1,38 +1,74 @@
-"""The validated form of a spec: what Python and YAML both load into."""
+"""The validated form of a spec, which Python and YAML both load into: a study, or a union of studies."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    InstanceOf,
+    PlainSerializer,
     ValidationError,
     field_validator,
     model_serializer,
     model_validator,
 )
 
+from jestlab.analysis.claims import Claim, ClaimError, parse_claims
+from jestlab.analysis.costs import Scope
 from jestlab.platform.errors import nearest
-from jestlab.platform.spec import match as matches
-from jestlab.platform.spec import unions, yaml_io
 from jestlab.platform.spec.axes import Axis, parse_axes
-from jestlab.platform.spec.claims import Claim, parse_claims
-from jestlab.platform.spec.errors import SpecError, shown
-from jestlab.platform.spec.expand import Member, check_reports, expand
-from jestlab.platform.spec.fields import Field, fields_of
-from jestlab.platform.spec.names import check_name
+from jestlab.platform.spec.config_tree import Field, Tree, fields_of, first_error, is_mapping, plain
+from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.reports import REPORTS, Report
 from jestlab.platform.spec.resources import Resources
-from jestlab.platform.spec.translate import first_error
-from jestlab.platform.spec.tree import Tree, is_mapping, plain
+from jestlab.platform.spec.yaml import dump
 
+if TYPE_CHECKING:
+    from jestlab.platform.spec.expand import Member
+
+MATCH = "match"
+"""The key beside a run's overrides that says whose FLOPs it spends."""
+
+STUDIES = "studies"
+"""The key of a union that holds its studies."""
+
+_OF_PARTS = ("runs", "base", "axes", "seeds", "program")  # what a union leaves to its studies
 _MOST_SEEDS = 100_000  # more is a slip of the pen
+_LONGEST_NAME = 80
+_NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
+
+MatchKind = Literal["flops", "learner_flops"]
+_MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Match(_Part):
+    """The run whose FLOPs a run spends. What is solved for is its program's extent: see `Program`.
+
+    Attributes:
+        kind: "flops": learner, scoring and selection, as tables count by default; "learner_flops": the
+            learner's own alone, as the paper has it where it compares approximation methods.
+        run: Name of the other run; of its points the one with equal values on all axis keys that both have.
+    """
+
+    kind: MatchKind
+    run: str
+
+    @property
+    def scope(self) -> Scope:
+        """The costs that count as FLOPs."""
+        return "scoring" if self.kind == "flops" else "learner"
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.run}"
 
 
 class RunSpec(_Part):
@@ -50,18 +86,18 @@ class RunSpec(_Part):
 
     program: str | None = None
     needs: dict[str, str] = {}
-    match: matches.Match | None = None
+    match: Match | None = None
     overrides: Tree = {}
 
     @model_serializer
     def _written(self) -> dict[str, Any]:
-        """As a spec says it: the overrides, and beside them what is not config."""
+        """As a spec writes it: the overrides, and beside them what is not config."""
         written: dict[str, Any] = {} if self.program is None else {"program": self.program}
         if self.needs:
             by_name = all(role == name for role, name in self.needs.items())
             written["needs"] = list(self.needs) if by_name else dict(self.needs)
         if self.match is not None:
-            written[matches.KEY] = {self.match.kind: self.match.run}
+            written[MATCH] = {self.match.kind: self.match.run}
         return written | self.overrides
 
 
@@ -96,16 +132,18 @@ class Study(_Part):
     seeds: tuple[int, ...] = (0,)
     resources: Resources = Resources()
     reports: tuple[Report, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    # Serialized one by one: a serializer of the whole field would write its default, too.
+    claims: tuple[Annotated[InstanceOf[Claim], PlainSerializer(Claim.written)], ...] = ()
     score: tuple[str, ...] = ()
     studies: dict[str, Study] = {}
 
     @classmethod
     def parse(cls, written: Any) -> Study:
-        """A study from the mapping that a spec is written as.
+        """Parse the mapping that a spec is written as.
 
         Raises:
-            SpecError: It is none; the place is named. Configs of runs are not looked into: `members` does.
+            SpecError: It is not a spec; the place is named. Configs of runs are not looked into: `members`
+                does that.
         """
         if not is_mapping(written):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
@@ -117,37 +155,35 @@ class Study(_Part):
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
-        """Every run at every point and seed, its config validated, needed runs first.
+        """Every run at every point and seed, its config validated, dependencies first.
 
         Raises:
             SpecError: A config, a reference or the order of the runs is wrong; the place is named.
         """
-        if not self.studies:
-            return expand(self)
-        members = unions.members(self)
-        check_reports(self, [member.variant for member in members])
-        return members
+        from jestlab.platform.spec.expand import expand  # reads studies
+
+        return expand(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The resolved spec as it would be written: what is at its default is left out."""
+        """Return the resolved spec as it would be written: what is at its default is left out."""
         return self.model_dump(mode="json", exclude_defaults=True)
 
     def to_yaml(self) -> str:
-        """The resolved spec in YAML: launches the same runs, from anywhere on this machine."""
-        return yaml_io.dump(self.to_dict())
+        """Return the resolved spec in YAML: it launches the same runs, from anywhere on this machine."""
+        return dump(self.to_dict())
 
     @model_validator(mode="before")
     @classmethod
     def _known(cls, data: Any) -> Any:
-        for key in data if isinstance(data, dict) else ():
-            if key not in cls.model_fields:
-                raise SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")
         if not isinstance(data, dict):
             return data
-        if data.get(unions.KEY):
-            return unions.prepared(data, cls.parse)
-        if "runs" not in data and unions.KEY in data:
-            raise SpecError((unions.KEY,), "is empty: name studies or their files, or give the spec `runs`")
+        for key in data:
+            if key not in cls.model_fields:
+                raise SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")
+        if data.get(STUDIES):
+            return _union(data)
+        if "runs" not in data and STUDIES in data:
+            raise SpecError((STUDIES,), "is empty: name studies or their files, or give the spec `runs`")
         if "runs" not in data:
             raise SpecError(("runs",), "is missing")
         return data
@@ -155,12 +191,14 @@ class Study(_Part):
     @field_validator("name", mode="before")
     @classmethod
     def _name(cls, name: Any) -> str:
-        return check_name(name, ("name",))
+        return _checked_name(name, ("name",))
 
     @field_validator("base", mode="before")
     @classmethod
     def _base(cls, base: Any) -> Any:
-        return _mapping(base, ("base",))
+        if base is not None and not is_mapping(base):
+            raise SpecError(("base",), f"must be a mapping, not {shown(base)}")
+        return plain({} if base is None else base, ("base",))
 
     @field_validator("runs", mode="before")
     @classmethod
@@ -169,7 +207,7 @@ class Study(_Part):
             raise SpecError(
                 ("runs",), f"must be a mapping from names to overrides of the base, not {shown(runs)}"
             )
-        return {check_name(name, ("runs",)): _run(name, run) for name, run in runs.items()}
+        return {_checked_name(name, ("runs",)): _run(name, run) for name, run in runs.items()}
 
     @field_validator("axes", mode="before")
     @classmethod
@@ -181,40 +219,39 @@ class Study(_Part):
     def _seeds(cls, seeds: Any) -> Any:
         if _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS:
             return tuple(range(seeds))
-        listed = (
-            isinstance(seeds, list | tuple) and seeds and all(_is_whole(s) and 0 <= s < 2**32 for s in seeds)
-        )
-        if not listed:
+        listed = isinstance(seeds, list | tuple) and len(seeds) > 0
+        if not listed or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in seeds):
             raise SpecError(
-                ("seeds",),
-                f"must be a number of replicates or a list of seeds, not {shown(seeds)}",
+                ("seeds",), f"must be a number of replicates or a list of seeds, not {shown(seeds)}"
             )
         if len(set(seeds)) < len(seeds):
-            raise SpecError(("seeds",), f"holds a seed twice: {shown(seeds)}")
+            raise SpecError(("seeds",), f"duplicate seed in {shown(seeds)}")
         return tuple(seeds)
 
     @field_validator("reports", mode="before")
     @classmethod
     def _reports(cls, reports: Any) -> Any:
-        if reports is None:
-            return ()
-        if not isinstance(reports, list | tuple):
+        if not isinstance(reports, list | tuple | None):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
-        return tuple(_report(report, i) for i, report in enumerate(reports))
+        return tuple(_report(report, ("reports", str(i))) for i, report in enumerate(reports or ()))
 
     @field_validator("score", mode="before")
     @classmethod
     def _score(cls, names: Any) -> Any:
-        if names is None:
-            return ()
-        if not isinstance(names, list | tuple) or not all(isinstance(n, str) and "/" in n for n in names):
-            raise SpecError(("score",), f"must be a list of evaluations, as coco/i2t_r1, not {shown(names)}")
-        return tuple(names)
+        listed = () if names is None else names
+        if not isinstance(listed, list | tuple) or not all(isinstance(n, str) and "/" in n for n in listed):
+            raise SpecError(
+                ("score",), f"must be a list of evaluations, such as coco/i2t_r1, not {shown(names)}"
+            )
+        return tuple(listed)
 
     @field_validator("claims", mode="before")
     @classmethod
     def _claims(cls, claims: Any) -> Any:
-        return parse_claims(claims)
+        try:
+            return parse_claims(claims)
+        except ClaimError as error:
+            raise SpecError(error.path, error.message) from None
 
     @model_validator(mode="after")
     def _axes_are_of_runs(self) -> Study:
@@ -232,49 +269,65 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _mapping(value: Any, path: tuple[str, ...]) -> Tree:
-    if value is None:
-        return {}
-    if not is_mapping(value):
-        raise SpecError(path, f"must be a mapping, not {shown(value)}")
-    tree: Tree = plain(value, path)
-    return tree
+def _checked_name(name: object, path: Path) -> str:
+    """Return a name of a study or a run if it is valid: names become names of folders."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name or len(name) > _LONGEST_NAME:
+        raise SpecError(
+            path,
+            f"invalid name {shown(name)}: expected at most {_LONGEST_NAME} letters, digits and _ . + -, "
+            "not beginning with . or -, and without '..'",
+        )
+    return name
 
 
 def _run(name: str, given: Any) -> dict[str, Any]:
-    """A run in its written form: overrides of the base, and beside them `program`, `needs` and `match`."""
+    """Split a run as written into its overrides of the base and, beside them, `program`, `needs`, `match`."""
     path = ("runs", name)
     if given is not None and not is_mapping(given):
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
     overrides = dict(given.items()) if given is not None else {}
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
     if program is not None and not isinstance(program, str):
-        raise SpecError((*path, "program"), f"must be a text, not {shown(program)}")
+        raise SpecError((*path, "program"), f"must be a string, not {shown(program)}")
     return {
         "program": program,
         "needs": _needs(needs, (*path, "needs")),
-        "match": matches.parse(overrides.pop(matches.KEY, None), (*path, matches.KEY)),
+        "match": _match(overrides.pop(MATCH, None), (*path, MATCH)),
         "overrides": plain(overrides, path),
     }
 
 
-def _needs(given: Any, path: tuple[str, ...]) -> dict[str, str]:
-    if given is None:
-        return {}
-    if isinstance(given, str):
-        given = [given]
-    needs = dict(given.items()) if is_mapping(given) else given
-    if isinstance(needs, list | tuple):
-        needs = {name if isinstance(name, str) else i: name for i, name in enumerate(needs)}
-    if not isinstance(needs, dict) or not all(isinstance(x, str) for pair in needs.items() for x in pair):
+def _needs(given: Any, path: Path) -> dict[str, str]:
+    listed = [given] if isinstance(given, str) else () if given is None else given
+    needs: dict[Any, Any]
+    if isinstance(listed, list | tuple):
+        needs = {name if isinstance(name, str) else i: name for i, name in enumerate(listed)}
+    else:
+        needs = dict(listed.items()) if is_mapping(listed) else {0: listed}
+    if not all(isinstance(part, str) for pair in needs.items() for part in pair):
         raise SpecError(
             path, f"must be a list of names of runs, or a mapping from roles to them, not {shown(given)}"
         )
     return needs
 
 
-def _report(given: Any, index: int) -> BaseModel:
-    path = ("reports", str(index))
+def _match(given: Any, path: Path) -> Match | None:
+    if given is None:
+        return None
+    written = dict(given.items()) if is_mapping(given) else {}
+    if len(written) != 1:
+        raise SpecError(
+            path, f"must be one of {', '.join(_MATCH_KINDS)} with the name of a run, not {shown(given)}"
+        )
+    [(kind, run)] = written.items()
+    if kind not in _MATCH_KINDS:
+        raise SpecError((*path, str(kind)), f"unknown key: {nearest(str(kind), _MATCH_KINDS)}")
+    if not isinstance(run, str):
+        raise SpecError((*path, kind), f"must be the name of a run, not {shown(run)}")
+    return Match(kind=kind, run=run)
+
+
+def _report(given: Any, path: Path) -> BaseModel:
     if isinstance(given, str):
         given = {"kind": given}
     if isinstance(given, BaseModel):
@@ -297,3 +350,64 @@ def _report(given: Any, index: int) -> BaseModel:
     except ValidationError as error:
         below, message = first_error(error, fields_of(report))
         raise SpecError((*path, *below), message) from None
+
+
+def _union(written: Mapping[str, Any]) -> dict[str, Any]:
+    """Prepare a union for validation: parse its studies, each at the union's scale unless it names its own.
+
+    Raises:
+        SpecError: It has runs as well; a part is not a spec, or is itself a union; parts have different
+            resources and the union has none. The place is named.
+    """
+    given = written[STUDIES]
+    if not is_mapping(given) or not given:
+        raise SpecError(
+            (STUDIES,), f"must be specs by name, or a list of names and paths, not {shown(given)}"
+        )
+    for key in _OF_PARTS[:-1]:
+        if written.get(key):
+            raise SpecError((key,), f"not valid in a spec with {STUDIES}: each of them has its own")
+    parts = {}
+    for name, part in given.items():
+        _checked_name(name, (STUDIES,))
+        if name == written.get("name"):
+            raise SpecError((STUDIES, name), "has the name of the union itself: give one another name")
+        with within(STUDIES, name):
+            parts[name] = _part(name, part, written.get("scale"))
+    union = {key: value for key, value in written.items() if key not in _OF_PARTS}
+    if union.get("resources") is None:
+        union["resources"] = _common_resources(parts)
+    return union | {STUDIES: parts}
+
+
+def _part(name: str, written: Any, scale: Any) -> Study:
+    if hasattr(written, "to_dict") and not is_mapping(written):
+        written = written.to_dict()
+    if not is_mapping(written):
+        hint = f": put names of studies in a list, [{written}]" if isinstance(written, str) else ""
+        raise SpecError((), f"must be a spec, not {shown(written)}{hint}")
+    part = {"name": name, "scale": scale, **dict(written.items())}
+    if part["name"] != name:
+        raise SpecError(("name",), f"is {shown(part['name'])}: expected {name!r}, its name in the union")
+    if part.get(STUDIES):
+        raise SpecError((STUDIES,), "is itself a union: name its parts here instead")
+    return Study.parse(part)
+
+
+def _common_resources(parts: Mapping[str, Study]) -> Resources:
+    """Return the resources of those parts that have any, if they agree."""
+    given = [(name, part.resources) for name, part in parts.items() if part.resources != Resources()]
+    for name, resources in given[1:]:
+        first, common = given[0]
+        if resources != common:
+            one, other = _on_one_line(common), _on_one_line(resources)
+            raise SpecError(
+                ("resources",),
+                f"is missing: {first}'s are {one} and {name}'s are {other}, and a union is one launch: "
+                f"give it its own, such as resources: {one}",
+            )
+    return given[0][1] if given else Resources()
+
+
+def _on_one_line(resources: Resources) -> str:
+    return " ".join(dump(resources.model_dump(mode="json", exclude_defaults=True)).split())

@@ -1,11 +1,11 @@
-"""Spec files for `xmanager launch`: one line makes a Python spec a launch script, too.
+"""Make a Python spec a launch script for `xmanager launch` as well, with two lines:
 
     from jestlab.platform.spec import xmanager_main
     main = xmanager_main(__file__)
 
 Then `xmanager launch study.py -- --scale smoke --root lab` does what `jestlab launch study.py --scale smoke
---root lab` does. That command line takes only Python files; for a YAML file, the two lines above are a launch
-script with the file's path in the place of `__file__`.
+--root lab` does. `xmanager launch` takes only Python files; for a YAML file, the two lines above are a launch
+script with the file's path in place of `__file__`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CLI = "xmanager.cli.cli"
 
 
 def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
-    """The `main` that `xmanager launch` calls.
+    """Create the `main` that `xmanager launch` calls.
 
     Args:
         spec: Path of the spec file: `__file__`, or a YAML file's, then from the working directory.
@@ -32,7 +32,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
         A function that launches the spec with the options after `--`, and returns the exit code.
     """
     running = _CLI in sys.modules or _is_main(_CLI)
-    if running:  # else this file is only read, by `jestlab` or by itself
+    if running:  # else the spec is only read, by `jestlab` or on its own
         _define_flags()
 
     def main(argv: Sequence[str]) -> int:
@@ -40,7 +40,7 @@ def xmanager_main(spec: str) -> Callable[[Sequence[str]], int]:
 
         from jestlab.platform.cli import main as jestlab
 
-        if not flags.FLAGS["verbosity"].present:  # absl would show what every library notes
+        if not flags.FLAGS["verbosity"].present:  # absl would show every library's notes
             logging.getLogger().setLevel(logging.WARNING)
         try:
             jestlab(["launch", str(Path(spec)), *_options(), *argv[1:]])
@@ -57,7 +57,7 @@ def _is_main(module: str) -> bool:
 
 
 def _define_flags() -> None:
-    """Make the options of `jestlab launch` flags of absl, which reads the command line before `main` does."""
+    """Define the options of `jestlab launch` as absl flags: absl reads the command line first."""
     import xmanager.xm.utils  # noqa: F401 — defines --xm_launch_script, which the command line adds
     from absl import flags
 
@@ -74,7 +74,7 @@ def _define_flags() -> None:
 
 
 def _options() -> Iterator[str]:
-    """The options that were given, as `jestlab launch` takes them."""
+    """Yield the options that were given, as `jestlab launch` takes them."""
     from absl import flags
 
     for option in _launch_options():

@@ -15,45 +15,53 @@ _SECRETS = frozenset({"password", "sslpassword"})
 _EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
 
 
-def parse(url: str) -> URL:
-    """The address that a user's URL means.
+def parse_url(url: str) -> URL:
+    """Parse the URL of a store.
 
     Args:
         url: Of a SQLite file or of a PostgreSQL database; `postgres://` and `postgresql://` are the same.
 
     Raises:
-        UserError: It is none of these. The message holds no password.
+        UserError: It is not such a URL. The message holds no password.
     """
     try:
         address = make_url(url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        raise UserError(f"store {shown(url)!r} is not a database URL: give one such as {_EXAMPLES}") from None
+        raise UserError(f"store {shown_url(url)!r} is not a database URL: expected {_EXAMPLES}") from None
     if address.drivername in _POSTGRESQL:
         if not address.database:
-            raise UserError(f"store {shown(address)!r} names no database: give one such as {_EXAMPLES}")
+            raise UserError(f"store {shown_url(address)!r} names no database: expected {_EXAMPLES}")
         return address.set(drivername="postgresql+psycopg")
     if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
         return address
     raise UserError(
-        f"store {shown(address)!r} is no SQLite file and no PostgreSQL: give one such as {_EXAMPLES}"
+        f"store {shown_url(address)!r} is neither a SQLite file nor PostgreSQL: expected {_EXAMPLES}"
     )
 
 
-def file(address: URL) -> Path | None:
+def sqlite_file(address: URL) -> Path | None:
     """The file of a SQLite store; None for a database on a server."""
     if address.get_backend_name() != "sqlite":
         return None
     return Path(address.database or "")
 
 
-def shown(address: URL | str) -> str:
+def shown_url(address: URL | str) -> str:
     """An address as people may see it: a file's path, or a URL with every password replaced by ***."""
     if isinstance(address, str):  # one that could not be parsed: nobody knows where its password ends
         hidden = re.sub(r"(//)?([^/@:]*):.*@", r"\1\2:***@", address, flags=re.DOTALL)
         return re.sub(r"((?:ssl)?password=)[^&\s]*", r"\1***", hidden, flags=re.IGNORECASE)
-    if (path := file(address)) is not None and path != Path():
+    if (path := sqlite_file(address)) is not None and path != Path():
         return str(path)
     if address.get_backend_name() == "postgresql":
         address = address.set(drivername="postgresql")
     secrets = {name: "***" for name in address.query if name.lower() in _SECRETS}
     return address.update_query_dict(secrets).render_as_string(hide_password=True)
+
+
+def existing_file(url: str) -> Path | None:
+    """The file of a SQLite store; None for a database on a server."""
+    path = sqlite_file(parse_url(url))
+    if path is not None and not path.exists():
+        raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
+    return path

@@ -11,9 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, delete, select
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store.sql import execute_many, insert, now
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Experiment, Note, Run, Tag
+from jestlab.platform.store.tables import Experiment, Note, Run, Tag, execute_many, insert, now
 
 KEEP = "keep"
 """The tag that protects an experiment or a run from `jestlab gc`."""

@@ -14,14 +14,24 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, Table, exists, func, select, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    Table,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store import address, schema
-from jestlab.platform.store.engine import plain_errors, read_only, reading, writable, writing
-from jestlab.platform.store.sql import now
-from jestlab.platform.store.states import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run
+from jestlab.platform.store import schema
+from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
+from jestlab.platform.store.engine import closing_engine, plain_errors, read_only, reading, writable, writing
+from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run, now
 
 _ROWS = 10_000
 """How many rows are in memory at once."""
@@ -40,9 +50,7 @@ def back_up(url: str, path: Path) -> None:
         UserError: There is no store, the path is taken, or it cannot be written.
     """
     _must_be_free(path)
-    source = address.file(address.parse(url))
-    if source is not None and not source.exists():
-        raise UserError(f"no store at {source}: give its --root or --store")
+    source = existing_file(url)
     with _appearing(path) as unfinished:
         if source is not None:
             _copy_file(source, unfinished)
@@ -65,7 +73,7 @@ def restore(path: Path, url: str) -> None:
     """
     if not path.is_file():
         raise UserError(f"no backup at {path}")
-    target = address.file(address.parse(url))
+    target = sqlite_file(parse_url(url))
     with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
         schema.ensure(backup, create=False)
         if target is not None:
@@ -105,15 +113,6 @@ def _as_one_file(engine: Engine) -> None:
     with engine.connect() as connection:
         raw: Any = connection.connection.dbapi_connection
         raw.execute("PRAGMA journal_mode = DELETE")
-
-
-@contextmanager
-def closing_engine(engine: Engine) -> Iterator[Engine]:
-    """An engine whose connections are closed in the end."""
-    try:
-        yield engine
-    finally:
-        engine.dispose()
 
 
 @contextmanager
@@ -163,9 +162,9 @@ def _copy_server(url: str, target: Path) -> None:
         with reading(engine) as connection:
             revision = schema.revision(connection)
             if revision is None:
-                raise UserError(f"the store {address.shown(engine.url)} is empty: nothing to back up")
-            if revision > schema.HEAD:
-                schema.ensure(engine, create=False)  # says so
+                raise UserError(f"the store {shown_url(engine.url)} is empty: nothing to back up")
+            if revision not in schema.revisions():
+                schema.ensure(engine, create=False)  # says what is wrong
             schema.migrate(copy, revision)
             with writing(copy) as into:
                 _copy_rows(connection, into)
@@ -178,7 +177,7 @@ def _must_be_empty(engine: Engine) -> None:
         if not made or not any(connection.scalar(select(exists(table))) for table in (Experiment, Run)):
             return
     raise UserError(
-        f"the store {address.shown(engine.url)} is not empty: a backup is restored into a new database"
+        f"the store {shown_url(engine.url)} is not empty: a backup is restored into a new database"
     )
 
 

@@ -1,11 +1,13 @@
 """Connections to a store: many processes at once, each transaction all or nothing.
 
 SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks the rows that it reads by
-`with_for_update`.
+`with_for_update`. The errors of databases are translated here.
 """
 
 from __future__ import annotations
 
+import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -17,8 +19,10 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.store import address, faults
+from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
+from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
+
+# ---- transactions
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another."""
@@ -32,22 +36,22 @@ QUERY_SECONDS = 600.0
 _WRITES = "jestlab_writes"
 
 MIGRATING, RECORDING = 0x6A657374, 0x6A657375
-"""Names of locks: of whoever changes tables, and of whoever enters a plan."""
+"""Names of locks: one for changing tables, one for recording a plan."""
 
 
 def writable(url: str) -> Engine:
-    """An engine whose transactions read, unless they are opened by `writing`.
+    """Create an engine whose transactions read, unless they are opened by `writing`.
 
     Raises:
-        UserError: The URL is no store's.
+        UserError: The URL is not that of a store.
     """
-    store = address.parse(url)
-    path = address.file(store)
+    store = parse_url(url)
+    path = sqlite_file(store)
     return _writable_postgresql(store) if path is None else _writable_sqlite(path)
 
 
 def read_only(url: str) -> Engine:
-    """An engine that cannot write: the database itself refuses.
+    """Create an engine that cannot write: the database itself refuses.
 
     SQLite refuses every statement that is no SELECT, and other databases too. PostgreSQL gets every statement
     as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`,
@@ -55,20 +59,29 @@ def read_only(url: str) -> Engine:
     permissions can forbid: give whoever is not trusted the URL of a role that may do nothing but SELECT.
 
     Raises:
-        UserError: The URL is no store's.
+        UserError: The URL is not that of a store.
     """
-    store = address.parse(url)
-    path = address.file(store)
+    store = parse_url(url)
+    path = sqlite_file(store)
     return _read_only_postgresql(store) if path is None else _read_only_sqlite(path.absolute())
 
 
 @contextmanager
+def closing_engine(engine: Engine) -> Iterator[Engine]:
+    """Close an engine's connections in the end."""
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """A transaction that sees one state of the store.
+    """Open a transaction that sees one state of the store.
 
     Raises:
         StoreUnreachable: The store cannot be read now.
-        UserError: Somebody has to mend something first.
+        UserError: Something has to be fixed first.
     """
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
@@ -84,14 +97,14 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that writes: all of it happens or nothing.
+    """Open a transaction that writes: all of it happens or nothing.
 
     On SQLite it holds the write lock from its beginning. On PostgreSQL it is READ COMMITTED: what is read to
     decide what is written has to be locked by `with_for_update`.
 
     Raises:
         StoreUnreachable: The store cannot be written now.
-        UserError: Somebody has to mend something first.
+        UserError: Something has to be fixed first.
     """
     with (
         plain_errors(engine),
@@ -102,7 +115,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def one_at_a_time(connection: Connection, what: int) -> None:
-    """Until the end of this write transaction, no other gets past here for the same thing.
+    """Wait here until no other write transaction is past this point for the same purpose.
 
     For transactions that write many rows which others write too: without an order among them, PostgreSQL
     would find them in each other's way and undo one. On SQLite there is only one writer anyway.
@@ -117,11 +130,11 @@ def one_at_a_time(connection: Connection, what: int) -> None:
 
 @contextmanager
 def migrating(engine: Engine) -> Iterator[Connection]:
-    """A transaction that changes tables, one process at a time: all of it happens or nothing.
+    """Open a transaction that changes tables, one process at a time: all of it happens or nothing.
 
     Raises:
         StoreUnreachable: The store cannot be written now.
-        UserError: Somebody has to mend something first, or rows would refer to nothing afterwards.
+        UserError: Something has to be fixed first, or rows would refer to nothing afterwards.
     """
     if engine.dialect.name == "postgresql":
         with writing(engine) as connection:
@@ -147,14 +160,14 @@ def migrating(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def plain_errors(engine: Engine) -> Iterator[None]:
-    """Turn what is no bug of ours (no connection, disk full, no permission) into a UserError."""
+    """Turn a database's error that is not our bug (no connection, disk full, …) into a UserError."""
     try:
         yield
     except DBAPIError as error:
-        meaning = faults.meaning(error, engine.url)
-        if meaning is None:
+        found = user_error(error, engine.url)
+        if found is None:
             raise
-        raise meaning from error
+        raise found from error
 
 
 # ---- SQLite
@@ -273,7 +286,7 @@ def _read_only_postgresql(store: URL) -> Engine:
 
 
 def _postgresql(store: URL, **options: Any) -> Engine:
-    """An engine that survives a restart of its server, and notices when it is gone."""
+    """Create an engine that survives a restart of its server, and notices when it is gone."""
     arguments: dict[str, Any] = {
         "application_name": "jestlab",
         "connect_timeout": CONNECT_SECONDS,
@@ -301,3 +314,101 @@ def _on_connect(engine: Engine, **settings: str) -> None:
 
 def _milliseconds(seconds: float) -> str:
     return str(int(seconds * 1000))
+
+
+# ---- errors
+
+_SQLITE_PASSES = frozenset(
+    getattr(sqlite3, f"SQLITE_{name}")
+    for name in ("BUSY", "LOCKED", "PROTOCOL", "FULL", "IOERR", "NOMEM", "CANTOPEN")
+)
+# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
+_POSTGRESQL_PASSES = (
+    "08",  # connection
+    "40",  # serialisation failure, deadlock: the transaction was undone
+    "53",  # disk full, out of memory, too many connections
+    "57P",  # shutdown, crash, starting up
+    "55P03",  # waited too long for a lock
+    "25P03",  # the process slept within a transaction
+    "58030",  # reading or writing a file failed
+)
+_POSTGRESQL_FIX = (
+    "28",  # password, role
+    "3D000",  # no such database
+    "42501",  # no permission
+    "25006",  # a standby, or a role, that may only read
+    "57014",  # a query took too long
+    "XX001",  # damaged
+    "XX002",
+)
+
+# A refused connection carries no code, only the server's words (in its language: what is not known here is
+# taken to pass).
+_REFUSED = re.compile(
+    r"""password\ authentication\ failed | no\ password\ supplied | authentication\ failed
+    | (role|database)\ ".*"\ does\ not\ exist | is\ not\ permitted\ to\ log\ in | permission\ denied
+    | no\ pg_hba\.conf\ entry | pg_hba\.conf\ rejects | not\ currently\ accepting\ connections
+    | SSL\ was\ required | certificate | unsupported\ startup\ parameter | invalid\ .*\ value
+    | invalid\ (sslmode|port|connection|URI) """,
+    re.VERBOSE,
+)
+_NO_DATABASE = re.compile(r'database ".*" does not exist')
+
+
+def user_error(error: DBAPIError, store: URL) -> StoreError | None:
+    """What to tell a user of an error of the database.
+
+    Args:
+        error: As SQLAlchemy raised it.
+        store: Where it came from; its password stays out of the message.
+
+    Returns:
+        StoreUnreachable if trying again later may help, a plain StoreError if something has to be fixed
+        first, None if it is a bug of ours.
+    """
+    place = f"store {shown_url(store)}"
+    if isinstance(error.orig, sqlite3.Error):
+        return _of_sqlite(error.orig, place, sqlite_file(store))
+    return _of_postgresql(error, place, store)
+
+
+def database_message(error: Exception) -> str:
+    """An error in the database's own words, on one line."""
+    if not isinstance(error, DBAPIError):
+        return f"{type(error).__name__}: {error}"
+    diagnosis = getattr(error.orig, "diag", None)
+    primary = getattr(diagnosis, "message_primary", None)
+    words = str(primary or error.orig)
+    return " ".join(words.split())
+
+
+def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
+    message = f"{place}: {error}"
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the rest says more exactly what
+    if primary == sqlite3.SQLITE_CANTOPEN and file is not None:
+        there = file if file.exists() else file.parent
+        if there.exists() and not os.access(there, os.R_OK | os.W_OK):
+            return StoreError(f"{message}: no permission")
+    if primary in _SQLITE_PASSES:
+        return StoreUnreachable(message)
+    # Integrity and programming errors are ours, and have classes of their own.
+    mend = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
+    return StoreError(message) if mend else None
+
+
+def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
+    import psycopg
+
+    state = getattr(error.orig, "sqlstate", None)
+    no_answer = state is None and isinstance(error.orig, psycopg.OperationalError | psycopg.InterfaceError)
+    words = database_message(error)
+    message = f"{place}: {words}"
+    if state == "3D000" or (state is None and _NO_DATABASE.search(words)):
+        return StoreError(f"{place}: no such database: create it with createdb {store.database}")
+    if state is None and _REFUSED.search(words):
+        return StoreError(message)
+    if error.connection_invalidated or no_answer:
+        return StoreUnreachable(message)
+    if state is not None and state.startswith(_POSTGRESQL_PASSES):
+        return StoreUnreachable(message)
+    return StoreError(message) if state is not None and state.startswith(_POSTGRESQL_FIX) else None

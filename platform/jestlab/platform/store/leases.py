@@ -17,11 +17,9 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.store.records import Lease, Standing
-from jestlab.platform.store.sql import chunks, insert, now
-from jestlab.platform.store.states import LIVE, RunState, check_move
+from jestlab.platform.store.records import LIVE, Lease, RunState, Standing, check_move
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Launcher, Run
+from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
 
 _LONG_GONE = timedelta(days=7)
 

@@ -9,12 +9,25 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.store.engine import RECORDING, one_at_a_time
-from jestlab.platform.store.sql import chunks, execute_many, insert, now, to_json, upsert
-from jestlab.platform.store.states import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Budget, Cost, Experiment, Member, Need, Run
+from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.tables import (
+    Attempt,
+    Budget,
+    Cost,
+    Experiment,
+    Member,
+    Need,
+    Run,
+    chunks,
+    execute_many,
+    insert,
+    now,
+    to_json,
+    upsert,
+)
 
 if TYPE_CHECKING:
-    from jestlab.platform.plan import Alias, Plan, PlannedRun
+    from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
 
 
 def record(connection: Connection, plan: Plan) -> int:

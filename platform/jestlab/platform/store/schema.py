@@ -1,4 +1,4 @@
-"""The version of a store's schema: checked at every opening, made by Alembic when the store is new."""
+"""The version of a store's schema: checked whenever a store is opened, made by Alembic where it is new."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.store import address
+from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import migrating, reading
 from jestlab.platform.store.views import VIEWS
 
 HEAD = "0003"
 """The newest migration: what this code reads and writes. Revisions are numbered, so that they compare."""
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
+MIGRATIONS = (Path(__file__).parent / "migrations",)
+"""Folders that hold the migrations, as `schema_<revision>.py`."""
 
 
 class EmptyStore(UserError):
-    """There is a database, and nothing in it."""
+    """The database exists and holds no tables."""
 
 
 def ensure(engine: Engine, create: bool) -> None:
@@ -29,15 +30,15 @@ def ensure(engine: Engine, create: bool) -> None:
         create: Whether an empty database is filled.
 
     Raises:
-        EmptyStore: Empty, and not to be created.
-        UserError: Another version's store, or another application's database.
+        EmptyStore: The database is empty, and is not to be filled.
+        UserError: The store is of another version, or the database is another application's.
     """
     with reading(engine) as connection:
         version = revision(connection)
         tables = [] if version else inspect(connection).get_table_names()
     if version == HEAD:
         return
-    place = f"the store {address.shown(engine.url)}"
+    place = f"the store {shown_url(engine.url)}"
     if version is None:
         if tables and "alembic_version" not in tables:
             raise UserError(
@@ -46,58 +47,69 @@ def ensure(engine: Engine, create: bool) -> None:
         if not create:
             raise EmptyStore(f"{place} is empty: launch a study first, or give another --root or --store")
         migrate(engine, HEAD)
-    elif version < HEAD:
+    elif version > HEAD:
+        raise UserError(f"{place} has schema {version}, newer than this jestlab's {HEAD}: upgrade jestlab")
+    elif version in revisions():
         raise UserError(
             f"{place} has the older schema {version}, this jestlab needs {HEAD}: run jestlab db upgrade"
         )
     else:
-        raise UserError(f"{place} has schema {version}, newer than this jestlab's {HEAD}: upgrade jestlab")
+        raise UserError(
+            f"{place} has schema {version}, from before the first release, which cannot be upgraded: "
+            "run jestlab export with the version that made it, and jestlab import into a new lab"
+        )
 
 
 def migrate(engine: Engine, target: str) -> None:
-    """Bring a store to a revision, all or nothing; another process may be at it at the same time.
+    """Bring a store to a newer revision, all or nothing; another process may be at it at the same time.
 
     Args:
         engine: Where the store is.
-        target: A migration's number, or "base" for an empty store.
+        target: A migration's number.
 
     Raises:
-        UserError: The store cannot be changed now, or rows of it refer to nothing.
+        UserError: The store cannot be changed now, or rows of it refer to rows that do not exist.
     """
-    from alembic import command
-    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    from jestlab.platform.store.tables import Base
+
+    scripts = ScriptDirectory(str(MIGRATIONS[0]), version_locations=[str(folder) for folder in MIGRATIONS])
     with migrating(engine) as connection:
         version = revision(connection)
         if version == target:
             return
-        config.attributes["connection"] = connection
         _drop_views(connection)
-        if target != "base" and (version is None or version < target):
-            command.upgrade(config, target)
-        else:
-            command.downgrade(config, target)
+        context = MigrationContext.configure(connection, opts={"target_metadata": Base.metadata})
+        for script in reversed(list(scripts.iterate_revisions(target, version or "base"))):
+            with Operations.context(context):
+                script.module.upgrade()
+            context.stamp(scripts, script.revision)
         # Views hold no data: they are made anew from their one definition instead of being migrated.
         if target == HEAD:
             make_views(connection)
 
 
 def make_views(connection: Connection) -> None:
-    """Make every view as the code defines it."""
+    """Create every view as the code defines it."""
     for name, view in VIEWS.items():
         connection.execute(text(f"CREATE VIEW {name} AS {view.definition(connection.dialect.name)}"))
 
 
 def remake_views(connection: Connection) -> None:
-    """Drop every view and make it as the code defines it."""
+    """Drop every view and create it as the code defines it."""
     _drop_views(connection)
     make_views(connection)
 
 
 def changed_views(connection: Connection) -> list[str]:
-    """Views that are not there, or not as the code defines them; on PostgreSQL, roll back afterwards."""
+    """Names of views that are missing, or not as the code defines them.
+
+    Args:
+        connection: In a transaction; on PostgreSQL, roll it back afterwards.
+    """
     dialect = connection.dialect.name
     is_same = _sqlite_view if dialect == "sqlite" else _postgresql_view
     return [name for name, view in VIEWS.items() if not is_same(connection, name, view.definition(dialect))]
@@ -125,14 +137,13 @@ def _drop_views(connection: Connection) -> None:
 
 
 def revisions() -> list[str]:
-    """Every revision that this code can migrate, the oldest first."""
-    return sorted(
-        path.stem.removeprefix("schema_") for path in (_MIGRATIONS / "versions").glob("schema_*.py")
-    )
+    """Every revision that this code knows, the oldest first."""
+    files = (path for folder in MIGRATIONS for path in folder.glob("schema_*.py"))
+    return sorted(path.stem.removeprefix("schema_") for path in files)
 
 
 def revision(connection: Connection) -> str | None:
-    """The schema's revision; None without one."""
+    """The schema's revision; None where the database has none."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import func, select, text
 
 from jestlab.platform.store.provenance import device
-from jestlab.platform.store.records import Speed, Spending
-from jestlab.platform.store.states import RunState
+from jestlab.platform.store.records import RunState, Speed, Spending
 from jestlab.platform.store.tables import Attempt, Cost, Run
 
 if TYPE_CHECKING:

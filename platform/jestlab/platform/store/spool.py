@@ -1,17 +1,24 @@
-"""What a worker wants to write, kept in a file while the store cannot be reached.
+"""What an attempt records: batches, kept in a file while the store cannot be reached, and their rows.
 
-One line a batch, appended and synced before the worker goes on; replayed in order, as often as it takes. A
-line that a crash cut short was never promised to anybody and is left out.
+A batch is one line of the file, appended and synced before the worker goes on. Batches are replayed in order,
+as often as it takes. A line that a crash cut short was never promised to anybody and is left out.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import Connection, select, update
+
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -37,21 +44,96 @@ class Batch:
     progress: tuple[int, int] | None = None
     end: tuple[str, str | None, int] | None = None
 
+    @classmethod
+    def of_metrics(cls, step: int, metrics: Mapping[str, float]) -> Batch:
+        """Metrics at a step.
+
+        Raises:
+            ValueError: The step, or a name, is one that no database takes.
+        """
+        return cls(points=[(_step(step), _name(name), _number(value)) for name, value in metrics.items()])
+
+    @classmethod
+    def of_scores(
+        cls, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> Batch:
+        """Scores, named `dataset/metric`, at a step.
+
+        Raises:
+            ValueError: A name has no slash; or a step, a count or a name is one that no database takes.
+        """
+        rows = []
+        for name, value in scores.items():
+            dataset, slash, metric = _name(name).rpartition("/")
+            if not slash:
+                raise ValueError(f"score {name!r} must be named dataset/metric")
+            row = {"dataset": dataset, "metric": metric, "step": _step(step), "value": _number(value)}
+            rows.append(row | {"examples_seen": _step(examples_seen), "flops_total": float(flops_total)})
+        return cls(scores=rows)
+
+    @classmethod
+    def of_artifact(cls, name: str, path: Path, root: Path) -> Batch:
+        """A file or folder with its size and digest, a folder's over its files' names and bytes.
+
+        Raises:
+            ValueError: It lies outside the lab's root, or does not exist.
+        """
+        path, root = path.resolve(), root.resolve()
+        if not path.is_relative_to(root):
+            raise ValueError(f"artifact {name!r} at {path} lies outside the lab {root}")
+        if not path.exists():
+            raise ValueError(f"artifact {name!r}: nothing at {path}")
+        size, sha256 = _digest(path)
+        uri = path.relative_to(root).as_posix()
+        return cls(artifacts=[{"name": name, "uri": uri, "size": size, "sha256": sha256}])
+
+    @classmethod
+    def of_progress(cls, step: int, total_steps: int) -> Batch:
+        """How far the run is.
+
+        Raises:
+            ValueError: A step is one that no database takes.
+        """
+        return cls(progress=(_step(step), _step(total_steps)))
+
+    @classmethod
+    def joined(cls, batches: Iterable[Batch]) -> Batch:
+        """Several batches as one, the last word of each kind counting."""
+        whole = cls()
+        for batch in batches:
+            whole.add(batch)
+        return whole
+
     def __bool__(self) -> bool:
         return bool(self.points or self.scores or self.artifacts or self.progress or self.end)
 
     def __len__(self) -> int:
         return len(self.points) + len(self.scores) + len(self.artifacts)
 
-    def followed_by(self, later: Batch) -> Batch:
-        """Both, the later one's last word counting."""
-        both = Batch()
-        both.add(self)
-        both.add(later)
-        return both
+    def __str__(self) -> str:
+        """What a batch of one thing holds, in words."""
+        for step, name, value in self.points:
+            return f"metric {name!r} at step {step}: {value}"
+        for score in self.scores:
+            name = f"score '{score['dataset']}/{score['metric']}' at step {score['step']}: {score['value']}"
+            return f"{name} (examples_seen {score['examples_seen']}, flops_total {score['flops_total']})"
+        for artifact in self.artifacts:
+            return f"artifact {artifact['name']!r} at {artifact['uri']}"
+        return f"progress {self.progress}" if self.progress else f"end {self.end}"
+
+    def parts(self) -> list[Batch]:
+        """Smaller batches that say the same, one after another; none if there is only one thing to say."""
+        things = [Batch(points=[point]) for point in self.points]
+        things += [Batch(scores=[score]) for score in self.scores]
+        things += [Batch(artifacts=[artifact]) for artifact in self.artifacts]
+        middle = (len(things) + 1) // 2
+        parts = [Batch.joined(things[:middle]), Batch.joined(things[middle:])]
+        parts += [Batch(progress=self.progress), Batch(end=self.end)]
+        parts = [part for part in parts if part]
+        return parts if len(parts) > 1 else []
 
     def add(self, later: Batch) -> None:
-        """Take a later one in, its last word counting."""
+        """Append a later batch, whose last word counts."""
         self.points += later.points
         self.scores += later.scores
         self.artifacts += later.artifacts
@@ -131,6 +213,41 @@ class Spool:
         return 0
 
 
+def _step(value: int) -> int:
+    """A whole number that every database takes."""
+    number = int(value)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"invalid step {value}: must be in [0, {2**63 - 1}]")
+    return number
+
+
+@functools.lru_cache(4_096)
+def _name(name: str) -> str:
+    """A name that every database takes."""
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        raise ValueError(f"invalid name {name!r}: it holds a character that databases do not take")
+    return name
+
+
+def _number(value: float) -> float | None:
+    number = float(value)
+    return None if math.isnan(number) else number
+
+
+def _digest(path: Path) -> tuple[int, str]:
+    """Size in bytes and SHA-256 of a file, or of a folder's relative names and contents in sorted order."""
+    total, digest = 0, hashlib.sha256()
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    for file in files:
+        if file != path:
+            digest.update(file.relative_to(path).as_posix().encode() + b"\0")
+        with file.open("rb") as stream:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+                total += len(block)
+    return total, digest.hexdigest()
+
+
 def _batch(kept: dict[str, Any]) -> Batch:
     return Batch(
         [(int(step), str(name), value) for step, name, value in kept["points"]],
@@ -139,3 +256,66 @@ def _batch(kept: dict[str, Any]) -> Batch:
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
     )
+
+
+# ---- rows
+
+_OF_POINT = ("run_id", "name_id", "step")
+_OF_SCORE = ("run_id", "dataset", "metric", "step")
+
+
+class Points:
+    """Where the points of one run go; remembers the ids of metrics' names."""
+
+    def __init__(self, run_id: int) -> None:
+        """For the run with this id."""
+        self._run_id = run_id
+        self._names: dict[str, int] = {}
+
+    def write(self, connection: Connection, batch: Batch, attempt_id: int) -> None:
+        """Write a batch inside a write transaction.
+
+        Args:
+            connection: In a transaction.
+            batch: What to write; its end is not looked at.
+            attempt_id: Whose it is.
+        """
+        whose = {"run_id": self._run_id, "attempt_id": attempt_id}
+        if batch.points:
+            names = self._ids(connection, {name for _, name, _ in batch.points})
+            points = [whose | {"name_id": names[n], "step": step, "value": v} for step, n, v in batch.points]
+            upsert(connection, Metric, points, _OF_POINT, ("value", "attempt_id"), newest="attempt_id")
+        scores = [whose | score for score in batch.scores]
+        changed = ("value", "examples_seen", "flops_total", "attempt_id")
+        upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
+        for artifact in batch.artifacts:
+            values = {name: value for name, value in artifact.items() if name != "name"}
+            connection.execute(
+                insert(connection, Artifact)
+                .values(run_id=self._run_id, **artifact)
+                .on_conflict_do_update(index_elements=["run_id", "name"], set_=values)
+            )
+        if batch.progress:
+            step, total_steps = batch.progress
+            connection.execute(
+                update(Run).where(Run.id == self._run_id).values(step=step, total_steps=total_steps)
+            )
+
+    def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
+        new = wanted - self._names.keys()
+        if not new:
+            return self._names
+        found = _found(connection, new)
+        self._names |= found  # not those made below: this transaction may yet fail
+        if missing := new - found.keys():
+            connection.execute(
+                insert(connection, MetricName).on_conflict_do_nothing(),
+                [{"name": name} for name in sorted(missing)],
+            )
+            found |= _found(connection, missing)
+        return self._names | found
+
+
+def _found(connection: Connection, names: set[str]) -> dict[str, int]:
+    rows = connection.execute(select(MetricName.name, MetricName.id).where(MetricName.name.in_(names)))
+    return dict(rows.tuples().all())

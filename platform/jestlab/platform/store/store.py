@@ -12,15 +12,24 @@ from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import address, recording, schema
+from jestlab.platform.store import recording, schema
+from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
 from jestlab.platform.store.engine import read_only, reading, writable, writing
-from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow
-from jestlab.platform.store.sql import chunks
-from jestlab.platform.store.states import RunState
-from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run
+from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
+from jestlab.platform.store.tables import (
+    Attempt,
+    Experiment,
+    Identity,
+    Member,
+    Metric,
+    MetricName,
+    Need,
+    Run,
+    chunks,
+)
 
 if TYPE_CHECKING:
-    from jestlab.platform.plan import Plan
+    from jestlab.platform.planning.plan import Plan
 
 
 class Store:
@@ -42,7 +51,7 @@ class Store:
             StoreUnreachable: It cannot be reached now.
             UserError: No such store, another schema, or not a database.
         """
-        path = address.file(address.parse(url))
+        path = sqlite_file(parse_url(url))
         if path is not None and create:
             path.parent.mkdir(parents=True, exist_ok=True)
         elif path is not None and not path.exists():
@@ -52,7 +61,7 @@ class Store:
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:
         """Open a store that cannot be written through this object; None when there is none."""
-        path = address.file(address.parse(url))
+        path = sqlite_file(parse_url(url))
         if path is not None and not path.exists():
             return None
         try:
@@ -71,20 +80,38 @@ class Store:
         return cls(engine)
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close all connections to the store."""
         self.engine.dispose()
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A write transaction."""
+        """Open a transaction that writes all or nothing."""
         with writing(self.engine) as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A read transaction."""
+        """Open a transaction that reads one state of the store."""
         with reading(self.engine) as connection:
             yield connection
+
+    def id(self) -> str:
+        """The store's own random id, 32 hexadecimal digits. A copy of a store has another one.
+
+        It tells the jobs of two labs apart that share a cluster or a project.
+
+        Raises:
+            StoreUnreachable: It cannot be reached now.
+            UserError: Somebody took it out of the store.
+        """
+        with self.reading() as connection:
+            found: str | None = connection.scalar(select(Identity.id))
+        if found is None:
+            raise UserError(
+                f"the store {shown_url(self.engine.url)} has lost its id: "
+                "jestlab db backup, and db restore into a new database"
+            )
+        return found
 
     # ---- what is planned
 
@@ -128,7 +155,7 @@ class Store:
                 select(Run.__table__).where(Run.fingerprint == fingerprint)
             ).one_or_none()
             if row is None:
-                raise UserError(f"no run {fingerprint} in {address.shown(self.engine.url)}: launch its study")
+                raise UserError(f"no run {fingerprint} in {shown_url(self.engine.url)}: launch its study")
             needs = connection.execute(
                 select(Need.role, Run.__table__)
                 .join(Run, Run.id == Need.needs_id)

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executor import ExecutorError, JobState
-from jestlab.platform.launch.executors import custom_job, tries
-from jestlab.platform.settings import Settings
-from jestlab.platform.settings import Vertex as VertexSettings
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.tpu import parse
+from jestlab.platform.launch.executors import vertex
+from jestlab.platform.launch.executors.manifest import custom_job
+from jestlab.platform.spec.resources import Resources, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "custom_job_v5e_16x16.json"
 SECRET = "projects/our-lab/secrets/jestlab-store/versions/latest"
@@ -37,7 +37,7 @@ SETTINGS = VertexSettings(
 
 
 def manifest(slice_="v5e-16x16", settings=SETTINGS, spot=False, **changes):
-    return custom_job.manifest(job(**changes), parse(slice_), IMAGE, settings, spot=spot)
+    return custom_job(job(**changes), parse_slice(slice_), IMAGE, settings, spot=spot)
 
 
 def pool(found):
@@ -115,7 +115,7 @@ STATES = {
 
 @pytest.fixture
 def cloud(tmp_path, monkeypatch):
-    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     harness = VertexHarness(tmp_path, monkeypatch)
     yield harness
     harness.close()
@@ -130,7 +130,7 @@ def test_every_state_of_vertex_has_a_meaning(cloud, state):
 
 
 def test_a_state_that_vertex_invents_is_unknown():
-    assert custom_job.status("JOB_STATE_DREAMING", 0, "").state == JobState.UNKNOWN
+    assert vertex.status("JOB_STATE_DREAMING", 0, "").state == JobState.UNKNOWN
 
 
 def test_a_name_that_is_launched_again_makes_nothing_new(cloud):
@@ -208,7 +208,7 @@ def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     from jestlab.platform.launch.executors.vertex import Vertex
 
-    executor = Vertex(SETTINGS, parse("v5e-2x2"), IMAGE, endpoint=cloud.api.url)
+    executor = Vertex(SETTINGS, parse_slice("v5e-2x2"), IMAGE, endpoint=cloud.api.url)
     with pytest.raises(ExecutorError, match="no credentials of Google Cloud"):
         executor.launch(job())
 

@@ -8,14 +8,13 @@ import pytest
 from executor_harnesses import HARNESSES, STORE, Harness
 
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState
-from jestlab.platform.launch.executors import tries
 
 NAME = "jestlab-0a1b2c3d-1"
 
 
 @pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     made = request.param(tmp_path, monkeypatch)
     yield made
     made.close()
@@ -266,7 +265,7 @@ def test_a_slow_answer_is_not_waited_for_for_ever(remote):
 def test_a_handle_of_something_else_is_unknown(remote):
     executor = remote.executor()
     assert state(executor, "pid 4711") == JobState.UNKNOWN
-    with pytest.raises(ExecutorError, match=r"'pid 4711' is no "):
+    with pytest.raises(ExecutorError, match=r"'pid 4711' is not a "):
         executor.stop("pid 4711", now=True)
 
 

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 from executor_harnesses import ForkedHarness
 
 from jestlab.platform import programs
+from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import Job, JobState
-from jestlab.platform.launch.executors import forkserver, local
+from jestlab.platform.launch.executors import local
 
 NOTE = "from here on each run imports everything itself"
 
@@ -47,7 +49,15 @@ def pid_of(handle: str) -> int:
     return int(handle.split(":")[1])
 
 
-def test_forks_are_fresh_processes(harness, tmp_path):
+@pytest.fixture
+def ignoring_sigint() -> Iterator[None]:
+    """This process ignores SIGINT, as one that a script has put in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_forks_are_fresh_processes(harness, tmp_path, ignoring_sigint):
     executor = harness.executor()
     jobs = [harness.job(f"jestlab-0a1b2c3d-{number}") for number in (1, 2)]
     handles = [executor.launch(job) for job in jobs]
@@ -71,12 +81,24 @@ def test_no_zombie_is_left(harness, tmp_path):
     labs.wait_until(lambda: not Path(f"/proc/{pid_of(handle)}").exists())
 
 
+def test_a_closed_executor_leaves_its_jobs_and_no_server(harness):
+    """At once, whoever still refers to it: nothing waits for garbage collection."""
+    executor = harness.executor()
+    handle = executor.launch(harness.job("jestlab-0a1b2c3d-1"))
+    server = executor._server.pid
+    executor.close()
+    assert processes.start_of(server) is None
+    assert not is_over(executor, handle)
+    harness.end(handle, 0)
+    labs.wait_until(lambda: is_over(executor, handle))
+
+
 def test_a_job_outlives_its_launcher_and_the_server_does_not(harness, tmp_path):
     launcher = """
 import sys, time
 from pathlib import Path
 from executor_harnesses import job
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.local import Local
 folder = Path(sys.argv[1])
 executor = Local(Lab.find(folder / "lab"))
@@ -92,12 +114,12 @@ time.sleep(60)
     handle, server = process.stdout.readline().strip(), int(process.stdout.readline())
     process.kill()
     process.communicate()
-    labs.wait_until(lambda: local._start_of(server) is None)
-    assert local.state_of(handle) == JobState.RUNNING
+    labs.wait_until(lambda: processes.start_of(server) is None)
+    assert processes.state_of(handle) == JobState.RUNNING
     (tmp_path / "one.lines").write_text("still here\n")
     labs.wait_until(lambda: (tmp_path / "one.txt").read_text() == "still here\n")
     harness.executor().stop(handle, now=True)
-    labs.wait_until(lambda: local.state_of(handle) == JobState.GONE)
+    labs.wait_until(lambda: processes.state_of(handle) == JobState.GONE)
 
 
 def test_a_server_that_dies_takes_no_job_along_and_is_done_without(harness, tmp_path):
@@ -144,7 +166,7 @@ def test_where_imports_spoil_a_fork_the_job_is_a_fresh_process(
 def test_a_server_that_says_nothing_is_given_up(harness, tmp_path, monkeypatch):
     (tmp_path / "endless.py").write_text("import time\ntime.sleep(60)")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr(forkserver, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(local, "PATIENCE_SECONDS", 0.2)
     job = dataclasses.replace(harness.job("jestlab-0a1b2c3d-1"), imports=("endless",))
     executor = harness.executor()
     handle = executor.launch(job)
@@ -161,8 +183,8 @@ def test_the_server_ends_with_its_executor(harness):
     harness._executors.clear()
     del executor
     gc.collect()
-    labs.wait_until(lambda: gc.collect() is None or local._start_of(server) is None)
-    labs.wait_until(lambda: local._start_of(server) is None)
+    labs.wait_until(lambda: gc.collect() is None or processes.start_of(server) is None)
+    labs.wait_until(lambda: processes.start_of(server) is None)
 
 
 def test_a_job_that_names_no_imports_is_a_fresh_process(harness):
@@ -173,8 +195,8 @@ def test_a_job_that_names_no_imports_is_a_fresh_process(harness):
 
 
 def test_what_our_programs_import_starts_no_thread():
-    names = {name for program in programs.OURS for name in programs.imports_of(program)}
-    assert "jestlab.models.training" in names
+    names = {name for program in programs.BUILTIN for name in programs.imports_of(program)}
+    assert "jestlab.models.training.loop" in names
     code = f"""
 import importlib, os
 for name in {sorted(names)!r}:

@@ -14,14 +14,13 @@ from kubernetes.client import ApiClient
 from kubernetes.client.models import V1JobSpec
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
-from jestlab.platform.launch.executors import jobset, tries
-from jestlab.platform.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.settings import Settings
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.tpu import TYPES, Slice, parse
+from jestlab.platform.launch.executors.manifest import jobset
+from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
 SCHEMA = Path(__file__).parents[5] / "shared" / "schemas" / "jobset.x-k8s.io_jobsets.yaml"
@@ -34,7 +33,7 @@ SETTINGS = KubernetesSettings(
 def manifest(
     slice_: str = "v5e-16x16", settings: KubernetesSettings = SETTINGS, spot: bool = False, **changes: Any
 ):
-    return jobset.manifest(job(**changes), parse(slice_), IMAGE, settings, spot=spot)
+    return jobset(job(**changes), parse_slice(slice_), IMAGE, settings, spot=spot)
 
 
 def hosts(found: dict[str, Any]) -> Any:
@@ -115,7 +114,7 @@ def test_kubernetes_own_models_know_every_field_of_the_job(index):
     "name", [f"{type_}-{t}" for type_, found in TYPES.items() for t in found.topologies[:9]]
 )
 def test_every_host_of_a_slice_has_a_pod_and_all_its_chips_are_asked_for(name):
-    slice_, found = parse(name), manifest(name)
+    slice_, found = parse_slice(name), manifest(name)
     limits = pod(found)["containers"][0]["resources"]["limits"]
     assert hosts(found)["parallelism"] == hosts(found)["completions"] == slice_.hosts
     assert int(limits["google.com/tpu"]) * hosts(found)["completions"] == slice_.chips
@@ -182,7 +181,7 @@ def test_any_text_makes_a_label_that_kubernetes_takes(labels):
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    monkeypatch.setattr(tries, "PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     harness = KubernetesHarness(tmp_path, monkeypatch)
     yield harness
     harness.close()
@@ -252,7 +251,7 @@ def test_polling_many_jobs_takes_two_requests(cluster):
 
 def test_more_jobs_than_a_page_holds_are_all_found(cluster, monkeypatch):
     monkeypatch.setattr("jestlab.platform.launch.executors.kubernetes._PAGE", 4)
-    executor = cluster.executor(slice_=parse("v5e-1x1"))
+    executor = cluster.executor(slice_=parse_slice("v5e-1x1"))
     handles = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(11)]
     for handle in handles:
         cluster.run(handle)
@@ -262,7 +261,7 @@ def test_more_jobs_than_a_page_holds_are_all_found(cluster, monkeypatch):
 def test_a_jobset_of_somebody_else_is_left_alone(cluster):
     other = {"metadata": {"name": NAME, "namespace": "default", "labels": {}}, "spec": {"replicatedJobs": []}}
     cluster.api.jobsets["default", NAME] = other
-    with pytest.raises(ExecutorError, match="or not of jestlab"):
+    with pytest.raises(ExecutorError, match="or not jestlab's"):
         cluster.executor().launch(job())
     assert cluster.api.jobsets["default", NAME] is other
 
@@ -341,7 +340,7 @@ def test_what_is_missing_is_named_before_anything_is_launched(resources, setting
 def test_what_is_needed_to_find_a_job_is_less():
     found = executors.find("kubernetes", Settings(), lab=Lab(Path("lab"), "sqlite://"))
     assert (found.name, found.chips) == ("kubernetes", 0)
-    with pytest.raises(ExecutorError, match="made to find jobs"):
+    with pytest.raises(ExecutorError, match="finds jobs and cannot launch"):
         found.launch(job())
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from executor_harnesses import LocalHarness
 
-from jestlab.platform.lab import Lab
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState
-from jestlab.platform.launch.executors import local
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.resources import Resources
 
@@ -31,27 +32,27 @@ def test_a_process_of_another_machine_is_not_judged_from_here(harness):
     machine, _, rest = handle.partition(":")
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
-        assert local.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
-        assert not local.is_gone(f"{elsewhere}:1:2")
+        assert processes.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
+        assert not processes.is_gone(f"{elsewhere}:1:2")
         with pytest.raises(ExecutorError, match="stop it there"):
             Local(Lab.find()).stop(f"{elsewhere}:{rest}", now=True)
-    assert local.state_of(handle) == JobState.RUNNING
+    assert processes.state_of(handle) == JobState.RUNNING
 
 
 def test_a_process_id_that_is_used_again_is_another_process(harness):
     handle = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
     machine, pid, start, log = handle.split(":", 3)
-    assert local.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
+    assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
     Local(Lab.find()).stop(f"{machine}:{pid}:{int(start) - 1}:{log}", now=True)
-    assert local.state_of(handle) == JobState.RUNNING
-    assert local.is_gone(f"{machine}:{pid}:{int(start) - 1}")
-    assert not local.is_gone(local.identity())
+    assert processes.state_of(handle) == JobState.RUNNING
+    assert processes.is_gone(f"{machine}:{pid}:{int(start) - 1}")
+    assert not processes.is_gone(processes.identity())
 
 
 def test_a_zombie_has_ended():
     child = subprocess.Popen(["true"], start_new_session=True)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert local.state_of(f"{local.machine()}:{child.pid}:1:log") == JobState.GONE
+    assert processes.state_of(f"{processes.machine()}:{child.pid}:1:log") == JobState.GONE
     child.wait()
 
 
@@ -99,14 +100,14 @@ def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
     child = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         start = (Path("/proc") / str(child.pid) / "stat").read_text().rpartition(")")[2].split()[19]
-        process = f"{local.machine()}:{child.pid}:{start}"
+        process = f"{processes.machine()}:{child.pid}:{start}"
         executor = Local(Lab.find(tmp_path))
         if hidden:
-            monkeypatch.setattr(local, "_PROC", tmp_path)
+            monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path))
         with as_nobody():
-            state = local.state_of(f"{process}:log")
+            state = processes.state_of(f"{process}:log")
             assert state == (JobState.UNKNOWN if hidden else JobState.RUNNING)
-            assert not local.is_gone(process)
+            assert not processes.is_gone(process)
             for now in (False, True):
                 with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
                     executor.stop(f"{process}:log", now=now)

@@ -1,4 +1,9 @@
-"""The synthetic web on disk: img2dataset's shards of webdataset tars, with a metadata parquet beside each."""
+"""The synthetic web and its benchmark on disk: img2dataset's shards and CLIP_benchmark's folders.
+
+The metadata scores are measurements: they follow the truth with an error, so that a filter on them removes
+most of the noise, not all of it, and loses some clean pairs. Near-duplicates are honest pairs and pass every
+filter on quality: they lack diversity, which `uniqueness` measures, as a deduplication pass would.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +18,138 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from jestlab.models.config import ShapesWeb
+from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.shapes.captions import describe
-from jestlab.models.data.shapes.noise import (
-    NOISE_KINDS,
-    alt_texts,
-    draw_kinds,
-    measure,
-    other_scenes,
-    vague_texts,
+from jestlab.models.data.shapes.world import (
+    BACKGROUNDS,
+    CLASSES,
+    POSITIONS,
+    SCENES,
+    SIZES,
+    Jitter,
+    Pixels,
+    Scenes,
+    describe,
+    describe_twice,
+    render,
 )
-from jestlab.models.data.shapes.render import Jitter, Pixels, render
-from jestlab.models.data.shapes.world import BACKGROUNDS, CLASSES, POSITIONS, SIZES, Scenes
 from jestlab.models.data.tars import TarWriter
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+NOISE_KINDS = ("clean", *NoiseRates.model_fields)
+"""Values of the metadata column `noise`."""
+
+RECOMMENDED_FILTER = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"
+"""Keeps about 96% of the clean pairs and of the near-duplicates, and about 1.5% of all other noise."""
+
+# Mean and standard deviation over pairs of a kind: CLIP similarity, LAION aesthetic, quality of the text,
+# uniqueness (1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1).
+_SCORES: dict[str, tuple[tuple[float, float], ...]] = {
+    "clean": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "mismatched": (
+        (0.15, 0.035),
+        (5.6, 0.60),
+        (0.78, 0.12),
+        (0.80, 0.10),
+    ),  # plus what the caption happens to get right
+    "alt_text": ((0.17, 0.040), (5.4, 0.70), (0.22, 0.12), (0.80, 0.10)),
+    "noise_image": ((0.14, 0.040), (3.1, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "blank": ((0.15, 0.040), (3.0, 0.60), (0.78, 0.12), (0.80, 0.10)),
+    "vague": ((0.23, 0.040), (5.5, 0.60), (0.35, 0.12), (0.80, 0.10)),
+    "near_duplicate": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.15, 0.10)),
+}
+_SIMILARITY_OF_AGREEMENT = 0.10  # of a mismatched caption that gets everything right
+
+_ALT_TEXTS = (
+    "IMG_{0:04d}.jpg",
+    "DSC{0:05d}",
+    "click to enlarge",
+    "image {1}",
+    "untitled",
+    "banner {2}x{3}",
+    "product photo {0}",
+    "thumbnail",
+    "add to cart",
+    "share on social media",
+    "page {1} of {3}",
+    "logo.png",
+)
+_VAGUE = (
+    "a picture of a thing",
+    "an image",
+    "some object",
+    "a nice photo",
+    "a shape on a background",
+    "picture of something",
+    "a simple drawing",
+    "an object in an image",
+)
+
+
+def draw_kinds(rates: NoiseRates, count: int, rng: np.random.Generator) -> Ints:
+    """Draw which kind of noise each pair has.
+
+    Args:
+        rates: Share of each kind of noise.
+        count: n.
+        rng: The generator.
+
+    Returns:
+        int64[n], into `NOISE_KINDS`.
+    """
+    shares = np.array([getattr(rates, kind) for kind in NOISE_KINDS[1:]])
+    edges = np.cumsum([max(0.0, 1.0 - shares.sum()), *shares])
+    return np.minimum(np.searchsorted(edges, rng.random(count), side="right"), len(NOISE_KINDS) - 1)
+
+
+def other_scenes(scenes: Scenes, rng: np.random.Generator) -> Scenes:
+    """Draw for each scene one of another class: what a mismatched caption describes."""
+    others = Scenes.draw(rng, len(scenes))
+    label = others.label
+    while (same := label == scenes.label).any():
+        label = np.where(same, Scenes.draw(rng, len(scenes)).label, label)
+    return Scenes.of(label, others.rest)
+
+
+def alt_texts(count: int, rng: np.random.Generator) -> list[str]:
+    """Write n captions as a content management system would."""
+    kinds = rng.integers(0, len(_ALT_TEXTS), count)
+    numbers = rng.integers(0, (9999, 20, 900, 600), (count, 4))
+    return [_ALT_TEXTS[kind].format(*row) for kind, row in zip(kinds, numbers.tolist(), strict=True)]
+
+
+def vague_texts(count: int, rng: np.random.Generator) -> list[str]:
+    """Write n captions that are true of anything."""
+    return [_VAGUE[i] for i in rng.integers(0, len(_VAGUE), count)]
+
+
+def measure(kinds: Ints, agreement: Floats, rng: np.random.Generator) -> dict[str, Floats]:
+    """Measure the metadata scores of n pairs.
+
+    Args:
+        kinds: int64[n], into `NOISE_KINDS`.
+        agreement: float64[n], share of a mismatched caption's attributes that are true of the image.
+        rng: The generator of the measurements' errors.
+
+    Returns:
+        `similarity` (as CLIP's cosine, about 0.1 to 0.4), `aesthetic` (as LAION's predictor, about 2 to 7.5),
+        `text_quality`, `uniqueness` and `punsafe` (0 to 1): float64[n] each, rounded as a table would hold
+        them.
+    """
+    table = np.array([_SCORES[kind] for kind in NOISE_KINDS])[kinds]  # [n, 4, 2]
+    scores = table[:, :, 0] + table[:, :, 1] * rng.standard_normal((len(kinds), 4))
+    mismatched = kinds == NOISE_KINDS.index("mismatched")
+    similarity = scores[:, 0] + np.where(mismatched, _SIMILARITY_OF_AGREEMENT * agreement, 0.0)
+    return {
+        "similarity": np.clip(similarity, -1.0, 1.0).round(4),
+        "aesthetic": np.clip(scores[:, 1], 1.0, 10.0).round(3),
+        "text_quality": np.clip(scores[:, 2], 0.0, 1.0).round(3),
+        "uniqueness": np.clip(scores[:, 3], 0.0, 1.0).round(3),
+        "punsafe": (rng.random(len(kinds)) * 0.1).round(4),
+    }
+
 
 Progress = Callable[[int], None]
 _STREAMS = {"templates": 0, "shard": 1, "recaption": 2}  # independent random streams under one seed
@@ -69,7 +192,7 @@ def _write_shard(
     captioner: np.random.Generator,
     progress: Progress | None,
 ) -> None:
-    """One tar, its parquet and its statistics."""
+    """Write one tar, its parquet and its statistics."""
     kinds = draw_kinds(settings.noise, count, rng)
     images, captions, columns = _draw_pairs(kinds, settings, templates, poses, rng, captioner)
     digits = max(4, len(str(settings.shard_size - 1)))
@@ -119,7 +242,7 @@ def _draw_pairs(
     rng: np.random.Generator,
     captioner: np.random.Generator,
 ) -> tuple[Pixels, list[str], dict[str, list[Any]]]:
-    """Images, captions and the metadata columns of n pairs of given kinds."""
+    """Draw images, captions and the metadata columns of n pairs of given kinds."""
     count, size = len(kinds), settings.image_size
     is_kind = {kind: kinds == number for number, kind in enumerate(NOISE_KINDS)}
 
@@ -154,7 +277,8 @@ def _draw_pairs(
 def _recaptioned(
     scenes: Scenes, without_scene: npt.NDArray[np.bool_], captioner: np.random.Generator
 ) -> list[str]:
-    """What a captioning model says of the images: all that is there, or, where no scene is, nothing much."""
+    """Describe the images as a captioning model would: everything that is there, or nothing much where no
+    scene is."""
     captions = describe(scenes, captioner, complete=True)
     where = np.flatnonzero(without_scene)
     for i, text in zip(where, vague_texts(len(where), captioner), strict=True):
@@ -163,7 +287,7 @@ def _recaptioned(
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:
-    """A JPEG at quality 95 with full colour resolution: chroma subsampling would smear small shapes.
+    """Encode a JPEG at quality 95 with full colour resolution: chroma subsampling would smear small shapes.
 
     Args:
         pixels: uint8[h, w, 3].
@@ -174,7 +298,7 @@ def encode_jpeg(pixels: Pixels) -> bytes:
 
 
 def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
-    """The metadata table, in img2dataset's columns and the scores."""
+    """Write the metadata table, with img2dataset's columns and the scores."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -182,3 +306,70 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
     error = table.schema.get_field_index("error_message")
     table = table.set_column(error, "error_message", table.column(error).cast(pa.string()))
     pq.write_table(table, path)
+
+
+TRAIN_EXAMPLES_PER_CLASS = 16
+"""Of the classification dataset's train split, from which few-shot probes draw."""
+
+PROMPTS = ("a {c}", "{c}", "photo of a {c}", "a {c} on a background")
+
+_BENCHMARK_STREAMS = {"train": 0, "test": 1, "retrieval": 2}
+_SCENES_PER_CLASS = SCENES // len(CLASSES)
+
+
+def make_benchmark(folder: Path, settings: ShapesBenchmark) -> None:
+    """Make the benchmark: `shapes_classification/` and `shapes_retrieval/`.
+
+    Classes are balanced, though the web's are not. Every retrieval image shows a scene of its own, and each
+    of its two captions fits that scene alone: R@1 is well defined.
+
+    Args:
+        folder: Where both folders go. Created if missing.
+        settings: Sizes and seed.
+
+    Raises:
+        ValueError: More retrieval examples than there are scenes.
+    """
+    if settings.retrieval_examples > SCENES:
+        raise ValueError(
+            f"retrieval_examples {settings.retrieval_examples} is above the {SCENES} scenes there are"
+        )
+    classification = folder / "shapes_classification"
+    for split, count in (
+        ("train", TRAIN_EXAMPLES_PER_CLASS * len(CLASSES)),
+        ("test", settings.classification_examples),
+    ):
+        rng = _rng(settings, split)
+        label = np.arange(count) % len(CLASSES)
+        scenes = Scenes.of(label, rng.integers(0, _SCENES_PER_CLASS, count))
+        _write_split(classification / split, _render(scenes, rng, settings), "cls", label.tolist())
+    (classification / "classnames.txt").write_text("\n".join(CLASSES) + "\n")
+    (classification / "zeroshot_classification_templates.txt").write_text("\n".join(PROMPTS) + "\n")
+
+    retrieval = folder / "shapes_retrieval"
+    rng = _rng(settings, "retrieval")
+    scenes = Scenes.of(*np.divmod(rng.permutation(SCENES)[: settings.retrieval_examples], _SCENES_PER_CLASS))
+    images = _render(scenes, rng, settings)
+    captions = ["\n".join(pair) for pair in describe_twice(scenes, rng)]
+    _write_split(retrieval / "test", images, "txt", captions)
+    (retrieval / "dataset_type.txt").write_text("retrieval\n")
+
+
+def _rng(settings: ShapesBenchmark, part: str) -> np.random.Generator:
+    """Return the random stream of one part of the benchmark."""
+    return np.random.Generator(np.random.PCG64([settings.seed, _BENCHMARK_STREAMS[part]]))
+
+
+def _render(scenes: Scenes, rng: np.random.Generator, settings: ShapesBenchmark) -> Pixels:
+    """Render clean images of scenes."""
+    return render(scenes, Jitter.draw(rng, len(scenes)), settings.image_size)
+
+
+def _write_split(folder: Path, images: Pixels, extension: str, targets: list[int] | list[str]) -> None:
+    """Write `0.tar` and `nshards.txt` of one split, with keys as CLIP_benchmark's exporter writes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with TarWriter(folder / "0.tar") as tar:
+        for i, (pixels, target) in enumerate(zip(images, targets, strict=True)):
+            tar.add(f"s{i:07d}.{extension}", str(target).encode())
+            tar.add(f"s{i:07d}.jpg", encode_jpeg(pixels))
+    (folder / "nshards.txt").write_text("1\n")

@@ -1,50 +1,55 @@
-"""The executors, by name. Each is imported when it is asked for: their clients take a second to import."""
+"""The executors by name: choose where runs go, create an executor, and describe an attempt as its job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec.resources import Place
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.executor import Executor, Job
+from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.vertex import Vertex
+from jestlab.platform.launch.reconcile import Target
+from jestlab.platform.spec.resources import ExecutorName, Resources
 
-if TYPE_CHECKING:
-    from jestlab.platform.lab import Lab
-    from jestlab.platform.launch.executor import Executor
-    from jestlab.platform.settings import Settings
-    from jestlab.platform.spec.resources import Resources
+NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
-NAMES: tuple[Place, ...] = get_args(Place)
+Executors = Callable[[ExecutorName], Executor]
+"""Returns the executor of a name."""
 
 
-def choose(asked: Place | None, resources: Resources, settings: Settings) -> Place:
-    """Where a study's runs go: as the command says, else the study, else the user's settings, else here.
+def choose(asked: ExecutorName | None, resources: Resources, settings: Settings) -> ExecutorName:
+    """Choose where a study's runs go: as the command says, else the study, else the settings, else here.
 
     Args:
         asked: What `--on` says.
-        resources: Of the study.
-        settings: The user's.
+        resources: What each run of the study gets.
+        settings: The user's settings.
 
     Raises:
-        UserError: The study wants a TPU slice and nobody says where it is to be had.
+        UserError: The study requires a TPU slice and nothing says where.
     """
-    place = asked or resources.on or settings.on or "local"
-    if place == "local" and asked is None and resources.tpu is not None:
+    place = resources.executor(asked, settings.on)
+    if place is None:
         raise UserError(
-            f"each run is to compute on {resources.tpu}, and nothing says where: "
-            "--on kubernetes, --on vertex, or --on local to compute here all the same"
+            f"each run requires {resources.tpu}, and nothing says where: "
+            "give --on kubernetes or --on vertex, or --on local to compute here all the same"
         )
     return place
 
 
 def get(
-    place: Place,
+    place: ExecutorName,
     resources: Resources,
     settings: Settings,
     lab: Lab,
     on_exit: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """The executor of that name.
+    """Create an executor that can launch jobs.
 
     Args:
         place: Its name.
@@ -54,37 +59,56 @@ def get(
         on_exit: Called when a job of this machine has ended.
 
     Raises:
-        UserError: The settings or the study do not say what it needs; one line that names the key.
+        UserError: The settings or the study lack something that it needs; the message names the key.
     """
     if place == "kubernetes":
-        from jestlab.platform.launch.executors.kubernetes import Kubernetes
-
         return Kubernetes.of(resources, settings, mounted=lab.remote is None)
     if place == "vertex":
-        from jestlab.platform.launch.executors.vertex import Vertex
-
         return Vertex.of(resources, settings, mounted=lab.remote is None)
-    from jestlab.platform.launch.executors.local import Local
-
     return Local(lab, resources, on_exit)
 
 
-def find(place: Place, settings: Settings, lab: Lab) -> Executor:
-    """An executor for jobs that were launched before: it asks, stops and reads logs, and launches nothing.
+def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
+    """Create an executor for jobs that were launched before: it can do everything but launch.
 
     Args:
-        place: As the store says it.
+        place: Its name, as the store has it.
         settings: The user's accounts.
         lab: Where this machine keeps things.
     """
     if place == "kubernetes":
-        from jestlab.platform.launch.executors.kubernetes import Kubernetes
-
         return Kubernetes(settings.kubernetes)
     if place == "vertex":
-        from jestlab.platform.launch.executors.vertex import Vertex
-
         return Vertex(settings.vertex)
-    from jestlab.platform.launch.executors.local import Local
-
     return Local(lab)
+
+
+def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:
+    """Describe an attempt as a job.
+
+    Args:
+        lab: Where it writes.
+        title: Name of the study.
+        run: The run.
+        number: Number of the attempt.
+        log: Its log, relative to the lab's root.
+        executor: Name of the executor that launches it.
+        store: The store's id: other labs may launch the same runs in the same place.
+    """
+    elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
+    return Job(
+        name=f"jestlab-{store[:6]}-{run.fingerprint[:8]}-{number}",
+        title=run.name,
+        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
+        environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
+        log=lab.root / log,
+        labels={
+            "experiment": title,
+            "run": run.name,
+            "seed": str(run.seed),
+            "store": store,
+            "fingerprint": run.fingerprint[:32],  # a label has 63 characters at most
+            "attempt": str(number),
+        },
+        imports=programs.imports_of(run.program),
+    )

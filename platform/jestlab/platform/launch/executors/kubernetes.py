@@ -1,4 +1,4 @@
-"""Jobs as JobSets on a Kubernetes cluster with TPU nodes.
+"""Jobs as JobSets on a Kubernetes cluster with TPU nodes, and what a JobSet's status says of its job.
 
 A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for
 another cluster still finds the job.
@@ -14,19 +14,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
-from jestlab.platform.launch.executors import clear, jobset, tries
-from jestlab.platform.settings import Kubernetes as KubernetesSettings
-from jestlab.platform.settings import Settings
-from jestlab.platform.spec.resources import Resources
-from jestlab.platform.tpu import Slice, parse
+from jestlab.platform.launch.executors import manifest
+from jestlab.platform.launch.executors.manifest import INDEX_LABEL, MANAGED, NAME_LABEL, clean_line
+from jestlab.platform.launch.logs import one_line
+from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.launch.wakeup import api_retries, is_temporary
+from jestlab.platform.spec.resources import Resources, Slice, parse_slice
 
 Result = TypeVar("Result")
+
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 
 _IN_CLUSTER = "in-cluster"
 _CONNECT_SECONDS = 5.0
 _PAGE = 500
 _NAMES_IN_A_SELECTOR = 50  # more would make a URL too long; then all of ours are listed
+_PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
 
 
 class Kubernetes:
@@ -34,14 +40,14 @@ class Kubernetes:
 
     Attributes:
         name: `kubernetes`.
-        chips: Of each job.
+        chips: Chips of each job.
         parallel: None: the cluster, or Kueue, lets jobs wait.
-        grace_seconds: What pods have to save, and a minute to be gone.
+        grace_seconds: The pods' own grace period, and a minute for them to be gone.
     """
 
     name = "kubernetes"
     parallel: int | None = None
-    grace_seconds = jobset.GRACE_SECONDS + 60.0
+    grace_seconds = manifest.GRACE_SECONDS + 60.0
 
     def __init__(
         self,
@@ -52,13 +58,13 @@ class Kubernetes:
         spot: bool = False,
         answer_seconds: float = 30.0,
     ) -> None:
-        """Talks to nobody yet.
+        """Create an executor; it sends nothing yet.
 
         Args:
             settings: The cluster.
-            slice_: What each job computes on; None for an executor that launches nothing.
+            slice_: TPU slice of each job; None for an executor that launches nothing.
             image: Container that holds jestlab; None likewise.
-            spot: Whether on nodes that may be taken away.
+            spot: Whether to use nodes that may be taken away.
             answer_seconds: How long to wait for an answer.
         """
         self._settings = settings
@@ -72,11 +78,11 @@ class Kubernetes:
 
     @classmethod
     def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Kubernetes:
-        """One that can launch.
+        """Create an executor that can launch jobs.
 
         Args:
             resources: What each run gets.
-            settings: The user's.
+            settings: The user's settings.
             mounted: Whether pods find the lab in a folder; otherwise it is in a bucket.
 
         Raises:
@@ -99,59 +105,50 @@ class Kubernetes:
                 "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
                 "`claim`, the PersistentVolumeClaim that it is on; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
-        return cls(settings.kubernetes, parse(resources.tpu), image, spot=resources.spot)
+        return cls(settings.kubernetes, parse_slice(resources.tpu), image, spot=resources.spot)
 
     def has_room(self) -> bool:
-        """There is: what has no room waits."""
+        """Whether there is room; always, since the cluster lets jobs wait."""
         return True
 
     def render(self, job: Job) -> dict[str, Any]:
-        """The JobSet that `launch` would make."""
+        """Return the JobSet that `launch` would create."""
         if self._slice is None or self._image is None:
-            raise ExecutorError("this executor was made to find jobs, not to launch them")
-        return jobset.manifest(job, self._slice, self._image, self._settings, spot=self._spot)
+            raise ExecutorError("this executor finds jobs and cannot launch any")
+        return manifest.jobset(job, self._slice, self._image, self._settings, spot=self._spot)
+
+    def close(self) -> None:
+        """Do nothing: nothing on this machine launches jobs."""
 
     def launch(self, job: Job) -> str:
-        """Make the JobSet, or find the one of that name."""
-        manifest = self.render(job)
+        """Create the JobSet, or find the one of that name."""
+        body = self.render(job)
         context = self._call(f"{job.title} was not launched", self._context)
         namespace = self._settings.namespace
 
         def create() -> None:
-            from kubernetes.client import ApiException
-
-            try:
-                self._jobsets(context, "create", namespace, body=manifest)
-            except ApiException as error:
-                if error.status != 409:
-                    raise
+            if self._jobsets(context, "create", namespace, body=body) is None:
                 self._check_own(context, namespace, job)
 
-        # A second try finds what the first made, if only its answer was lost.
+        # A second attempt finds what the first created, if only its answer was lost.
         self._call(f"{job.title} was not launched", create)
         return f"{context}/{namespace}/{job.name}"
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
         """Make sure that the JobSet of that name is this job's."""
-        from kubernetes.client import ApiException
-
-        goes = f"{job.title}: an older JobSet {job.name} in {namespace} is still being deleted"
-        try:
-            found = self._jobsets(context, "get", namespace, name=job.name)
-        except ApiException as error:
-            if error.status != 404:
-                raise
-            raise ExecutorAway(goes) from None
-        if not jobset.is_of(found, job):
+        found = self._jobsets(context, "get", namespace, name=job.name)
+        if found is not None and not manifest.is_jobset_of(found, job):
             raise ExecutorError(
-                f"{job.title}: the JobSet {job.name} in {namespace} is of another store, or not of jestlab: "
+                f"{job.title}: the JobSet {job.name} in {namespace} is of another store, or not jestlab's: "
                 "delete it, or set another `kubernetes.namespace`"
             )
-        if found["metadata"].get("deletionTimestamp"):
-            raise ExecutorAway(goes)
+        if found is None or found["metadata"].get("deletionTimestamp"):
+            raise ExecutorAway(
+                f"{job.title}: an older JobSet {job.name} in {namespace} is still being deleted"
+            )
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """How jobs stand: two calls for all of a namespace, one more for each that has just failed."""
+        """Return the states of jobs: two calls per namespace, one more for each job that has just failed."""
         found: dict[str, JobStatus] = {}
         places: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for handle in handles:
@@ -171,91 +168,57 @@ class Kubernetes:
         return found
 
     def _statuses(self, context: str, namespace: str, names: Sequence[str]) -> dict[str, JobStatus]:
-        selector = jobset.MANAGED
+        selector = MANAGED
         if len(names) <= _NAMES_IN_A_SELECTOR:
-            selector += f",{jobset.NAME_LABEL} in ({','.join(sorted(names))})"
-        say = "the cluster does not answer"
-        sets = {
-            found["metadata"]["name"]: found
-            for found in self._call(
-                say, lambda: self._pages(self._listed_jobsets, context, namespace, selector)
-            )
-        }
+            selector += f",{NAME_LABEL} in ({','.join(sorted(names))})"
+
+        def listed(kind: str, selector: str) -> list[Mapping[str, Any]]:
+            pages = functools.partial(self._pages, kind, context, namespace, selector)
+            return self._call("the cluster does not answer", pages)
+
+        sets = {found["metadata"]["name"]: found for found in listed("jobsets", selector)}
         firsts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         if any(name in sets for name in names):
-            only_first = f"{selector},{jobset.INDEX_LABEL}=0"
-            for pod in self._call(
-                say, lambda: self._pages(self._listed_pods, context, namespace, only_first)
-            ):
-                firsts[pod["metadata"]["labels"].get(jobset.NAME_LABEL, "")].append(pod)
+            for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
+                firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
         known: dict[str, JobStatus] = {}
         for name in names:
             if name not in sets:
                 known[name] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
                 continue
-            known[name] = jobset.status(sets[name], firsts[name])
+            known[name] = status(sets[name], firsts[name])
             if known[name].state == JobState.FAILED:  # any host may have been taken away, not only the first
-                pods = functools.partial(self._pages, self._listed_pods, context, namespace)
-                own = f"{jobset.JOBSET_LABEL}={name}"
-                known[name] = jobset.status(sets[name], self._call(say, functools.partial(pods, own)))
+                known[name] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
         return known
 
     def stop(self, handle: str, *, now: bool) -> None:
-        """Delete the JobSet: its pods get SIGTERM and the grace, or end at once. Their logs go with them."""
+        """Delete the JobSet and its pods, after their grace period or at once. Their logs go with them."""
         context, namespace, name = _split(handle)
-        say = f"{name} may still be running"
-        policy = "Background" if now else "Foreground"
-
-        def is_over() -> bool:
-            from kubernetes.client import ApiException
-
-            try:
-                found = self._jobsets(context, "get", namespace, name=name)
-            except ApiException as error:
-                if error.status != 404:
-                    raise
-                return False  # its pods may still be ending
-            return jobset.status(found, ()).state.is_over
-
-        def delete() -> None:
-            from kubernetes.client import ApiException
-
-            try:
-                self._jobsets(context, "delete", namespace, name=name, propagation_policy=policy)
-            except ApiException as error:
-                if error.status != 404:
-                    raise
-
-        if self._call(say, is_over):
-            return  # and what it said can still be read
-        self._call(say, delete)
+        call = functools.partial(self._call, f"{name} may still be running")
+        found = call(functools.partial(self._jobsets, context, "get", namespace, name=name))
+        if found is not None and status(found, ()).state.is_over:
+            return  # and what it printed can still be read
+        delete = functools.partial(self._jobsets, context, "delete", namespace, name=name)
+        call(functools.partial(delete, propagation_policy="Background" if now else "Foreground"))
         if now:
-            selector = f"{jobset.JOBSET_LABEL}={name}"
-            self._call(
-                say,
-                lambda: (
-                    self._core(context)
-                    .delete_collection_namespaced_pod(
-                        namespace,
-                        label_selector=selector,
-                        grace_period_seconds=0,
-                        _preload_content=False,
-                        _request_timeout=self._timeout,
-                    )
-                    .data
-                ),
+            remove_pods = functools.partial(
+                self._core(context).delete_collection_namespaced_pod,
+                namespace,
+                label_selector=f"{JOBSET_LABEL}={name}",
+                grace_period_seconds=0,
+                _preload_content=False,
+                _request_timeout=self._timeout,
             )
+            call(lambda: remove_pods().data)
 
     def logs(self, handle: str) -> Iterator[bytes]:
-        """What the first host has printed."""
+        """Return what the first host has printed."""
         context, namespace, name = _split(handle)
         say = f"the log of {name} cannot be read"
-        selector = f"{jobset.JOBSET_LABEL}={name},{jobset.INDEX_LABEL}=0"
-        pods = self._call(say, lambda: self._pages(self._listed_pods, context, namespace, selector))
+        selector = f"{JOBSET_LABEL}={name},{INDEX_LABEL}=0"
+        pods = self._call(say, functools.partial(self._pages, "pods", context, namespace, selector))
         if not pods:
-            raise ExecutorError(
-                f"{name} has no pods in {namespace}, or no longer: their log is gone with them"
-            )
+            raise ExecutorError(f"{name} has no pods in {namespace}, or no longer: its log is gone with them")
         pod = max(pods, key=lambda found: str(found["metadata"].get("creationTimestamp", "")))
         answer = self._call(
             say,
@@ -271,44 +234,47 @@ class Kubernetes:
         try:
             yield from answer.stream(1 << 16)
         except HTTPError as error:
-            raise ExecutorAway(f"{say} to its end: {clear.line(error)}") from None
+            raise ExecutorAway(f"{say} to its end: {clean_line(error)}") from None
         finally:
             answer.release_conn()
 
     def _jobsets(self, context: str, verb: str, namespace: str, **options: Any) -> Any:
-        """One request of the JobSet API: create, get, list, delete."""
-        from kubernetes.client import CustomObjectsApi
+        """Send one request to the JobSet API: create, list, get or delete.
+
+        Returns:
+            The answer; None if a JobSet to create exists, or one to get or delete does not.
+        """
+        from kubernetes.client import ApiException, CustomObjectsApi
 
         request = getattr(CustomObjectsApi(self._client(context)), f"{verb}_namespaced_custom_object")
-        return request(
-            group=jobset.GROUP,
-            version=jobset.VERSION,
-            namespace=namespace,
-            plural=jobset.PLURAL,
-            _request_timeout=self._timeout,
-            **options,
-        )
+        try:
+            return request(
+                group=manifest.JOBSET_GROUP,
+                version=manifest.JOBSET_VERSION,
+                namespace=namespace,
+                plural=manifest.JOBSET_PLURAL,
+                _request_timeout=self._timeout,
+                **options,
+            )
+        except ApiException as error:
+            expected = {"create": 409, "get": 404, "delete": 404}
+            if error.status != expected.get(verb):
+                raise
+            return None
 
-    def _listed_jobsets(self, context: str, namespace: str, **options: Any) -> Mapping[str, Any]:
-        answer: Mapping[str, Any] = self._jobsets(context, "list", namespace, **options)
-        return answer
-
-    def _listed_pods(self, context: str, namespace: str, **options: Any) -> Mapping[str, Any]:
-        # As JSON: the client's models refuse what a newer server may say, and are slow.
-        answer = self._core(context).list_namespaced_pod(
-            namespace, _preload_content=False, _request_timeout=self._timeout, **options
-        )
-        page: Mapping[str, Any] = json.loads(answer.data)
-        return page
-
-    def _pages(
-        self, listed: Callable[..., Mapping[str, Any]], context: str, namespace: str, selector: str
-    ) -> list[Mapping[str, Any]]:
-        """All that a selector selects, however many pages."""
+    def _pages(self, kind: str, context: str, namespace: str, selector: str) -> list[Mapping[str, Any]]:
+        """Return all `jobsets` or `pods` that a selector selects, however many pages."""
         found: list[Mapping[str, Any]] = []
         more: dict[str, str] = {}
         while True:
-            page = listed(context, namespace, label_selector=selector, limit=_PAGE, **more)
+            options = {"label_selector": selector, "limit": _PAGE, **more}
+            if kind == "jobsets":
+                page = self._jobsets(context, "list", namespace, **options)
+            else:  # as JSON: the client's models refuse what a newer server may say, and are slow
+                answer = self._core(context).list_namespaced_pod(
+                    namespace, _preload_content=False, _request_timeout=self._timeout, **options
+                )
+                page = json.loads(answer.data)
             found += page.get("items") or ()
             if not (token := page.get("metadata", {}).get("continue")):
                 return found
@@ -320,7 +286,7 @@ class Kubernetes:
         return CoreV1Api(self._client(context))
 
     def _context(self) -> str:
-        """Where jobs are launched: the configured context, else the current one, else this pod's cluster."""
+        """Return where jobs are launched: the configured context, the current one, or this pod's cluster."""
         if self._settings.context is not None:
             return self._settings.context
         from kubernetes import config
@@ -332,7 +298,7 @@ class Kubernetes:
         return name
 
     def _client(self, context: str) -> Any:
-        """The client of a context; made once, shared by all threads."""
+        """Return the client of a context; created once, shared by all threads."""
         from kubernetes import client, config
 
         with self._lock:
@@ -342,12 +308,12 @@ class Kubernetes:
                     config.load_incluster_config(client_configuration=configuration)
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
-                configuration.retries = False  # `tries` decides what is tried again
+                configuration.retries = False  # `_call` decides what is tried again
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
     def _call(self, say: str, function: Callable[[], Result]) -> Result:
-        """Call the API, and turn what goes wrong into one line."""
+        """Call the API, retry temporary errors, and turn other ones into one line."""
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
@@ -355,52 +321,133 @@ class Kubernetes:
 
         renewed = False
 
-        def passes(error: Exception) -> bool:
+        def may_pass(error: BaseException) -> bool:
             nonlocal renewed
             if isinstance(error, ApiException):
-                if error.status == 401 and not renewed:  # a login ends after an hour or so: read it afresh
+                if error.status == 401 and not renewed:  # logins expire after an hour or so: read it again
                     renewed = True
                     with self._lock:
                         self._clients.clear()
                     return True
-                return tries.passing(error.status or None)
+                return is_temporary(error.status or None)
             return isinstance(error, HTTPError)
 
         try:
-            return tries.call(function, passes)
+            return api_retries(may_pass)(function)
         except ApiException as error:
-            # A login that has ended is no fault of the job's: it can be renewed while the launcher waits.
-            away = error.status == 401 or tries.passing(error.status or None)
-            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_words(error)}") from None
+            # An expired login is not the job's fault: it can be renewed while the launcher waits.
+            away = error.status == 401 or is_temporary(error.status or None)
+            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_describe(error)}") from None
         except (ConfigException, YAMLError) as error:
             raise ExecutorError(
-                f"{say}: no access to a cluster: {clear.line(error)}: see kubectl config"
+                f"{say}: no access to a cluster: {clean_line(error)}: see kubectl config"
             ) from None
         except HTTPError as error:
-            raise ExecutorAway(f"{say}: the cluster is not to be reached: {clear.line(error)}") from None
+            raise ExecutorAway(f"{say}: the cluster cannot be reached: {clean_line(error)}") from None
 
 
 def _split(handle: str) -> tuple[str, str, str]:
     parts = handle.rsplit("/", 2)  # a context may have slashes in it
     if len(parts) != 3 or not all(parts):
-        raise ExecutorError(f"{handle!r} is no handle of kubernetes: CONTEXT/NAMESPACE/NAME")
+        raise ExecutorError(f"{handle!r} is not a handle of kubernetes: expected CONTEXT/NAMESPACE/NAME")
     context, namespace, name = parts
     return context, namespace, name
 
 
-def _words(error: Any) -> str:
-    """What the API said, and what to do about the errors that people meet."""
+def _describe(error: Any) -> str:
+    """Return what the API said, and what to do about common errors."""
     try:
         said = json.loads(error.body or "{}").get("message", "")
     except (ValueError, AttributeError):
         said = error.body if isinstance(error.body, str) else ""
-    line = clear.line(f"{error.status} {error.reason}: {said}" if said else f"{error.status} {error.reason}")
+    line = clean_line(f"{error.status} {error.reason}: {said}" if said else f"{error.status} {error.reason}")
     if error.status == 403:
         return (
-            f"{line}: ask for the right to make, list and delete jobsets, and to list, read and delete pods"
+            f"{line}: ask for the right to create, list and delete jobsets, and to list, read and delete pods"
         )
     if error.status == 404:
         return f"{line}: is JobSet installed in the cluster, and is the namespace there?"
     if error.status == 401:
         return f"{line}: log in to the cluster again"
     return line
+
+
+# ---- what a JobSet's status says
+
+
+def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobStatus:
+    """Return the state of a JobSet's job.
+
+    Args:
+        jobset: The object, as the API answers.
+        pods: Its pods that are known: the first alone is enough, except where it has failed.
+    """
+    conditions = _conditions(jobset)
+    first = next((pod for pod in pods if _index(pod) == "0"), None)
+    if "Completed" in conditions:
+        return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
+    if "Failed" in conditions:
+        return _failed(conditions["Failed"], first, pods)
+    if jobset["metadata"].get("deletionTimestamp"):
+        return JobStatus(JobState.RUNNING, "stopping")
+    if jobset.get("spec", {}).get("suspend"):
+        return JobStatus(JobState.QUEUED, "waits in the queue")
+    if first is not None and first.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
+        return JobStatus(JobState.RUNNING)
+    return JobStatus(JobState.QUEUED, _why_waiting(first))
+
+
+def _failed(
+    condition: Mapping[str, Any], first: Mapping[str, Any] | None, pods: Sequence[Mapping[str, Any]]
+) -> JobStatus:
+    code, why = _exit(first)
+    for pod in pods:
+        if (disruption := _conditions(pod).get("DisruptionTarget")) is not None:
+            node = pod.get("spec", {}).get("nodeName", "a node")
+            return JobStatus(JobState.PREEMPTED, f"{node} was taken away: {_said(disruption)}", code)
+    if condition.get("reason") == _PREEMPTED_REASON:
+        return JobStatus(JobState.PREEMPTED, f"a node was taken away: {_said(condition)}", code)
+    return JobStatus(JobState.FAILED, why or _said(condition), code)
+
+
+def _exit(pod: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """Return how a pod's process ended, and the same in words."""
+    state = _container(pod).get("state", {}).get("terminated")
+    if state is None:
+        return None, ""
+    code = exit_from_shell(state["exitCode"])
+    reason = state.get("reason", "Error")
+    return code, describe_exit(code) + ("" if reason in ("Error", "Completed") else f" ({reason})")
+
+
+def _why_waiting(pod: Mapping[str, Any] | None) -> str:
+    waiting = _container(pod).get("state", {}).get("waiting", {})
+    if waiting.get("reason", "ContainerCreating") != "ContainerCreating":
+        return _said(waiting)
+    scheduled = {} if pod is None else _by_type(pod).get("PodScheduled", {})
+    return _said(scheduled) if scheduled.get("status") == "False" else ""
+
+
+def _container(pod: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    containers = ({} if pod is None else pod.get("status", {})).get("containerStatuses") or [{}]
+    found: Mapping[str, Any] = containers[0]
+    return found
+
+
+def _index(pod: Mapping[str, Any]) -> str | None:
+    found: str | None = pod["metadata"].get("labels", {}).get(INDEX_LABEL)
+    return found
+
+
+def _by_type(thing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    return {found["type"]: found for found in thing.get("status", {}).get("conditions") or ()}
+
+
+def _conditions(thing: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the conditions that hold, by type."""
+    return {name: found for name, found in _by_type(thing).items() if found.get("status") == "True"}
+
+
+def _said(condition: Mapping[str, Any]) -> str:
+    parts = (condition.get("reason"), condition.get("message"))
+    return one_line(": ".join(part for part in parts if part))

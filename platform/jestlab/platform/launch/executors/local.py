@@ -1,36 +1,50 @@
-"""Jobs as processes of this machine: each a session with a log of its own, outliving its launcher."""
+"""Jobs as processes of this machine: each a session with a log of its own, outliving its launcher.
+
+A job that names modules which take long to import is forked from a server that has imported them (see
+`forkserver`, the server's side); any other is a fresh process.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
+import json
 import os
+import queue
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.lab import Lab
-from jestlab.platform.launch import exits
+import psutil
+
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
-from jestlab.platform.launch.executors.forkserver import Forked, ForkServer, ForkServerError
+from jestlab.platform.launch.processes import EXIT_COMPLETED, Process, describe_exit, state_of
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
-_PROC = Path("/proc")
+PATIENCE_SECONDS = 120.0
+"""How long a fork server may take to import and fork before it is abandoned."""
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""In the fork server's environment: NumPy's libraries start their threads when they are imported."""
+
+_WORKER = "jestlab.platform.worker"
+_FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 _BLOCK = 1 << 20
+_PACKET_BYTES = 1 << 17  # as in `forkserver`
 _TOLD_SECONDS = 5.0
-"""How long a process that has ended may go without whoever waits for it being told."""
+"""How long after a process has ended the thread that waits for it may take to be told."""
 _LOST_SECONDS = 0.5  # between looks at a job whose end nobody will tell
 
 
 class Local:
-    """Processes of this machine. A job's handle is `machine:pid:start:log`, which no other process shares."""
+    """Launches jobs as processes of this machine. A handle is `machine:pid:start:log`: see `processes`."""
 
     name = "local"
     chips = 0
@@ -39,16 +53,16 @@ class Local:
     def __init__(
         self, lab: Lab, resources: Resources | None = None, on_exit: Callable[[], None] = lambda: None
     ) -> None:
-        """Make an executor; nothing runs yet.
+        """Create an executor; nothing runs yet.
 
         Args:
             lab: Where compiled functions are kept.
-            resources: Threads of a job, so that parallel ones do not fight for cores, and the memory that it
-                takes: none is started where less is free.
+            resources: Threads of a job, so that parallel jobs do not compete for cores, and its memory: no
+                job is started while less is free.
             on_exit: Called from another thread when a job has ended.
         """
         resources = resources or Resources()
-        self.parallel: int | None = _at_once(resources.memory_gb)
+        self.parallel: int | None = _parallel(resources.memory_gb)
         self._threads = resources.threads
         self._memory_gb = resources.memory_gb
         self._cache = lab.cache
@@ -60,14 +74,14 @@ class Local:
         self._lock = threading.Lock()
 
     def launch(self, job: Job) -> str:
-        """See `Executor`; a name is remembered by this object alone."""
+        """Start a job, unless this object has started one of its name; return its handle."""
         with self._lock:
             if job.name not in self._names:
                 self._names[job.name] = self._start(job)
             return self._names[job.name]
 
     def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """See `Executor`."""
+        """Return the states of jobs; UNKNOWN for those of other machines and hidden users."""
         return {handle: self._status(handle) for handle in handles}
 
     @property
@@ -76,35 +90,42 @@ class Local:
         return list(self._children)
 
     def stop(self, handle: str, *, now: bool) -> None:
-        """See `Executor`."""
-        process = _Process.parse(handle)
-        if process.machine != machine():
+        """Send SIGTERM to a job's process group, or kill its whole session now."""
+        process = Process.parse(handle)
+        if not process.is_here:
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
         try:
-            if process.runs() or _is_hidden(process.pid):
-                _signal_group(process.pid, signal.SIGKILL if now else signal.SIGTERM)
+            if process.runs() or process.is_hidden():
+                process.signal_group(signal.SIGKILL if now else signal.SIGTERM)
         except PermissionError:
             raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
         if now:
             process.end_session()
 
     def logs(self, handle: str) -> Iterator[bytes]:
-        """See `Executor`."""
-        log = _Process.parse(handle).log
+        """Return what the job has printed so far: its log."""
         try:
-            with log.open("rb") as stream:
+            with Path(handle.split(":", 3)[3]).open("rb") as stream:
                 while block := stream.read(_BLOCK):
                     yield block
         except OSError as error:
             raise ExecutorError(f"no log: {error}") from error
 
     def render(self, job: Job) -> dict[str, Any] | None:
-        """There is none."""
+        """Return None: processes have no manifests."""
         return None
 
+    def close(self) -> None:
+        """End the fork server."""
+        with self._lock:
+            self._forks = False
+            if self._server is not None:
+                self._server.close()
+                self._server = None
+
     def has_room(self) -> bool:
-        """Whether there is memory for one more job; without an idea of what one takes, there is."""
-        return self._memory_gb is None or _free_gb() >= self._memory_gb
+        """Whether there is memory for one more job; yes if the study does not say how much one takes."""
+        return self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb
 
     def _start(self, job: Job) -> str:
         try:
@@ -112,16 +133,17 @@ class Local:
             child = self._forked(job) or self._executed(job)
         except OSError as error:
             raise ExecutorError(f"cannot start {sys.executable}: {error}") from error
-        process = _Process(machine(), child.pid, _start_of(child.pid) or "0", job.log)
-        self._children[str(process)] = child
+        process = Process.of(child.pid)
+        handle = f"{process}:{job.log}"
+        self._children[handle] = child
         threading.Thread(target=self._wait, args=(child, process), name=job.name, daemon=True).start()
-        return str(process)
+        return handle
 
-    def _executed(self, job: Job) -> subprocess.Popen[bytes]:
-        """A job as a fresh process."""
+    def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
+        """Start a job as a fresh process."""
         with job.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "jestlab.platform.worker", *job.arguments],
+                [sys.executable, "-m", _WORKER, *job.arguments],
                 env={**os.environ, **self.environment(), **job.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -130,7 +152,7 @@ class Local:
             )
 
     def _forked(self, job: Job) -> Forked | None:
-        """A job forked from a process that has imported what it needs; None: it is to be a fresh one."""
+        """Fork a job from a process that has imported what it needs; None if it has to be a fresh process."""
         if not job.imports or not self._forks:
             return None
         try:
@@ -143,7 +165,7 @@ class Local:
                 log.write(f"jestlab: {error}: from here on each run imports everything itself\n")
             return None
 
-    def _wait(self, child: subprocess.Popen[bytes] | Forked, process: _Process) -> None:
+    def _wait(self, child: subprocess.Popen[bytes] | Forked, process: Process) -> None:
         child.wait()
         while isinstance(child, Forked) and child.lost and process.runs():
             time.sleep(_LOST_SECONDS)
@@ -156,16 +178,16 @@ class Local:
             code, gone = child.poll(), False
             if code is None and (gone := state_of(handle) is JobState.GONE):
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = child.wait(timeout=_TOLD_SECONDS)  # who waits for it is just being told
+                    code = child.wait(timeout=_TOLD_SECONDS)  # its thread is just being told
             if code is None:
                 return JobStatus(JobState.GONE if gone else JobState.RUNNING)
-            state = JobState.SUCCEEDED if code == exits.COMPLETED else JobState.FAILED
-            return JobStatus(state, "" if code == exits.COMPLETED else exits.describe(code), code)
+            state = JobState.SUCCEEDED if code == EXIT_COMPLETED else JobState.FAILED
+            return JobStatus(state, "" if code == EXIT_COMPLETED else describe_exit(code), code)
         state = state_of(handle)
         return JobStatus(state, "on another machine, or another user's" if state is JobState.UNKNOWN else "")
 
     def environment(self) -> dict[str, str]:
-        """What a worker's environment has beyond this process's."""
+        """Return what a worker's environment has beyond this process's."""
         count = str(self._threads)
         xla_flags = os.environ.get("XLA_FLAGS", "")
         if self._threads == 1:
@@ -189,124 +211,152 @@ class Local:
         return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
 
 
-@dataclass(frozen=True)
-class _Process:
-    """A process, named so that no other one will ever be taken for it.
-
-    Attributes:
-        machine: Where its id means something.
-        pid: Its id, and its session's.
-        start: When it began, in the kernel's ticks since boot: ids of processes are used again.
-        log: Its log.
-    """
-
-    machine: str
-    pid: int
-    start: str
-    log: Path
-
-    def __str__(self) -> str:
-        return f"{self.machine}:{self.pid}:{self.start}:{self.log}"
-
-    @classmethod
-    def parse(cls, handle: str) -> _Process:
-        machine, pid, start, log = handle.split(":", 3)
-        return cls(machine, int(pid), start, Path(log))
-
-    def runs(self) -> bool:
-        return _start_of(self.pid) == self.start
-
-    def end_session(self) -> None:
-        """End what is left of its session, which has its id: nobody else gets that as long as one is left."""
-        if _start_of(self.pid) not in (None, self.start):
-            return  # the id is another process's by now
-        for entry in _PROC.iterdir():
-            fields = _stat(entry.name) if entry.name.isdigit() else None
-            if fields is not None and int(fields[3]) == self.pid and fields[0] != "Z":
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(int(entry.name), signal.SIGKILL)
-
-
-def identity() -> str:
-    """This process, as other launchers may look for it: `machine:pid:start`."""
-    return f"{machine()}:{os.getpid()}:{_start_of(os.getpid())}"
-
-
-@functools.cache
-def machine() -> str:
-    """Where ids of processes mean what they mean to this one: host, boot and namespace.
-
-    Containers often share a name, machines that were cloned too, and a machine that was restarted is another.
-    """
-    boot = (_PROC / "sys/kernel/random/boot_id").read_text()[:8]
-    namespace = "".join(filter(str.isdigit, str((_PROC / "self/ns/pid").readlink())))
-    return f"{socket.gethostname()}.{boot}.{namespace}"
-
-
-def is_gone(name: str) -> bool:
-    """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
-    where, pid, start = name.rsplit(":", 2)
-    return where == machine() and _start_of(int(pid)) != start and not _is_hidden(int(pid))
-
-
-def state_of(handle: str) -> JobState:
-    """What is known of a job from outside: RUNNING, GONE, or UNKNOWN: elsewhere, or another user's."""
-    process = _Process.parse(handle)
-    if process.machine != machine() or _is_hidden(process.pid):
-        return JobState.UNKNOWN
-    return JobState.RUNNING if process.runs() else JobState.GONE
-
-
-def own_handle(log: Path) -> str:
-    """The handle of this process, which leads a session of its own."""
-    return f"{identity()}:{log}"
-
-
-def _stat(pid: str | int) -> list[str] | None:
-    """Fields of /proc/PID/stat from the state on; None if there is no such process."""
-    try:
-        text = (_PROC / str(pid) / "stat").read_text()
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()
-
-
-def _start_of(pid: int) -> str | None:
-    """When a live process began; None for one that has ended, a zombie included."""
-    fields = _stat(pid)
-    return None if fields is None or fields[0] in "ZX" else fields[19]
-
-
-def _is_hidden(pid: int) -> bool:
-    """Whether there is such a process, and this machine shows other users nothing of it."""
-    if _stat(pid) is not None:
-        return False
-    try:
-        os.kill(pid, 0)
-    except PermissionError:
-        return True
-    except ProcessLookupError:
-        return False
-    return False  # one's own, which ended just now, or began
-
-
-def _signal_group(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, number)
-
-
-def _at_once(memory_gb: float | None) -> int:
-    """How many jobs this machine runs at once where nobody says: as memory has room for, at least one."""
+def _parallel(memory_gb: float | None) -> int:
+    """How many jobs this machine runs at once if the study does not say: as memory allows, at least one."""
     if memory_gb is None:
         return LOCAL_PARALLEL
-    return max(min(LOCAL_PARALLEL, int(_memory()["MemTotal"] / memory_gb)), 1)
+    return max(min(LOCAL_PARALLEL, int(psutil.virtual_memory().total / 1e9 / memory_gb)), 1)
 
 
-def _free_gb() -> float:
-    return _memory()["MemAvailable"]
+# ---- the launcher's side of the fork server
 
 
-def _memory() -> Mapping[str, float]:
-    """Gigabytes, by name of /proc/meminfo."""
-    lines = (_PROC / "meminfo").read_text().splitlines()
-    return {line.split(":")[0]: int(line.split()[1]) * 1024 / 1e9 for line in lines}
+class ForkServerError(Exception):
+    """A job was not forked; the message says why."""
+
+
+class Forked:
+    """A forked job, with the methods of `subprocess.Popen` that are used for other jobs.
+
+    Attributes:
+        pid: Its process.
+        lost: Whether the server has gone, so that nobody will tell how the job ends.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.lost = False
+        self._code: int | None = None
+        self._told = threading.Event()
+
+    def poll(self) -> int | None:
+        """Return the exit code, or minus a signal's number; None while it runs, or if nobody knows."""
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Wait until the end is known or never will be, or so many seconds; return as `poll` does."""
+        self._told.wait(timeout)
+        return self._code
+
+    def tell(self, code: int | None) -> None:
+        """Record how it ended; None if nobody will ever know."""
+        self._code, self.lost = code, code is None
+        self._told.set()
+
+
+class ForkServer:
+    """Starts a fork server and gives it jobs."""
+
+    def __init__(self, environment: Mapping[str, str], log: Path) -> None:
+        """Start the server; it imports nothing heavy yet.
+
+        Args:
+            environment: Environment of the server and of all its jobs, in which NumPy uses one thread.
+            log: Where the server reports its own errors: the log of the first job.
+
+        Raises:
+            ForkServerError: It cannot be started.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", _FORK_SERVER, str(theirs.fileno())]
+        try:
+            with theirs, log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    env={**environment, **ONE_THREAD},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise ForkServerError(f"cannot start {command[0]}: {error}") from error
+        self._channel = ours
+        self._answers: queue.SimpleQueue[Forked | str] = queue.SimpleQueue()
+        # The thread must not hold this object: the server ends once nobody refers to it any more.
+        threading.Thread(
+            target=_listen, args=(ours, self._process, self._answers), name="forkserver", daemon=True
+        ).start()
+        self._finalizer = weakref.finalize(self, _hang_up, ours)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """End the server and wait for its end; its jobs go on."""
+        self._finalizer()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(PATIENCE_SECONDS)
+
+    def start(self, job: Job) -> Forked:
+        """Fork a job; return when it leads its own session and writes to its own log.
+
+        Raises:
+            ForkServerError: It was not forked.
+        """
+        order = {
+            "imports": list(job.imports),
+            "arguments": list(job.arguments),
+            "environment": dict(job.environment),
+            "log": str(job.log),
+        }
+        try:
+            self._channel.send(json.dumps(order).encode())
+            answer = self._answers.get(timeout=PATIENCE_SECONDS)
+        except OSError as error:
+            raise ForkServerError(f"the fork server has ended: {error}") from error
+        except queue.Empty:
+            # If it has forked all the same: only one process can take up an attempt.
+            self._process.kill()
+            raise ForkServerError(f"the fork server said nothing for {PATIENCE_SECONDS:.0f} s") from None
+        if isinstance(answer, str):
+            raise ForkServerError(answer)
+        return answer
+
+
+def _hang_up(channel: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other side has done so
+        channel.shutdown(socket.SHUT_RDWR)
+
+
+def _listen(
+    channel: socket.socket, process: subprocess.Popen[bytes], answers: queue.SimpleQueue[Forked | str]
+) -> None:
+    """Receive what the server says, until it ends."""
+    children: dict[int, Forked] = {}
+    with channel:
+        while packet := _received(channel):
+            said = json.loads(packet)
+            if "ended" in said:
+                children.pop(said["ended"]).tell(said["code"])
+            elif "started" in said:
+                child = children[said["started"]] = Forked(said["started"])
+                answers.put(child)
+            else:
+                answers.put(str(said["refused"]))
+    code = process.wait()
+    answers.put(f"the fork server has ended, exit code {code}")
+    for child in children.values():
+        child.tell(None)
+
+
+def _received(channel: socket.socket) -> bytes:
+    """Return the next packet; empty when the other side has gone."""
+    try:
+        return channel.recv(_PACKET_BYTES)
+    except ConnectionError:
+        return b""

@@ -1,1 +1,1 @@
-"""Alembic migrations of the store, oldest first."""
+"""Alembic migrations of the store, one file a revision."""

@@ -1,0 +1,342 @@
+"""How learnable the batches are that the rules select (paper, Figure 2): data, then drawing.
+
+Its panels (a heat map, lines and bars) are like those of no other figure, so they are drawn here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from .. import units
+from ..frames import Diagnosis, diagnosis
+from .canvas import End, add_axes, canvas, name_ends, widest
+from .plot import Plot, Texts
+from .style import GREY, ink, looks, shades
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_RULES = ("uniform", "joint", "gibbs", "independent", "greedy")
+_RULE_NAMES = {"gibbs": "Gibbs"}
+_BARS = ("candidates", "independent", "joint")
+_MOST_BARS = 8
+_CRITERIA = {
+    "learnability": ("learnability", "Learnability: loss of the learner minus that of the reference."),
+    "hard_learner": ("learner's loss", ""),
+    "easy_reference": ("negative reference loss", ""),
+}
+_HEIGHT, _BARS_HEIGHT = 1.75, 0.9  # of the row of panels and of the bars, inches
+_PANEL_WIDTH = 1.5
+_TICKS, _LABELS, _HEADING = 0.46, 0.42, 0.22  # room left of, below and above axes
+_BAR_LABELS = 0.24  # room below the bars
+_BAR_WIDTH, _BAR_GAP, _BAR_TICKS = 0.07, 0.06, 0.52  # the colour bar: width, distance, its numbers
+_NAMES, _GAP = 0.14, 0.1  # room between a panel and its names, and right of them
+_CLIPPED = 0.02  # share of the pairs that may exceed the colour scale, since a few are outliers
+_DIVERGING = "RdBu_r"
+_BY_RATIO = re.compile(r"learnability/filtering_ratio/([^/]+)/(independent|joint)")
+
+
+def learnability(url: str, experiment: str, run: str | None = None) -> Plot:
+    """Plot scores of pairs, of the sub-batch over iterations and by filtering ratio, and what was selected.
+
+    Args:
+        url: SQLAlchemy URL of the store.
+        experiment: Name of the experiment.
+        run: Label or name of a `diagnose` run; None: the study's first.
+
+    Returns:
+        The plot, named "learnability". Its data: a row a point of panel "matrix" (x text, y image, value),
+        "iterations" (a line a rule over x draws; levels without x), "ratios" (a line a number of chunks over
+        x filtering ratio) and "selected" (a line a rule, text the value of the metadata column); value is the
+        mean over seeds, spread the standard deviation, and of the matrix the first seed's.
+
+    Raises:
+        FileNotFoundError: If the URL names a SQLite file that does not exist.
+        ValueError: If the store does not know the experiment, or no such run of it has completed.
+    """
+    found = diagnosis(url, experiment, run)
+    return _plot("learnability", experiment, found, _data(found))
+
+
+def learnability_matrix(url: str, experiment: str, run: str | None = None) -> Plot:
+    """Plot only the scores of all pairs of a few examples: panel "matrix" of `learnability`.
+
+    Args and Raises are those of `learnability`; also a ValueError if the run kept no matrix.
+    """
+    return _alone(url, experiment, run, "learnability_matrix", "matrix")
+
+
+def gibbs_comparison(url: str, experiment: str, run: str | None = None) -> Plot:
+    """Plot only joint selection beside Gibbs sampling: panel "iterations" of `learnability`.
+
+    Args and Raises are those of `learnability`; also a ValueError if the run measured no iterations.
+    """
+    return _alone(url, experiment, run, "gibbs_comparison", "iterations")
+
+
+def _alone(url: str, experiment: str, run: str | None, name: str, panel: str) -> Plot:
+    """One panel as a figure, with what the caption says of it."""
+    found = diagnosis(url, experiment, run)
+    whole = _data(found)
+    data = whole[whole["panel"] == panel].dropna(axis="columns", how="all").reset_index(drop=True)
+    if data.empty:
+        raise ValueError(f"{found.label!r} of {experiment!r} has measured nothing for the figure {name}")
+    return _plot(name, experiment, found, data)
+
+
+def _plot(name: str, experiment: str, found: Diagnosis, data: pd.DataFrame) -> Plot:
+    seeds = int(found.metrics["seed"].nunique())
+    return Plot(name, data, _texts(experiment, found, data, seeds), draw_panels)
+
+
+def _data(found: Diagnosis) -> pd.DataFrame:
+    """Rows of all panels that were measured."""
+    import pandas as pd
+
+    chosen = looks(_RULES, "uniform")
+    means = _means(found.metrics)
+    panels = [
+        _matrix(found.metrics),
+        _iterations(means, {rule: chosen[rule].colour for rule in _RULES}),
+        _ratios(means, chosen["independent"].colour, chosen["joint"].colour),
+        _selected(means, found, [GREY, chosen["independent"].colour, chosen["joint"].colour]),
+    ]
+    return pd.concat([panel for panel in panels if not panel.empty], ignore_index=True)
+
+
+def _means(metrics: pd.DataFrame) -> pd.DataFrame:
+    """Mean (value) and standard deviation (spread) over seeds, by name and step."""
+    of = metrics[metrics["name"] != "learnability_matrix"].groupby(["name", "step"])["value"]
+    return of.mean().to_frame("value").assign(spread=of.std().fillna(0.0)).reset_index()
+
+
+def _matrix(metrics: pd.DataFrame) -> pd.DataFrame:
+    import pandas as pd
+
+    first = metrics[metrics["seed"] == metrics["seed"].min()]
+    size = first.loc[first["name"] == "learnability_matrix/size", "value"]
+    if size.empty:
+        return pd.DataFrame()
+    of = first[first["name"] == "learnability_matrix"]
+    row, column = divmod(of["step"], int(size.iloc[0]))
+    return pd.DataFrame({"panel": "matrix", "x": column, "y": row, "value": of["value"]})
+
+
+def _iterations(means: pd.DataFrame, colours: dict[str, str]) -> pd.DataFrame:
+    """Joint and Gibbs over their draws; the others as levels, since only their result matters."""
+    import pandas as pd
+
+    parts = []
+    for rule, colour in colours.items():
+        of = means[means["name"] == f"learnability/{rule}"].rename(columns={"step": "x"})
+        if rule not in ("joint", "gibbs"):
+            of = of.assign(x=math.nan)
+        parts.append(
+            of.assign(panel="iterations", line=rule, text=_RULE_NAMES.get(rule, rule), colour=colour)
+        )
+    return pd.concat(parts).drop(columns="name")
+
+
+def _ratios(means: pd.DataFrame, independent: str, joint: str) -> pd.DataFrame:
+    import pandas as pd
+
+    parts = means["name"].str.extract(f"^{_BY_RATIO.pattern}$")
+    of = means.assign(x=parts[0].astype(float), rule=parts[1]).dropna(subset="x")
+    numbers = sorted(set(of.loc[of["rule"] == "joint", "step"]))
+    colour = dict(zip(numbers, shades(joint, len(numbers)), strict=True))
+    rows: list[dict[str, Any]] = []
+    for row in of.sort_values(["rule", "step", "x"]).to_dict("records"):
+        alone = row["rule"] == "independent"
+        rows.append(
+            {
+                "panel": "ratios",
+                "line": "independent" if alone else f"joint {row['step']}",
+                "text": "independent" if alone else f"N = {row['step']}",
+                "colour": independent if alone else colour[row["step"]],
+                **{name: row[name] for name in ("x", "value", "spread")},
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _selected(means: pd.DataFrame, found: Diagnosis, colours: list[str]) -> pd.DataFrame:
+    """Shares by the first metadata column, the candidates' most frequent values first."""
+    import pandas as pd
+
+    for column in found.config.get("columns", ()):
+        of_rules = []
+        for rule, colour in zip(_BARS, colours, strict=True):
+            prefix = f"selected/{rule}/{column}/"
+            of = means[means["name"].str.startswith(prefix)]
+            of_rules.append(of.assign(line=rule, colour=colour, text=of["name"].str[len(prefix) :]))
+        candidates = of_rules[0].sort_values("value", ascending=False, kind="stable")
+        frequent = [text for text in candidates["text"] if text != "others"][:_MOST_BARS]
+        if frequent:
+            all_rules = pd.concat(of_rules)
+            places = all_rules["text"].map({text: place for place, text in enumerate(frequent)})
+            bars = all_rules.assign(panel="selected", column=column, x=places).dropna(subset="x")
+            return bars.drop(columns=["name", "step"])
+    return pd.DataFrame()
+
+
+def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame, seeds: int) -> Texts:
+    config = found.config
+    b, f = int(config["batch_size"]), float(config["filtering_ratio"])
+    what, meaning = _CRITERIA[config["criterion"]]
+    panels, sentences = set(data["panel"]), [meaning] if meaning else []
+    if "matrix" in panels:
+        sentences.append("Pairs: matching ones are on the diagonal.")
+    if "iterations" in panels:
+        sentences.append(
+            f"Iterations: sub-batches of {b:,} from {round(b / (1 - f)):,} (f = {f:g}); joint: after each of "
+            f"{config['joint_chunks']} chunks, of the examples chosen so far (open); Gibbs: after each "
+            "redrawn position, starting from a uniform draw; greedy: its result."
+        )
+    if "ratios" in panels:
+        sentences.append(f"Filtering ratios: sub-batches of {b:,} from {b:,} / (1 − f), joint in N chunks.")
+    if "selected" in panels:
+        sentences.append(f"Bars: selected at f = {f:g}, by {data['column'].dropna().iloc[0]}.")
+    if panels == {"matrix"}:
+        return Texts(found.question or experiment, " ".join(sentences), "iterations", what)
+    over = f"Means over {config['draws']} super-batches"
+    sentences.append(
+        f"{over} and {seeds} seeds; bands: ± standard deviation over seeds." if seeds > 1 else f"{over}."
+    )
+    return Texts(found.question or experiment, " ".join(sentences), "iterations", what)
+
+
+def draw_panels(data: pd.DataFrame, texts: Texts) -> Figure:
+    """Draw the panels that the data has.
+
+    Args:
+        data: As of `learnability`.
+        texts: The words; `x` is the unit of iterations, `y` what is measured.
+    """
+    of = dict(list(data.groupby("panel", sort=False)))
+    names = {panel: _NAMES + widest(of[panel]["text"]) for panel in ("iterations", "ratios") if panel in of}
+    width = sum(_TICKS + _PANEL_WIDTH + room + _GAP for room in names.values())
+    if "matrix" in of:
+        width += _TICKS + _HEIGHT + _BAR_GAP + _BAR_WIDTH + _BAR_TICKS
+    below_panels = _BARS_HEIGHT + _BAR_LABELS + _HEADING if "selected" in of else 0.0
+    figure, below = canvas(texts, width, below_panels + _LABELS + _HEIGHT + _HEADING, left=_TICKS)
+    bottom, left = below + below_panels + _LABELS, 0.0
+    if "matrix" in of:
+        axes = add_axes(figure, left + _TICKS, bottom, _HEIGHT, _HEIGHT)
+        left += _TICKS + _HEIGHT + _BAR_GAP
+        _draw_matrix(axes, add_axes(figure, left, bottom, _BAR_WIDTH, _HEIGHT), of["matrix"], texts)
+        left += _BAR_WIDTH + _BAR_TICKS
+    for panel, draw in (("iterations", _draw_iterations), ("ratios", _draw_ratios)):
+        if panel in of:
+            axes = add_axes(figure, left + _TICKS, bottom, _PANEL_WIDTH, _HEIGHT)
+            axes.set_title(f"{texts.y} of the sub-batch", size=8, pad=3)
+            axes.set_ylabel("nats per example")
+            draw(axes, of[panel], texts)
+            left += _TICKS + _PANEL_WIDTH + names[panel] + _GAP
+    if "selected" in of:
+        axes = add_axes(figure, _TICKS, below + _BAR_LABELS, width - _TICKS - _GAP, _BARS_HEIGHT)
+        _draw_bars(axes, of["selected"])
+    return figure
+
+
+def _draw_matrix(axes: Axes, bar: Axes, matrix: pd.DataFrame, texts: Texts) -> None:
+    """A heat map, red where the learner has something to learn; most of the pairs' range in colours."""
+    size = int(matrix["x"].max()) + 1
+    scores = matrix.pivot(index="y", columns="x", values="value").to_numpy()
+    limit = float(matrix["value"].abs().quantile(1 - _CLIPPED)) or 1.0
+    axes.grid(False)
+    image = axes.imshow(scores, cmap=_DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+    axes.set(xlabel="text", ylabel="image", xticks=[0, size - 1], yticks=[0, size - 1])
+    axes.set(xticklabels=["1", str(size)], yticklabels=["1", str(size)])
+    axes.spines[["top", "right"]].set_visible(True)
+    axes.tick_params(length=0)
+    axes.set_title(f"{texts.y} of pairs", size=8, pad=3)
+    figure: Any = axes.figure
+    figure.colorbar(image, cax=bar, extend="both", extendfrac=0.03)
+    bar.set_ylabel("nats", labelpad=1)
+    bar.grid(False)
+    bar.tick_params(width=0.6, length=2, labelsize=7)
+
+
+def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
+    from matplotlib.ticker import NullFormatter
+
+    last = float(data["x"].max())
+    ends = []
+    for rule, line in data.groupby("line", sort=False):
+        first, colour = line.iloc[0], line["colour"].iloc[0]
+        end = float(line["value"].iloc[-1])
+        if line["x"].isna().all():
+            axes.axhline(end, color=colour, linestyle=(0, (4, 1.5)), linewidth=0.9)
+        else:
+            _band(axes, line["x"], line, colour)
+            axes.plot(line["x"], line["value"], color=colour, zorder=3)
+            if rule == "joint":  # open: a part of the sub-batch; filled: the whole
+                faces = ["white"] * (len(line) - 1) + [colour]
+                axes.scatter(
+                    line["x"], line["value"], s=9, c=faces, edgecolors=colour, linewidths=0.8, zorder=4
+                )
+            axes.hlines(end, line["x"].iloc[-1], last, colors=colour, linestyles=":", linewidth=0.9)
+        ends.append(End(last, end, first["text"], colour))
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(0.9, last)
+    axes.set_xlabel(texts.x)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + (high - low) / 4)  # for the names of the lines that end together at the top
+    name_ends(axes, ends)
+
+
+def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
+    ends = []
+    lines = list(data.groupby("line", sort=False))
+    for name, line in lines:
+        last, colour = line.iloc[-1], line["colour"].iloc[0]
+        if name in (lines[0][0], lines[-1][0]):  # all bands would overlap: seeds differ by their learner
+            _band(axes, line["x"], line, colour)
+        axes.plot(
+            line["x"], line["value"], color=colour, marker="D" if name == "independent" else "o",
+            markersize=3, markeredgewidth=0,
+        )  # fmt: skip
+        ends.append(End(float(last["x"]), float(last["value"]), last["text"], colour))
+    axes.set_xticks(sorted(set(data["x"])))
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.set_xlabel("filtering ratio f")
+    name_ends(axes, ends)
+
+
+def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
+    rules = list(data.groupby("line", sort=False))
+    width = 0.8 / len(rules)
+    for place, (_, rule) in enumerate(rules):
+        colour = rule["colour"].iloc[0]
+        axes.bar(
+            rule["x"] + (place - (len(rules) - 1) / 2) * width, 100 * rule["value"], 0.92 * width,
+            color=colour,
+            yerr=100 * rule["spread"] if rule["spread"].any() else None,
+            error_kw={"elinewidth": 0.6, "ecolor": ink(colour)},
+        )  # fmt: skip
+    ticks = rules[0][1].sort_values("x")
+    axes.set_xticks(ticks["x"], [text.replace("_", " ") for text in ticks["text"]])
+    axes.set_ylim(bottom=0)
+    axes.set(ylabel="share (%)", xlim=(-0.6, ticks["x"].max() + 0.6))
+    axes.locator_params(axis="y", nbins=4)
+    axes.tick_params(axis="x", length=0)
+    axes.xaxis.grid(False)
+    for place, (name, rule) in enumerate(rules):
+        axes.annotate(
+            str(name), (1.0, 1.0), xytext=(-2, -1 - 10 * place), xycoords="axes fraction",
+            textcoords="offset points", ha="right", va="top", size=7.5, color=ink(rule["colour"].iloc[0]),
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        )  # fmt: skip
+
+
+def _band(axes: Axes, x: Any, line: pd.DataFrame, colour: str) -> None:
+    """± the spread, where there is one."""
+    if line["spread"].any():
+        low, high = line["value"] - line["spread"], line["value"] + line["spread"]
+        axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)

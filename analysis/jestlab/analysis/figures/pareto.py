@@ -1,0 +1,171 @@
+"""Accuracy against FLOPs, with the Pareto front and how certain it is."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from .. import units
+from ..costs import Scope
+from ..curves import mean_curves, score_curves
+from ..frames import Frames
+from ..pareto import attainment, front, hypervolume, standing
+from .drawing import draw_pareto
+from .plot import Plot, Texts
+from .style import (
+    about_references,
+    about_unfinished,
+    require_competitors,
+    scale,
+    score_axis,
+    styled,
+    title,
+    what_score_is,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BEYOND = 1.1  # the reference point of the hypervolume costs a tenth more than the costliest
+
+
+def pareto(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    trajectories: bool = False,
+    surfaces: bool = False,
+) -> Plot:
+    """Plot the mean final score against total training FLOPs, with the Pareto front of the means.
+
+    Only completed runs are points: a marker a label, with bars from the lowest to the highest seed, and a
+    dot a seed. Filled markers are on the front for any true values within these bars; open ones are
+    dominated for any; half-filled ones may be either.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        baseline: Label or run that is drawn in black; by default the study's first non-reference run.
+        scope: What counts as FLOPs.
+        trajectories: Whether to show, faintly, each mean's path over training. These points belong to one
+            budget, so they are never part of the front.
+        surfaces: Whether to show what the best, the median and the worst seed attain: each seed has a front
+            of its own, over the seeds that every competitor has completed.
+
+    Returns:
+        The plot, named "pareto". Its data: rows of kind "mean" (a label: flops, score, spread, their ends
+        flops_low, flops_high, low, high, seeds, on_front and standing), "seed" (a run), "trajectory" (a point
+        on the way) and "attained" (a step of the surface that `at_least` seeds attain).
+
+    Raises:
+        ValueError: If no run has completed with a known price yet, there is no such baseline, or surfaces are
+            requested and no seed is complete.
+    """
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    curves = score_curves(frames, scope)
+    runs = curves[curves["final"]].dropna(subset=["score", "flops"])
+    if runs.empty:
+        raise ValueError(
+            f"no run of experiment {frames.experiment!r} has completed with a score and a price: "
+            f"{frames.progress()}"
+        )
+    means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)))
+    parts = [means.assign(kind="mean"), runs[["label", "seed", "flops", "score"]].assign(kind="seed")]
+    if trajectories:
+        way = mean_curves(curves[curves["label"].isin(means["label"])], "flops")
+        parts.append(
+            way.rename(columns={"mean": "score"})[["label", "flops", "score"]].assign(kind="trajectory")
+        )
+    if surfaces:
+        parts.append(_surfaces(frames, runs[~runs["label"].isin(frames.apart_from(compared))]))
+    points = pd.concat(parts, ignore_index=True)
+    data = styled(frames, points, compared, ["score", "spread", "low", "high"])
+    require_competitors(frames, data[data["kind"] == "mean"])
+    return Plot(
+        "pareto",
+        data,
+        Texts(title(frames), _caption(frames, data, scope), "training FLOPs", score_axis(frames)),
+        draw_pareto,
+    )
+
+
+def _means(runs: pd.DataFrame, competes: pd.Series[bool]) -> pd.DataFrame:
+    """One row a label; for those that compete also whether they are on the front."""
+    of_label = runs.groupby("label", sort=False)
+    means = of_label[["flops", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
+    means[["flops_low", "flops_high"]] = of_label["flops"].agg(["min", "max"])
+    means[["low", "high"]] = of_label["score"].agg(["min", "max"])
+    means["on_front"], means["standing"] = False, ""
+    of_competitors = list(runs.loc[competes, "label"].unique())
+    rivals = means.loc[of_competitors]
+    means.loc[of_competitors, "on_front"] = front(rivals["flops"], rivals["score"])
+    means.loc[of_competitors, "standing"] = standing(
+        rivals["flops_low"], rivals["flops_high"], rivals["low"], rivals["high"]
+    )
+    return means.reset_index()
+
+
+def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
+    """What the best, the median and the worst of the seeds attain that all labels have completed."""
+    import pandas as pd
+
+    labels = runs["label"].nunique()
+    complete = [seed for seed, of_seed in runs.groupby("seed") if of_seed["label"].nunique() == labels]
+    paired = runs[runs["seed"].isin(complete)]
+    if not complete:
+        raise ValueError(
+            f"no attainment surface for experiment {frames.experiment!r}, since no seed is complete: "
+            f"{frames.progress()}"
+        )
+    parts = []
+    for at_least in sorted({1, math.ceil(len(complete) / 2), len(complete)}):
+        steps = attainment(paired["flops"], paired["score"], paired["seed"], at_least)
+        part = pd.DataFrame({"flops": steps.cost, "score": steps.score, "seeds": len(complete)})
+        parts.append(part.assign(kind="attained", at_least=at_least))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
+    means = data[data["kind"] == "mean"]
+    competing = means[means["role"] != "reference"]
+    sentences = [what_score_is(frames)]
+    if means["seeds"].max() > 1:
+        sentences.append("Markers: mean over seeds; bars: lowest to highest seed; dots: seeds.")
+        if competing["seeds"].min() == 1:
+            sentences.append("Without dots and bars: one seed, treated as exact.")
+    else:
+        sentences.append("One seed each, treated as exact.")
+    sentences.append("Grey steps: Pareto front of the means.")
+    meanings = {
+        "front": "filled: on the front",
+        "ambiguous": "half filled: on it or dominated (bars overlap)",
+        "dominated": "open: dominated",
+    }
+    shown = set(competing["standing"])
+    legend = "; ".join(meaning for name, meaning in meanings.items() if name in shown)
+    sentences.append(f"{legend[0].upper()}{legend[1:]}.")
+    if (data["kind"] == "attained").any():
+        count = int(data.loc[data["kind"] == "attained", "seeds"].iloc[0])
+        sentences.append(f"Dotted steps: attained by at least 1, half and all of {count} seeds.")
+    if (data["kind"] == "trajectory").any():
+        sentences.append("Faint lines: the path over training; not part of the front.")
+    sentences += _about_hypervolume(frames, competing)
+    apart = set(means.loc[means["role"] == "reference", "label"])
+    sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
+    sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True))
+    sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    return " ".join(sentences)
+
+
+def _about_hypervolume(frames: Frames, means: pd.DataFrame) -> list[str]:
+    """State the hypervolume where it means something: at least two labels, and scores that begin at 0."""
+    if len(means) < 2 or not frames.scores_are_shares:
+        return []
+    cost = _BEYOND * float(means["flops"].max())
+    divisor, unit = units.flops_unit([cost])
+    volume = hypervolume(means["flops"], means["score"] / scale(frames), (cost, 0.0)) / divisor
+    return [
+        f"Hypervolume of the means: {units.significant(volume)} {unit} × score, to the reference point of "
+        f"{units.significant(cost / divisor)} {unit} and score 0."
+    ]

@@ -1,0 +1,152 @@
+// What every page needs: its data, elements, colours, tables, and the provenance of cells. Texts and numbers come
+// rounded in the data; nothing is fetched.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const DARK = window.matchMedia("(prefers-color-scheme: dark)");
+
+/** Make an element with attributes and children; strings become text, never markup. */
+function make(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== false) element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function svg(tag, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  return element;
+}
+
+/** Escape a text for Plotly, which would interpret tags and entities. */
+function literal(text) {
+  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+}
+
+function shortened(text, most = 60) {
+  const letters = Array.from(text);
+  return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
+}
+
+function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+/** Lighten a series' colour in dark mode; black becomes almost white. */
+function ink(colour) {
+  if (!DARK.matches) return colour;
+  if (colour === "#000000") return "#f2f2f2";
+  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
+}
+
+function faint(colour, opacity) {
+  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return `rgba(${channels.join(",")},${opacity})`;
+}
+
+/** Make a table of texts; the first column names the rows, `left` lists the other columns that hold words. */
+function table(headers, rows, left = []) {
+  const side = (i) => ({ class: left.includes(i) ? "left" : null });
+  const head = make("tr", {}, ...headers.map((text, i) => make("th", { scope: "col", ...side(i) }, text)));
+  const body = rows.map(([first, ...rest]) =>
+    make(
+      "tr",
+      {},
+      make("th", { scope: "row" }, make("span", { class: "name" }, first)),
+      ...rest.map((text, i) => make("td", side(i + 1), text)),
+    ),
+  );
+  return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
+}
+
+// The dialog with the provenance of a cell, and copying.
+
+const dialog = document.getElementById("provenance");
+
+/** Make a table in its own scroll box, so that the dialog does not scroll sideways. */
+function boxed(title, headers, rows, left) {
+  const box = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title });
+  box.append(table(headers, rows, left));
+  return box;
+}
+
+function open(button) {
+  const name = button.closest("[data-table]").dataset.table;
+  const { row: key, column: columnKey } = button.dataset;
+  const { columns, rows, published } = DATA.tables[name];
+  const column = columns[columnKey];
+  const row = rows[key];
+  const print = published[key]?.[columnKey];
+  const label = button.closest("[data-label]")?.dataset.label ?? button.closest("tr").querySelector("th").textContent;
+  document.getElementById("provenance-title").textContent = `${label} · ${column.header}`;
+  const body = dialog.querySelector(".body");
+  body.replaceChildren(make("p", { class: "value" }, button.textContent.trim()), make("p", {}, column.formula));
+  if (print) body.append(make("h3", {}, "Published"), make("ul", { class: "notes" }, ...print.map((line) => make("li", {}, line))));
+  else if (row) body.append(...madeFrom(column, columnKey, row, rows[row.baseline]), ...ran(row), ...differs(row));
+  dialog.showModal();
+  body.scrollTop = 0;
+}
+
+/** What each run contributed to the number. */
+function madeFrom(column, key, row, baseline) {
+  const own = column.inputs.filter((input) => row.values[input] && input !== key);
+  const theirs = column.compares && baseline ? column.inputs.filter((input) => baseline.values[input]) : [];
+  const result = row.values[key] ? [column.header] : [];
+  const named = row.labels ? ["label"] : [];
+  const headers = ["seed", "run", ...named, ...result, ...own, ...theirs.map((input) => `${input} of ${row.baseline}`)];
+  const lines = row.runs.map((run, i) => {
+    const other = baseline ? baseline.seeds.indexOf(row.seeds[i]) : -1;
+    return [
+      String(row.seeds[i]),
+      run.slice(0, 12),
+      ...named.map(() => row.labels[i]),
+      ...(result.length ? [row.values[key][i]] : []),
+      ...own.map((input) => row.values[input][i]),
+      ...theirs.map((input) => (other < 0 ? "—" : baseline.values[input][other])),
+    ];
+  });
+  return [make("h3", {}, "Computed from"), boxed("Computed from", headers, lines, row.labels ? [1, 2] : [1])];
+}
+
+/** All attempts at each of the runs. */
+function ran(row) {
+  const lines = row.runs.flatMap((run) => {
+    const { name, state, directory, attempts } = DATA.runs[run];
+    const whole = attempts.length ? attempts : [["—", "—", "—", "—", "—", "—", "—"]];
+    return whole.map((attempt) => [name, state, ...attempt, directory]);
+  });
+  const headers = ["run", "state", "attempt", "ended", "host, device", "code", "start (UTC)", "end (UTC)", "log", "folder"];
+  return [make("h3", {}, "Runs"), boxed("Runs", headers, lines, [1, 3, 4, 5, 6, 7, 8, 9])];
+}
+
+/** Where the config differs from the baseline's. */
+function differs(row) {
+  if (row.differences === null) return [];
+  const title = `Config differences from ${row.baseline}`;
+  if (!row.differences.length) return [make("h3", {}, title), make("p", {}, "None.")];
+  return [make("h3", {}, title), boxed(title, ["key", "this row", row.baseline], row.differences, [1, 2])];
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-row]");
+  if (button) open(button);
+  if (event.target === dialog) dialog.close(); // a click on the backdrop
+});
+dialog.querySelector("button.close").addEventListener("click", () => dialog.close());
+
+for (const button of document.querySelectorAll("button[data-copy]")) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    const before = button.textContent;
+    try {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Copying failed";
+    }
+    setTimeout(() => (button.textContent = before), 1500);
+  });
+}

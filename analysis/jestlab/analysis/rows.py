@@ -1,0 +1,357 @@
+"""Rows of the store's views, their columns and the config keys of their runs, as conditions compare them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from jestlab.analysis import conditions
+from jestlab.analysis.conditions import Getter, Row, Value, WhereError
+from jestlab.analysis.units import nearest
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+_COMPUTED = {"name": "text", "kind": "text", "experiment": "text", "final": "number", "attempts": "number"}
+"""Kinds of columns that SQLite knows no type of, since a view computes them."""
+
+_JSON = frozenset(("config", "point", "versions", "environment"))
+"""Columns of JSON, which dotted keys look into."""
+
+_ORDER = (
+    "experiment",
+    "source",
+    "table_name",
+    "position",
+    "label",
+    "seed",
+    "name",
+    "number",
+    "step",
+    "created_at",
+)
+"""How rows are sorted where nobody says, as far as a view has these columns."""
+
+_EXACT = 2**53  # beyond it a database may round an integer before comparing it
+
+
+class Source:
+    """A view and the configs of its runs, with the columns that are fetched of both."""
+
+    def __init__(self, connection: Connection, view: str, experiment: str | None) -> None:
+        self._connection = connection
+        self._view, self._types = _view(connection, view)
+        self._experiment = experiment
+        self.columns = list(self._types)
+        if experiment is not None:
+            self._check_experiment(experiment)
+        self._fetched: dict[str, int] = {}
+        self._configs: dict[str, dict[str, Any]] | None = None
+        self._keys: list[str] = []
+
+    def getter(self, name: str) -> Getter:
+        """Make a function that gets a column or config key from a fetched row, ready for comparison."""
+        if name in self.columns:
+            index = self._index(name)
+            if name.endswith("_at"):
+                return lambda row: _time_text(row[index])
+            return lambda row: row[index]
+        head, dot, rest = name.partition(".")
+        if dot and head != "config" and head in _JSON and head in self.columns:
+            return self._inside(head, rest)
+        return self._config_getter(rest if dot and head == "config" else name, name)
+
+    def shown(self, name: str) -> Getter:
+        """Do what `getter` does, ready for output: times are times, nested values are JSON text."""
+        if name in self.columns:
+            index = self._index(name)
+            if name.endswith("_at"):
+                return lambda row: _time(row[index])
+            return lambda row: row[index]
+        get = self.getter(name)
+
+        def text(row: Row) -> Any:
+            value = get(row)
+            return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+        return text
+
+    def kinds(self, name: str) -> set[str] | None:
+        """List the types of value that a key has; None if only the rows themselves tell."""
+        if name in self.columns:
+            return {self._types[name]} if self._types[name] else None
+        head, dot, rest = name.partition(".")
+        if dot and head != "config" and head in _JSON and head in self.columns:
+            return None
+        path = (rest if dot and head == "config" else name).split(".")
+        values = (_lookup(tree, path) for tree in self.configs.values())
+        return {kind_of(value) for value in values if value is not None}
+
+    def expand(self, names: Sequence[str]) -> list[str]:
+        """Expand `config.*` and the like in a list of columns; each appears once."""
+        expanded: list[str] = []
+        for name in names:
+            if name == "*":
+                expanded += self.columns
+            elif name.endswith(".*"):
+                below = name.removesuffix("*")
+                of_config = [f"config.{key}" for key in self.config_keys]
+                found = [key for key in (*of_config, *self.config_keys) if key.startswith(below)]
+                if not found:
+                    raise ValueError(f"no config key {name!r}: {self._nearest(below)}")
+                expanded += found
+            else:
+                expanded.append(name)
+        return list(dict.fromkeys(expanded))
+
+    def rows(self, condition: exp.Expr | None) -> Iterator[Row]:
+        """Yield rows in the view's order: all that satisfy the condition, and perhaps more."""
+        from sqlalchemy import column
+
+        statement = _select(self._view, list(self._fetched) or self.columns[:1])
+        if self._experiment is not None:
+            statement = statement.where(column("experiment") == self._experiment)
+        for part in conditions.conjuncts(condition) if condition is not None else ():
+            if (narrower := _in_sql(part, self._types)) is not None:
+                statement = statement.where(narrower)
+        order = [name for name in _ORDER if name in self.columns]
+        for row in self._connection.execute(statement.order_by(*(column(name) for name in order))):
+            yield tuple(row)
+
+    @property
+    def configs(self) -> dict[str, dict[str, Any]]:
+        """Configs of the runs, by fingerprint."""
+        if self._configs is None:
+            from sqlalchemy import column
+
+            statement = _select("v_runs", ["fingerprint", "config"]).distinct()
+            if self._experiment is not None:
+                statement = statement.where(column("experiment") == self._experiment)
+            self._configs = {
+                fingerprint: json.loads(config)
+                for fingerprint, config in self._connection.execute(statement)
+                if config
+            }
+        return self._configs
+
+    @property
+    def config_keys(self) -> list[str]:
+        """Dotted keys of all configs, in their order."""
+        if not self._keys:
+            self._keys = list(dict.fromkeys(key for tree in self.configs.values() for key in _leaves(tree)))
+        return self._keys
+
+    def _config_getter(self, key: str, name: str) -> Getter:
+        path = key.split(".")
+        by_run = {fingerprint: _lookup(tree, path) for fingerprint, tree in self.configs.items()}
+        sections = (known for known in self.config_keys if known == key or known.startswith(f"{key}."))
+        if "fingerprint" not in self.columns or next(sections, None) is None:
+            raise ValueError(f"no column or config key {name!r} in {self._view}: {self._nearest(name)}")
+        index = self._index("fingerprint")
+        return lambda row: by_run.get(row[index])
+
+    def _inside(self, column: str, key: str) -> Getter:
+        index, path = self._index(column), key.split(".")
+        known: dict[str, Any] = {}  # few texts differ
+
+        def get(row: Row) -> Any:
+            text = row[index]
+            if text not in known:
+                tree = json.loads(text) if text else None
+                # Names of packages and the like may have dots themselves.
+                known[text] = tree[key] if isinstance(tree, dict) and key in tree else _lookup(tree, path)
+            return known[text]
+
+        return get
+
+    def _index(self, column: str) -> int:
+        """Fetch a column, and return its index in the fetched rows."""
+        return self._fetched.setdefault(column, len(self._fetched))
+
+    def _nearest(self, name: str) -> str:
+        keys = self.config_keys if "fingerprint" in self.columns else []
+        return nearest(name, [*self.columns, *keys, *(f"config.{key}" for key in keys)], self.columns)
+
+    def _check_experiment(self, experiment: str) -> None:
+        from sqlalchemy import column
+
+        if "experiment" not in self.columns:
+            raise ValueError(f"{self._view} has no column 'experiment'")
+        names = _select("v_runs", ["experiment"]).distinct().order_by(column("experiment"))
+        known = [str(name) for name in self._connection.scalars(names)]
+        if experiment not in known:
+            near = nearest(experiment, known)
+            raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
+
+
+def check(condition: exp.Expr, source: Source) -> list[exp.Column]:
+    """Refuse unknown names, and comparisons with a type that a key never has; errors name the place.
+
+    Returns:
+        The keys whose types only the rows themselves tell.
+    """
+    untyped = []
+    for column in condition.find_all(exp.Column):
+        try:
+            source.getter(column.name)
+        except ValueError as error:
+            quoted = " (text is written in quotes)" if isinstance(column.parent, exp.Binary) else ""
+            raise WhereError(f"{_place(column)}{error}{quoted}") from None
+        kinds = source.kinds(column.name)
+        if kinds is None:
+            untyped.append(column)
+        else:
+            check_kinds(column, kinds)
+            other = column.parent.expression if isinstance(column.parent, exp.Binary) else None
+            if isinstance(other, exp.Column) and other is not column:
+                others = source.kinds(other.name)
+                if kinds and others and not kinds & others:
+                    one, two = (" and ".join(sorted(each)) for each in (kinds, others))
+                    raise WhereError(
+                        f"{_place(column)}{column.name!r} holds {one} and {other.name!r} {two}: "
+                        "expected keys of one type"
+                    )
+    return untyped
+
+
+def check_kinds(column: exp.Column, kinds: set[str]) -> None:
+    """Refuse comparisons of a key with a value of a type that it never has.
+
+    Args:
+        column: The key, within its condition.
+        kinds: The types that it has; empty where it has no values.
+    """
+    test = column.parent
+    values: list[Value | None] = []
+    match test:
+        case exp.Is():
+            return
+        case exp.In():
+            values = [conditions.constant(value) for value in test.expressions]
+        case exp.Binary() if not isinstance(test, exp.Connector):
+            values = [conditions.constant(test.this), conditions.constant(test.expression)]
+        case _:  # a key alone
+            values = [True]
+    for value in values:
+        if value is not None and kinds and kind_of(value) not in kinds:
+            holds = " and ".join(sorted(kinds))
+            remedy = _remedy(value) if kinds & {"text", "number"} else "ask only whether it is null"
+            raise WhereError(f"{_place(column)}{column.name!r} holds {holds}, not {kind_of(value)}: {remedy}")
+
+
+def _place(column: exp.Column) -> str:
+    return f"where: character {conditions.position(column)}: "
+
+
+def _remedy(value: Value) -> str:
+    """Say how a value of the other type is written."""
+    if isinstance(value, str):
+        return "leave the quotes out" if _PLAIN.fullmatch(value) else "compare it with a number"
+    return "put it in quotes" if not isinstance(value, bool) else "compare it with a text"
+
+
+_PLAIN = re.compile(r"true|false|[+-]?[\d.]+", re.IGNORECASE)
+
+
+def kind_of(value: Any) -> str:
+    """Name the type of a value: text, number, list or section."""
+    return conditions.kind_of(value) or ("list" if isinstance(value, list) else "section")
+
+
+_IN_SQL: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "!=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+
+
+def _in_sql(condition: exp.Expr, types: Mapping[str, str]) -> Any | None:
+    """Translate a condition to SQL if every database gives it the same meaning; else None."""
+    from sqlalchemy import column
+
+    key = condition.this
+    if not isinstance(key, exp.Column) or isinstance(condition, exp.Not):
+        return None
+    kind = types.get(key.name, "")
+    if isinstance(condition, exp.In):
+        values = [conditions.constant(value) for value in condition.expressions]
+        return column(key.name).in_(values) if all(_exact(kind, value) for value in values) else None
+    sign = _IN_SQL.get(type(condition))
+    value = conditions.constant(condition.expression) if sign else None
+    # Databases sort texts in many ways.
+    if sign is None or not _exact(kind, value) or (kind == "text" and sign != "="):
+        return None
+    return column(key.name).op(sign, is_comparison=True)(value)
+
+
+def _exact(kind: str, value: Value | None) -> bool:
+    if isinstance(value, str):
+        return kind == "text" and "\0" not in value
+    return kind == "number" and value is not None and not isinstance(value, bool) and abs(value) < _EXACT
+
+
+def _select(view: str, columns: Sequence[str]) -> Any:
+    """Build a SELECT of some columns of a view."""
+    from sqlalchemy import column, select, table
+
+    return select(*(column(name) for name in columns)).select_from(table(view))
+
+
+def _view(connection: Connection, name: str) -> tuple[str, dict[str, str]]:
+    """Find a view by its name, and its columns: name → text, number, or empty if no type is declared."""
+    from sqlalchemy import inspect, types
+
+    inspector = inspect(connection)
+    known = [
+        found
+        for found in (*inspector.get_view_names(), *inspector.get_table_names())
+        if found.startswith("v_")
+    ]
+    view = next((candidate for candidate in (name, f"v_{name}") if candidate in known), None)
+    if view is None:
+        raise ValueError(f"no view {name!r}: {nearest(name, sorted(n.removeprefix('v_') for n in known))}")
+    columns: dict[str, str] = {}
+    for column in inspector.get_columns(view):
+        declared, found = column["type"], column["name"]
+        if isinstance(declared, types.String | types.DateTime):  # times are compared as text
+            columns[found] = "text"
+        elif isinstance(declared, types.Integer | types.Numeric | types.Boolean):
+            columns[found] = "number"
+        else:
+            columns[found] = "number" if found.endswith(("_flops", "_hours")) else _COMPUTED.get(found, "")
+    return view, columns
+
+
+def _lookup(tree: Any, path: Sequence[str]) -> Any:
+    """Get the value at a path; None if there is none."""
+    for part in path:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(part)
+    return tree
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}"
+
+
+def _time(value: Any) -> datetime | None:
+    """Parse a time, which SQLite keeps as text."""
+    return datetime.fromisoformat(value) if isinstance(value, str) else value
+
+
+def _time_text(value: Any) -> str | None:
+    """Write a time as SQLite keeps it, which sorts correctly."""
+    return value.isoformat(" ", "microseconds") if isinstance(value, datetime) else value

@@ -1,0 +1,206 @@
+"""A table of results.
+
+The frame holds raw numbers and goes out as it is in CSV and JSON. The columns say how a row of it is shown to
+people; Markdown, LaTeX and HTML share those texts (`cells`) and differ in emphasis (`formats`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from ..units import nearest
+from . import formats
+from .cells import MISSING, Cell, Column, Line, Printed, Record, Section
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["FORMATS", "MISSING", "Cell", "Column", "Format", "Line", "Record", "Section", "Table", "plain"]
+
+Format = Literal["md", "latex", "csv", "html", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of results, ready to be printed.
+
+    Attributes:
+        name: Short, for file names and labels.
+        caption: What the numbers are.
+        frame: Raw numbers, one row a line of the table: column `row` names it. Its bool column `apart` marks
+            rows that do not compete: they are shown first in their section, set off, and are never the best.
+            Optional: text column `section`, the rows' heading; bool column `ours`, rows to be shaded.
+        columns: What is shown of it.
+        notes: What a reader must know besides: conventions; runs that are missing, and why.
+        parts: What the numbers of own runs were made from: a row a run, with `row`, experiment, label, seed,
+            fingerprint, and by the columns' keys what the run contributes. None where no run is in it.
+        published: What was printed elsewhere: a row a cell, with `row` and `column` beside the columns of
+            `v_published`. None where nothing is.
+        baselines: Row → the row that it is compared with.
+    """
+
+    name: str
+    caption: str
+    frame: pd.DataFrame
+    columns: tuple[Column, ...]
+    notes: tuple[str, ...] = ()
+    parts: pd.DataFrame | None = None
+    published: pd.DataFrame | None = None
+    baselines: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def opens(self) -> bool:
+        """Whether the origin of its cells is known."""
+        return self.parts is not None or self.published is not None
+
+    @property
+    def experiments(self) -> list[str]:
+        """Names of the experiments that its cells come from."""
+        return [] if self.parts is None else [str(name) for name in self.parts["experiment"].unique()]
+
+    def render(self, format: Format) -> str:
+        """Write the table in a format; the text ends with a newline."""
+        writers: dict[Format, Callable[[], str]] = {
+            "md": self.markdown,
+            "latex": self.latex,
+            "csv": self.csv,
+            "html": self.html,
+            "json": self.json,
+        }
+        return writers[format]()
+
+    def markdown(self) -> str:
+        """Write a GitHub table whose columns also line up in a terminal, with rows set apart in italics."""
+        return formats.markdown(self._printed)
+
+    def latex(self) -> str:
+        """Write a `table` for a paper, with booktabs' rules, shaded rows and the best in bold."""
+        return formats.latex(self._printed)
+
+    def html(self, opens: bool = False, most: int | None = None) -> str:
+        """Write a table that stands on its own, with its style.
+
+        Args:
+            opens: Whether it stands in a page, which has a style, and says caption and notes, itself. There
+                each cell that was made from something is a button with its row and column in `data-row` and
+                `data-column`: the page shows from what.
+            most: How many rows to write; None for all.
+        """
+        return formats.html(self._printed, opens, most)
+
+    def csv(self) -> str:
+        """Write the raw numbers, one line for each row; missing ones as empty cells."""
+        return str(self.frame.drop(columns="row").to_csv(index=False, lineterminator="\n"))
+
+    def json(self) -> str:
+        """Write the raw numbers with name, caption and notes; missing ones as null."""
+        rows = [{key: plain(value) for key, value in row.items() if key != "row"} for row in self._records()]
+        content = {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def sections(self) -> list[Section]:
+        """List the rows as they are shown, by section."""
+        return list(self._sections)
+
+    @cached_property
+    def _sections(self) -> tuple[Section, ...]:
+        by_title: dict[str, list[Record]] = {}
+        for row in self._records():
+            by_title.setdefault(str(row.get("section", "")), []).append(row)
+        return tuple(Section(title, self._lines(rows)) for title, rows in by_title.items())
+
+    @property
+    def _printed(self) -> Printed:
+        return Printed(self.name, self.caption, self.columns, self._sections, self.notes, self.opens)
+
+    def row_named(self, name: str) -> str:
+        """Find the row that a user means by its name, in any case, or by its unique beginning.
+
+        Raises:
+            ValueError: No row, or several, have such a name.
+        """
+        return _named(name, {str(row): str(row) for row in self.frame["row"]}, f"table {self.name!r}", "row")
+
+    def column_named(self, name: str) -> Column:
+        """Find the column that a user means by its key or heading; see `row_named`."""
+        by_name: dict[str, str] = {}
+        for column in self.columns:
+            for alias in (column.key, column.header, f"{column.group} {column.header}".strip()):
+                by_name.setdefault(alias, column.key)
+        key = _named(name, by_name, f"table {self.name!r}", "column")
+        return next(column for column in self.columns if column.key == key)
+
+    def cell(self, row: str, column: Column) -> Cell:
+        """Return the cell of a row and column.
+
+        Args:
+            row: A row's own name.
+            column: One of the columns.
+        """
+        at = self.columns.index(column)
+        return next(
+            line.cells[at] for section in self.sections() for line in section.lines if line.key == row
+        )
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [{str(key): value for key, value in row.items()} for row in self.frame.to_dict("records")]
+
+    def _lines(self, records: list[Record]) -> tuple[Line, ...]:
+        """The rows of one section, the best of each column in bold, those that stand apart first."""
+        best = [_best(column, records) for column in self.columns]
+
+        def cell(row: Record, column: Column, top: float | None) -> Cell:
+            competes = top is not None and not row["apart"]
+            return Cell(
+                column.show(row),
+                bold=competes and column.rank is not None and column.rank(row) == top,
+                shade=0.0 if column.shade is None else column.shade(row),
+                mark="" if column.mark is None else column.mark(row),
+            )
+
+        lines = [
+            Line(
+                str(row["row"]),
+                tuple(cell(row, column, top) for column, top in zip(self.columns, best, strict=True)),
+                apart=bool(row["apart"]),
+                ours=bool(row.get("ours", False)),
+            )
+            for row in records
+        ]
+        return tuple(sorted(lines, key=lambda line: not line.apart))
+
+
+def _best(column: Column, records: Sequence[Record]) -> float | None:
+    """Find the best figure of a column; None if fewer than two rows compete."""
+    if column.rank is None:
+        return None
+    ranks = [rank for row in records if not row["apart"] and (rank := column.rank(row)) == rank]
+    return max(ranks) if len(ranks) > 1 else None
+
+
+def plain(value: Any) -> Any:
+    """Convert a value of a frame for JSON: NumPy scalars to Python's, NaN and infinities to None."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and value - value != 0 else value
+
+
+def _named(name: str, known: Mapping[str, str], whose: str, what: str) -> str:
+    """Find the value of the only key that a user may mean by `name`."""
+    if name in known:
+        return known[name]
+    folded = name.casefold()
+    for matches in (
+        {value for key, value in known.items() if key.casefold() == folded},
+        {value for key, value in known.items() if key.casefold().startswith(folded)},
+    ):
+        if len(matches) == 1:
+            return matches.pop()
+        if matches:
+            shown = ", ".join(repr(match) for match in sorted(matches)[:8])
+            raise ValueError(f"{whose} has several {what}s named {name!r}: choose one of {shown}")
+    raise ValueError(f"{whose} has no {what} {name!r}: {nearest(name, known)}")

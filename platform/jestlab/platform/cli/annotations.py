@@ -1,0 +1,100 @@
+"""`jestlab note` and `jestlab tag`: what people say about experiments and runs."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import subprocess
+
+import click
+
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.output import print_json, printable, show, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
+from jestlab.platform.store.store import Store
+
+_SUBJECT = """\b
+SUBJECT is an experiment, experiment/run (with /seed where there are several),
+or the first characters of a run's fingerprint.
+
+\b
+Examples:"""
+
+
+@click.command(
+    epilog=f"""{_SUBJECT}
+  jestlab note quickstart "seed 2 was run on the other machine"
+  jestlab note quickstart/joint/1
+"""
+)
+@click.argument("name", metavar="SUBJECT")
+@click.argument("text", required=False)
+@click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, else you]")
+@json_option("Print the notes as JSON.")
+@lab_options
+def note(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
+    """Add a note to SUBJECT and list its notes; without TEXT, only list them."""
+    store = Store.open(lab.store_url, create=False)
+    subject = naming.subject(store, name)
+    if text is not None:
+        add_note(store, subject, text, author or _author())
+    found = notes(store, subject)
+    if as_json:
+        print_json(
+            [{"text": n.text, "author": n.author, "created_at": n.created_at.isoformat()} for n in found]
+        )
+    elif found:
+        cells = [[f"{n.created_at:%Y-%m-%d %H:%M}", _line(n.author), _line(n.text)] for n in found]
+        click.echo(table(["written (UTC)", "by", "note"], cells))
+    else:
+        click.echo(f'no notes yet: jestlab note {name} "…"')
+
+
+def _line(text: str) -> str:
+    """Write a text on one line, whole."""
+    return " ".join(printable(text).split())
+
+
+def _author() -> str:
+    """Name this person as git does, else as the system does."""
+    try:
+        said = subprocess.run(
+            ["git", "config", "user.name"], capture_output=True, timeout=10, stdin=subprocess.DEVNULL
+        ).stdout.decode(errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    if said.strip():
+        return said.strip()
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user without a name, as in some containers
+        return str(os.getuid())
+
+
+@click.command(
+    epilog=f"""{_SUBJECT}
+  jestlab tag quickstart keep
+  jestlab tag quickstart/joint/1 best submitted
+  jestlab tag quickstart/joint/1 best --remove
+  jestlab query --view notes --where "kind = 'tag' and text = 'best'"
+"""
+)
+@click.argument("name", metavar="SUBJECT")
+@click.argument("names", metavar="[TAG]...", nargs=-1)
+@click.option("--remove", is_flag=True, help="Remove the tags.")
+@json_option("Print all tags of SUBJECT as a JSON list.")
+@lab_options
+def tag(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
+    """Tag SUBJECT and list its tags. `jestlab gc` never deletes what is tagged `keep`."""
+    if remove and not names:
+        raise click.UsageError("--remove: expected the tags to remove")
+    store = Store.open(lab.store_url, create=False)
+    subject = naming.subject(store, name)
+    if remove:
+        remove_tags(store, subject, names)
+    elif names:
+        add_tags(store, subject, names)
+    found = tags(store, subject)
+    show(as_json, found, " ".join(found) if found else f"no tags yet: jestlab tag {name} TAG")

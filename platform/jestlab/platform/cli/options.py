@@ -1,0 +1,111 @@
+"""Options that verbs share: which spec, which lab, how to launch, and JSON."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.provenance import without_url_credentials
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def examples(*commands: str) -> str:
+    """Write the end of a verb's help: examples of its use.
+
+    Args:
+        commands: What follows `jestlab`, one for each example.
+    """
+    return "\b\nExamples:\n" + "\n".join(f"  jestlab {command}" for command in commands)
+
+
+def lab_options(function: Function) -> Callable[..., Any]:
+    """Add `--root` and `--store`; the command receives them as one `lab: Lab`."""
+
+    @click.option(
+        "--root",
+        type=click.Path(file_okay=False),
+        help="Folder of the lab, or gs://BUCKET/FOLDER  [default: JESTLAB_ROOT, else ./lab]",
+    )
+    @click.option(
+        "--store",
+        metavar="URL",
+        help="SQLAlchemy URL of the results store  [default: JESTLAB_STORE, else <root>/results.db]",
+    )
+    @functools.wraps(function)
+    def wrapped(*args: Any, root: str | None, store: str | None, **kwargs: Any) -> Any:
+        return function(*args, lab=Lab.find(root, store), **kwargs)
+
+    return wrapped
+
+
+def same_lab_options() -> str:
+    """Repeat the `--root` and `--store` of this command for a command that it suggests, without passwords."""
+    given = click.get_current_context().params
+    values = {name: given.get(name) for name in ("root", "store")}
+    return "".join(
+        f" --{name} {shlex.quote(without_url_credentials(value))}" for name, value in values.items() if value
+    )
+
+
+def spec_options(function: Function) -> Callable[..., Any]:
+    """Add SPEC, `--scale` and `--set`; the command receives the loaded and validated `study: Study`."""
+
+    @click.argument("spec")
+    @click.option("--scale", help="Scale of the study: smoke, mini, paper  [default: the study's first]")
+    @click.option(
+        "--set", "overrides", metavar="PATH=VALUE", multiple=True, help="Override a value; repeatable."
+    )
+    @functools.wraps(function)
+    def wrapped(*args: Any, spec: str, scale: str | None, overrides: tuple[str, ...], **kwargs: Any) -> Any:
+        # Here, because verbs that read no spec shall not wait 0.3 s for pydantic.
+        from jestlab.platform.spec.load import load
+
+        return function(*args, study=load(spec, scale, overrides), **kwargs)
+
+    return wrapped
+
+
+def how_options(function: Function) -> Callable[..., Any]:
+    """Add the options that say how runs are launched; the command receives them as `how: dict`."""
+
+    @click.option(
+        "--on",
+        type=click.Choice(["local", "vertex", "kubernetes"]),
+        help="Where to run  [default: as the study says, else your settings, else local]",
+    )
+    @click.option(
+        "--parallel",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Number of concurrent runs  [default: the study's]",
+    )
+    @click.option(
+        "--retries",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Number of further attempts at a run that fails  [default: the study's]",
+    )
+    @click.option("--fail-fast", is_flag=True, help="Stop all runs once one has failed for good.")
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        how = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast")}
+        return function(*args, how=how, **kwargs)
+
+    return wrapped
+
+
+def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
+    """Add `--json`; the command receives it as `as_json: bool`."""
+    return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:
+    """Add `--baseline`; the command receives it as `baseline: str | None`."""
+    text = f"Run or label to compare with  [default: {default}]"
+    return click.option("--baseline", metavar="RUN", help=text)

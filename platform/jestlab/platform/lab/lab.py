@@ -1,0 +1,205 @@
+"""One lab: where everything lies that a user's experiments write, and the URL of its store.
+
+The URL may hold a password. Where a job's description can be read by others, it names a secret
+(`JESTLAB_STORE_SECRET`) in place of the URL, and the worker fetches it from Google's Secret Manager when it
+begins, as the service account that it runs as.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.errors import StoreUnreachable, UserError
+
+SCRATCH = "JESTLAB_SCRATCH"
+"""Where labs in buckets have their folders on this machine."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Where a lab keeps its things.
+
+    Attributes:
+        root: The folder on this machine, absolute. Of a lab in a bucket it is scratch: what of it has to last
+            is in the bucket (see `sync`).
+        store_url: SQLAlchemy URL of the results store.
+        remote: `gs://bucket/folder`, or the like; None where `root` is the lab.
+    """
+
+    root: Path
+    store_url: str
+    remote: str | None = None
+
+    @classmethod
+    def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
+        """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing.
+
+        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen.
+
+        Raises:
+            UserError: The folder's path has a sign in it that database URLs give a meaning, the secret cannot
+                be had, or a lab in a bucket has no store that all its machines see.
+        """
+        place = root or os.environ.get("JESTLAB_ROOT") or "lab"
+        if "://" in str(place):
+            return cls._in_bucket(str(place).rstrip("/"), store_url or store_url_of() or "")
+        folder = Path(place).expanduser().absolute()
+        if odd := {"%", "?"} & set(str(folder)):
+            raise UserError(
+                f"the lab's folder {folder} has {' and '.join(sorted(odd))} in its path: rename it"
+            )
+        url = store_url or store_url_of() or f"sqlite:///{folder / 'results.db'}"
+        return cls(folder, url)
+
+    @classmethod
+    def _in_bucket(cls, remote: str, store_url: str) -> Lab:
+        if not store_url or store_url.startswith("sqlite"):
+            raise UserError(
+                f"a lab at {remote} needs its store in PostgreSQL: --store or JESTLAB_STORE; "
+                "a SQLite store needs a --root on this machine"
+            )
+        name = f"{remote.rpartition('/')[2]}-{hashlib.sha256(remote.encode()).hexdigest()[:12]}"
+        scratch = os.environ.get(SCRATCH) or Path(tempfile.gettempdir()) / f"jestlab-scratch-{os.geteuid()}"
+        return cls(Path(scratch).absolute() / name, store_url, remote)
+
+    @property
+    def address(self) -> str:
+        """What `--root` says, on any machine."""
+        return self.remote or str(self.root)
+
+    def on_this_machine(self, verb: str) -> None:
+        """Refuse what only a lab whose folder is on this machine can do.
+
+        Args:
+            verb: What is refused.
+
+        Raises:
+            UserError: The lab is in a bucket.
+        """
+        if self.remote is not None:
+            raise UserError(f"{verb} needs a lab whose --root is on this machine, not at {self.remote}")
+
+    @property
+    def data(self) -> Path:
+        """Data made from settings, one folder a dataset, named by content."""
+        return self.root / "data"
+
+    @property
+    def cache(self) -> Path:
+        """Compiled functions and other things that can be made again."""
+        return self.root / "cache"
+
+    @property
+    def xmanager(self) -> Path:
+        """XManager's own records of launches."""
+        return self.root / "xmanager"
+
+    @property
+    def reports(self) -> Path:
+        """Tables and plots, one folder an experiment: here, where the lab is in a bucket."""
+        return self.root / "reports" if self.remote is None else Path("lab-reports").absolute()
+
+
+# ---- the store's URL
+
+STORE = "JESTLAB_STORE"
+STORE_SECRET = "JESTLAB_STORE_SECRET"
+
+ENDPOINT = "https://secretmanager.googleapis.com"
+_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+_REFERENCE = re.compile(r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/[-_A-Za-z0-9]+")
+_ANSWER_SECONDS = 30.0
+_TRIES = 4
+_PAUSE_SECONDS = 0.5  # doubled after each try
+_PASSING = (429, 500, 502, 503, 504)
+
+
+def store_url_of(environment: Mapping[str, str] = os.environ, endpoint: str | None = None) -> str | None:
+    """The store's URL that the environment holds or refers to; None if it says nothing.
+
+    Args:
+        environment: JESTLAB_STORE, else JESTLAB_STORE_SECRET.
+        endpoint: Of Secret Manager; None for Google's.
+
+    Raises:
+        UserError: The secret cannot be had.
+    """
+    if url := environment.get(STORE):
+        return url
+    reference = environment.get(STORE_SECRET)
+    return fetch_secret(reference, endpoint).strip() if reference else None
+
+
+def fetch_secret(reference: str, endpoint: str | None = None, credentials: Any = None) -> str:
+    """The value of a secret's version.
+
+    Args:
+        reference: `projects/…/secrets/…/versions/…`.
+        endpoint: Of Secret Manager; None for Google's.
+        credentials: Whose; None for those that Google's libraries find here.
+
+    Raises:
+        UserError: The reference is none, or the secret cannot be read; the value is never in the line.
+        StoreUnreachable: Secret Manager does not answer now.
+    """
+    if not _REFERENCE.fullmatch(reference):
+        raise UserError(
+            f"{STORE_SECRET}: write projects/PROJECT/secrets/SECRET/versions/VERSION, not {reference!r}"
+        )
+    import google.auth
+    import requests
+    from google.auth.exceptions import GoogleAuthError
+    from google.auth.transport.requests import AuthorizedSession
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
+
+    try:
+        if credentials is None:
+            credentials, _ = google.auth.default(scopes=[_SCOPE])
+        with AuthorizedSession(credentials) as session:
+            # The hosts of a pod all ask in the same second.
+            again = Retry(
+                _TRIES - 1,
+                backoff_factor=_PAUSE_SECONDS,
+                status_forcelist=_PASSING,
+                raise_on_status=False,
+            )
+            for scheme in ("https://", "http://"):
+                session.mount(scheme, HTTPAdapter(max_retries=again))
+            answer = session.get(f"{endpoint or ENDPOINT}/v1/{reference}:access", timeout=_ANSWER_SECONDS)
+    except GoogleAuthError as error:
+        raise UserError(f"{reference}: no credentials of Google Cloud here: {_line(error)}") from None
+    except requests.RequestException as error:
+        raise StoreUnreachable(
+            f"{reference}: Secret Manager cannot be reached: {type(error).__name__}"
+        ) from None
+    if answer.status_code in _PASSING:
+        raise StoreUnreachable(f"{reference}: {_refusal(answer.status_code)}")
+    if answer.status_code != 200:
+        raise UserError(f"{reference}: {_refusal(answer.status_code)}")
+    try:
+        return base64.b64decode(answer.json()["payload"]["data"], validate=True).decode()
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        raise UserError(f"{reference}: Secret Manager's answer holds no text") from None
+
+
+def _refusal(status: int) -> str:
+    reasons = {
+        401: "the credentials are not accepted",
+        403: "not allowed: give the service account the role secretmanager.secretAccessor on it",
+        404: "there is no such version of a secret",
+    }
+    return f"Secret Manager answers {status}" + (f": {reasons[status]}" if status in reasons else "")
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

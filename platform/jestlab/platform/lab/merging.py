@@ -1,0 +1,373 @@
+"""An unpacked archive, taken into a lab.
+
+Runs meet by fingerprint. A run that is new comes in; one that is here gives way only if it is not COMPLETED
+and the archive's is, or if it never began and the archive's did; and never while a worker has it. Of an
+experiment that is here, the later launch counts, of a published cell the later import. Doing it again changes
+nothing.
+
+Files come before rows, all rows in one transaction. A crash in between leaves folders that no run owns, or
+the archive's folder under a run of the same fingerprint, from which a launch goes on as from its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+from sqlalchemy.exc import IntegrityError
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.archive import (
+    FINGERPRINT,
+    FOLDER,
+    METRIC,
+    NAME,
+    archived_rows,
+    decode,
+    unpack,
+)  # fmt: skip
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.published import take_rows
+from jestlab.platform.store.records import LIVE, RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import (
+    Artifact,
+    Attempt,
+    Budget,
+    Cost,
+    Evaluation,
+    Experiment,
+    Member,
+    Metric,
+    MetricName,
+    Need,
+    Note,
+    Published,
+    Run,
+    Tag,
+    chunks,
+    execute_many,
+    insert,
+)
+
+# ---- rows and files
+
+_BATCH = 5_000  # rows inserted at once
+_EXPORTED = "was running when it was exported"
+
+
+@dataclass
+class Merged:
+    """What became of an archive.
+
+    Attributes:
+        new: Runs that came in.
+        replaced: Runs that gave way.
+        kept: Runs that stayed as they are here.
+        experiments: Experiments that came in, or were updated.
+        published: Published cells that came in, or were updated.
+    """
+
+    new: int = 0
+    replaced: int = 0
+    kept: int = 0
+    experiments: list[str] = field(default_factory=list)
+    published: int = 0
+
+
+def merge(lab: Lab, store: Store, path: Path) -> Merged:
+    """Take an archive into a lab: all of it or nothing.
+
+    Args:
+        lab: Whose folder.
+        store: Its store.
+        path: The archive.
+
+    Raises:
+        UserError: It is damaged, of a newer jestlab, or no archive.
+    """
+    lab.root.mkdir(parents=True, exist_ok=True)
+    staging = lab.root / f".import.{uuid.uuid4().hex}.part"
+    staging.mkdir()
+    try:
+        unpack(path, staging)
+        with store.writing() as connection:
+            return _Merge(lab, connection, staging).whole()
+    except (IntegrityError, KeyError, TypeError, ValueError) as error:
+        said = " ".join(str(getattr(error, "orig", error)).split())
+        raise UserError(f"{path} is damaged, nothing was imported: {said}") from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Here:
+    """A run of this store; live if a worker has it, or had a moment ago."""
+
+    id: int
+    state: str
+    directory: str
+    attempts: int
+    live: bool
+
+
+class _Merge:
+    """One archive going into one store, inside a write transaction."""
+
+    def __init__(self, lab: Lab, connection: Connection, staging: Path) -> None:
+        self._lab = lab
+        self._connection = connection
+        self._staging = staging
+        self._merged = Merged()
+        self._runs: dict[str, int] = {}  # all of the archive's, here
+        self._taken: dict[str, tuple[str, str]] = {}  # of those that come in: folder in the archive, and here
+        self._attempts: dict[tuple[str, int], int] = {}
+        self._experiments: dict[str, int] = {}
+
+    def whole(self) -> Merged:
+        began = {row["run"] for row in self._rows("attempt")}
+        here = self._here()
+        for row in self._rows("run"):
+            self._run(row, here.get(row["fingerprint"]), began)
+        fresh = self._take_experiments()
+        self._insert(Member, (row for row in self._rows("member") if row["experiment"] in fresh))
+        self._insert(Need, self._rows("need"), ignore=True)
+        self._insert_attempts()
+        for table in (Evaluation, Cost, Artifact, Budget):
+            self._insert(table, (row for row in self._rows(table.__tablename__) if row["run"] in self._taken))
+        self._insert_metrics()
+        self._insert_notes()
+        self._insert(Tag, self._rows("tag"), ignore=True)
+        published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
+        self._merged.published = take_rows(self._connection, published)
+        self._move_files(fresh)
+        return self._merged
+
+    # ---- runs
+
+    def _here(self) -> dict[str, _Here]:
+        """Those of the archive's runs that are here. What may give way is locked, and nothing else."""
+        here: dict[str, _Here] = {}
+        at_work = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
+        for chunk in chunks(row["fingerprint"] for row in self._rows("run")):
+            ours = Run.fingerprint.in_(chunk)
+            # Not even against rows that refer to these runs: workers write such, also those that were lost.
+            locked = set(
+                self._connection.scalars(
+                    select(Run.id)
+                    .where(ours, Run.state != RunState.COMPLETED, Run.id.not_in(at_work))
+                    .order_by(Run.id)
+                    .with_for_update(key_share=True)
+                )
+            )
+            attempts: dict[int, list[str]] = {}  # read once the runs are locked: nobody claims those now
+            for run_id, state in self._connection.execute(
+                select(Attempt.run_id, Attempt.state).join(Run, Run.id == Attempt.run_id).where(ours)
+            ):
+                attempts.setdefault(run_id, []).append(state)
+            for row in self._connection.execute(
+                select(Run.id, Run.fingerprint, Run.state, Run.directory).where(ours)
+            ):
+                states = attempts.get(row.id, [])
+                live = row.id not in locked or any(state in LIVE for state in states)
+                here[row.fingerprint] = _Here(row.id, row.state, row.directory, len(states), live)
+        return here
+
+    def _run(self, row: dict[str, Any], here: _Here | None, began: set[str]) -> None:
+        fingerprint, values = row["fingerprint"], decode(Run, row)
+        if values["state"] not in set(RunState) or not FOLDER.fullmatch(values["directory"]):
+            raise _damaged(f"run {fingerprint[:8]}")
+        if values["state"] == RunState.RUNNING:
+            values |= {"state": RunState.PREEMPTED, "reason": _EXPORTED}
+        theirs = values["directory"]
+        if here is None:
+            taken = self._connection.scalar(select(Run.fingerprint).where(Run.directory == theirs))
+            if taken is not None:
+                raise UserError(f"{theirs} is the folder of another run here ({taken[:8]})")
+            statement = insert(self._connection, Run).values(**values).returning(Run.id)
+            self._runs[fingerprint] = int(self._connection.execute(statement).scalar_one())
+            self._taken[fingerprint] = (theirs, theirs)
+            self._merged.new += 1
+            return
+        self._runs[fingerprint] = here.id
+        better = values["state"] == RunState.COMPLETED or (here.attempts == 0 and fingerprint in began)
+        if here.live or here.state == RunState.COMPLETED or not better:
+            self._merged.kept += 1
+            return
+        for table in (Metric, Evaluation, Artifact, Cost, Budget, Attempt):
+            self._connection.execute(delete(table).where(table.run_id == here.id))
+        values |= {"directory": here.directory}
+        self._connection.execute(update(Run).where(Run.id == here.id).values(**values))
+        self._taken[fingerprint] = (theirs, here.directory)
+        self._merged.replaced += 1
+
+    def _insert_attempts(self) -> None:
+        """Attempts one by one, for their ids; none of them lives here."""
+        for row in self._rows("attempt"):
+            if row["run"] not in self._taken:
+                continue
+            values = decode(Attempt, row) | {"run_id": self._runs[row["run"]]}
+            if values["state"] in LIVE:
+                values |= {
+                    "state": RunState.PREEMPTED,
+                    "reason": _EXPORTED,
+                    "ended_at": values["heartbeat_at"],
+                }
+            values["log"] = self._moved(row["run"], values["log"])
+            statement = insert(self._connection, Attempt).values(**values).returning(Attempt.id)
+            self._attempts[row["run"], values["number"]] = int(
+                self._connection.execute(statement).scalar_one()
+            )
+
+    def _insert_metrics(self) -> None:
+        names = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
+
+        def points() -> Iterator[dict[str, Any]]:
+            for curve in self._rows(METRIC):
+                if curve["run"] not in self._taken:
+                    continue
+                name = curve["name"]
+                if name not in names:
+                    statement = (
+                        insert(self._connection, MetricName).values(name=name).returning(MetricName.id)
+                    )
+                    names[name] = int(self._connection.execute(statement).scalar_one())
+                whose = {
+                    "run_id": self._runs[curve["run"]],
+                    "name_id": names[name],
+                    "attempt_id": self._attempt(curve),
+                }
+                for step, value in zip(curve["steps"], curve["values"], strict=True):
+                    yield whose | {"step": int(step), "value": None if value is None else float(value)}
+
+        self._execute(insert(self._connection, Metric), points())
+
+    # ---- experiments, notes
+
+    def _take_experiments(self) -> set[str]:
+        """Names of those that are new, or were launched later than ours; their members are theirs now."""
+        known = {
+            row.name: row
+            for row in self._connection.execute(select(Experiment.id, Experiment.name, Experiment.updated_at))
+        }
+        fresh = set()
+        for row in self._rows("experiment"):
+            values = decode(Experiment, row)
+            name, here = values["name"], known.get(values["name"])
+            if not NAME.fullmatch(name):
+                raise _damaged(f"experiment {name!r}")
+            if here is None:
+                statement = insert(self._connection, Experiment).values(**values).returning(Experiment.id)
+                self._experiments[name] = int(self._connection.execute(statement).scalar_one())
+            else:
+                self._experiments[name] = here.id
+                if here.updated_at >= values["updated_at"]:
+                    continue
+                own = Experiment.id == here.id
+                self._connection.execute(update(Experiment).where(own).values(**values))
+                self._connection.execute(delete(Member).where(Member.experiment_id == here.id))
+            fresh.add(name)
+        self._merged.experiments = sorted(fresh)
+        return fresh
+
+    def _insert_notes(self) -> None:
+        known = {
+            tuple(row)
+            for row in self._connection.execute(
+                select(Note.experiment_id, Note.run_id, Note.text, Note.author, Note.created_at)
+            )
+        }
+        rows = [decode(Note, row) | self._keys(Note, row) for row in self._rows("note")]
+        names = ("experiment_id", "run_id", "text", "author", "created_at")
+        new = [row for row in rows if tuple(row.get(name) for name in names) not in known]
+        self._execute(insert(self._connection, Note), iter(new))
+
+    # ---- rows
+
+    def _rows(self, table: str) -> Iterator[dict[str, Any]]:
+        for row in archived_rows(self._staging, table):
+            of_run = table not in ("experiment", "member", "note", "tag", "published")
+            run = row.get("fingerprint" if table == "run" else "run")
+            if (run is None and of_run) or (run is not None and not FINGERPRINT.fullmatch(str(run))):
+                raise _damaged(f"a row of {table} without a run")
+            yield row
+
+    def _insert(self, table: Any, rows: Iterator[dict[str, Any]], ignore: bool = False) -> None:
+        statement = insert(self._connection, table)
+        if ignore:
+            statement = statement.on_conflict_do_nothing()
+
+        def values() -> Iterator[dict[str, Any]]:
+            for row in rows:
+                columns = decode(table, row) | self._keys(table, row)
+                if "uri" in columns:
+                    columns["uri"] = self._moved(row["run"], columns["uri"])
+                yield columns
+
+        self._execute(statement, values())
+
+    def _execute(self, statement: Any, rows: Iterator[dict[str, Any]]) -> None:
+        batch: list[dict[str, Any]] = []
+        for row in rows:
+            batch.append(row)
+            if len(batch) == _BATCH:
+                execute_many(self._connection, statement, batch)
+                batch = []
+        execute_many(self._connection, statement, batch)
+
+    def _keys(self, table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The database's own keys for an archive's natural ones."""
+        own, keys = table.__table__.columns, {}
+        try:
+            if "run_id" in own:
+                keys["run_id"] = None if row.get("run") is None else self._runs[row["run"]]
+            if "needs_id" in own:
+                keys["needs_id"] = self._runs[row["needs"]]
+            if "experiment_id" in own:
+                name = row.get("experiment")
+                keys["experiment_id"] = None if name is None else self._experiments[name]
+            if "attempt_id" in own:
+                keys["attempt_id"] = self._attempt(row)
+        except KeyError as error:
+            raise _damaged(f"{table.__tablename__} refers to {error}") from None
+        return keys
+
+    def _attempt(self, row: Mapping[str, Any]) -> int:
+        try:
+            return self._attempts[row["run"], row["attempt"]]
+        except KeyError:
+            raise _damaged(f"no attempt {row.get('attempt')} at run {row['run'][:8]}") from None
+
+    # ---- files
+
+    def _moved(self, fingerprint: str, path: str) -> str:
+        """A path in the archive's lab, as it is here."""
+        theirs, ours = self._taken[fingerprint]
+        if path.startswith("/") or ".." in path.split("/"):
+            raise _damaged(f"the path {path!r}")
+        return ours + path.removeprefix(theirs) if path.startswith(f"{theirs}/") else path
+
+    def _move_files(self, experiments: set[str]) -> None:
+        """Folders of the runs that came in, each in one step, and reports, file by file."""
+        for theirs, ours in self._taken.values():
+            there, here = self._staging / theirs, self._lab.root / ours
+            if here.exists():  # of a run that gave way: its checkpoints are not those of this result
+                here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
+            if there.is_dir():
+                here.parent.mkdir(parents=True, exist_ok=True)
+                there.rename(here)
+        for name in experiments:
+            there = self._staging / "reports" / name
+            for file in sorted(path for path in there.rglob("*") if path.is_file()):
+                here = self._lab.reports / name / file.relative_to(there)
+                here.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(here)
+
+
+def _damaged(what: str) -> UserError:
+    return UserError(f"the archive is damaged: {what}")

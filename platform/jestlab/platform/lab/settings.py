@@ -1,0 +1,221 @@
+"""What is the user's and not a study's: where they run things, under which accounts, at which prices.
+
+A YAML file, read afresh by every command:
+
+    on: kubernetes
+    image: europe-docker.pkg.dev/lab/jestlab@sha256:…
+    kubernetes:
+      context: lab
+      namespace: research
+      queue: tpus
+      store_secret: jestlab-store/url
+      claim: lab
+      root: /lab
+    vertex:
+      project: lab
+      region: us-west4
+      store_secret: projects/lab/secrets/jestlab-store/versions/latest
+      root: /gcs/our-bucket/lab
+    prices: {v5e: 1.20}  # dollars of a chip-hour
+    utilisation: {v5e: 0.45}  # share of the peak that training is assumed to reach
+
+It holds no credentials: a store's URL lies in a Secret of the cluster or in Secret Manager, and this file
+says in which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    ValidationError,
+    model_validator,
+)
+
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.spec.config_tree import fields_of, first_error
+from jestlab.platform.spec.errors import SpecError, shown
+from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
+from jestlab.platform.spec.yaml import Document
+
+
+def _matching(pattern: str, form: str) -> AfterValidator:
+    """Validator of a text by a pattern, whose error says the form in words."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{shown(text)} is none: write {form}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _tpu_type(name: str) -> str:
+    if name not in TYPES:
+        raise ValueError(f"no TPU type {shown(name)}: {nearest(name, TYPES)}")
+    return name
+
+
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_Label = Annotated[str, _matching(_LABEL, "small letters, digits and -, at most 63")]
+_KubernetesSecret = Annotated[
+    str, _matching(rf"{_LABEL}(\.{_LABEL})*/[-._A-Za-z0-9]+", "NAME/KEY: a Secret and a key in it")
+]
+_GoogleSecret = Annotated[
+    str,
+    _matching(
+        r"projects/[-:.a-z0-9]+/secrets/[-_A-Za-z0-9]+/versions/(latest|[1-9][0-9]*)",
+        "projects/PROJECT/secrets/SECRET/versions/VERSION",
+    ),
+]
+_Project = Annotated[str, _matching(r"([-.a-z0-9]+:)?[a-z][-a-z0-9]{4,28}[a-z0-9]", "the id of a project")]
+_Region = Annotated[str, _matching(r"[a-z]+-[a-z]+[0-9]{1,2}", "a region, as in us-west4")]
+_Bucket = Annotated[str, _matching(r"gs://[-._a-z0-9]{3,}(/.*)?", "gs://BUCKET, or a folder in it")]
+_Folder = Annotated[str, _matching(r"(/[-._A-Za-z0-9]+)+", "an absolute path of letters, digits and - . _ /")]
+_TpuName = Annotated[str, AfterValidator(_tpu_type)]
+_Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Kubernetes(_Section):
+    """A cluster with TPU nodes, JobSet and perhaps Kueue.
+
+    Attributes:
+        context: Of the kubeconfig; None for the current one, or inside a cluster for that cluster.
+        namespace: Where jobs are made.
+        queue: Kueue's LocalQueue; None where there is no Kueue.
+        service_account: That pods run as; None for the namespace's default.
+        store_secret: `NAME/KEY` of the Secret that holds the store's URL.
+        claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None where the image, or
+            the cluster, brings the folder along.
+        root: Folder of the lab as pods see it. Its files are those of the lab's folder on this machine, where
+            that is to read checkpoints and logs. Not used by a lab in a bucket.
+    """
+
+    context: str | None = None
+    namespace: _Label = "default"
+    queue: _Label | None = None
+    service_account: _Label | None = None
+    store_secret: _KubernetesSecret | None = None
+    claim: _Label | None = None
+    root: _Folder | None = None
+
+    @model_validator(mode="after")
+    def _claim_is_mounted(self) -> Kubernetes:
+        if self.claim is not None and self.root is None:
+            raise ValueError("`claim` needs `root`, the folder that it is mounted at")
+        return self
+
+
+class Vertex(_Section):
+    """A project of Google Cloud that may train on Vertex AI.
+
+    Attributes:
+        project: Its id.
+        region: Where its TPU quota is.
+        staging: `gs://…` that Vertex AI may write to; None for none.
+        service_account: That jobs run as; None for Vertex AI's own.
+        network: VPC that jobs are peered with, `projects/NUMBER/global/networks/NAME`.
+        store_secret: Version of a secret in Secret Manager that holds the store's URL.
+        nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; needs `network`.
+        root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI shows buckets, or /mnt/nfs/lab.
+            Not used by a lab in a bucket.
+    """
+
+    project: _Project | None = None
+    region: _Region | None = None
+    staging: _Bucket | None = None
+    service_account: str | None = None
+    network: Annotated[
+        str | None, _matching(r"projects/[^/]+/global/networks/[^/]+", "projects/NUMBER/global/networks/NAME")
+    ] = None
+    store_secret: _GoogleSecret | None = None
+    nfs: Annotated[str | None, _matching(r"[-.:A-Za-z0-9]+:/[-._/A-Za-z0-9]*", "SERVER:/PATH")] = None
+    root: _Folder | None = None
+
+    @model_validator(mode="after")
+    def _nfs_is_reached(self) -> Vertex:
+        if self.nfs is not None and self.network is None:
+            raise ValueError("`nfs` needs `network`, through which the server is reached")
+        return self
+
+
+class Settings(_Section):
+    """The user's config file.
+
+    Attributes:
+        on: Executor where neither the command nor the study names one; None for this machine.
+        image: Container that holds jestlab, pinned by digest.
+        kubernetes: The cluster.
+        vertex: The project.
+        prices: Dollars of a chip-hour, by TPU type; none are known but those that stand here.
+        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; where it is
+            missing, `costs.ASSUMED_UTILISATION`: .4, a guess until one of your own runs has been measured.
+    """
+
+    on: ExecutorName | None = None
+    image: Annotated[str, AfterValidator(pinned_image)] | None = None
+    kubernetes: Kubernetes = Kubernetes()
+    vertex: Vertex = Vertex()
+    prices: dict[_TpuName, PositiveFloat] = {}
+    utilisation: dict[_TpuName, _Share] = {}
+
+    @classmethod
+    def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:
+        """The settings of the file at `path`; defaults where there is none.
+
+        Raises:
+            UserError: The file that JESTLAB_CONFIG names is not there, or one cannot be read or is wrong; the
+                file, the line and the key are named.
+        """
+        file = path(environment)
+        try:
+            text = file.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            if environment.get("JESTLAB_CONFIG"):
+                raise UserError(f"JESTLAB_CONFIG: {file}: no such file") from None
+            return cls()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"{file}: cannot be read: {getattr(error, 'strerror', 'is no UTF-8 text')}"
+            ) from None
+        document: Document | None = None
+        try:
+            document = Document(text)
+            return cls._parse(document.value)
+        except SpecError as error:
+            line = document.line(error.path) if document else None
+            raise UserError(f"{file}:{line}: {error}" if line else f"{file}: {error}") from None
+
+    @classmethod
+    def _parse(cls, written: object) -> Settings:
+        if written is None:
+            return cls()
+        if not isinstance(written, dict):
+            raise SpecError((), f"must be a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
+        try:
+            return cls.model_validate(written)
+        except ValidationError as error:
+            where, message = first_error(error, fields_of(cls))
+            raise SpecError([part for part in where if part != "[key]"], message) from None
+
+
+def path(environment: Mapping[str, str] = os.environ) -> Path:
+    """Where the config file is: JESTLAB_CONFIG, else jestlab/config.yaml in XDG_CONFIG_HOME or ~/.config."""
+    if named := environment.get("JESTLAB_CONFIG"):
+        return Path(named).expanduser()
+    home = environment.get("XDG_CONFIG_HOME")
+    folder = Path(home) if home and Path(home).is_absolute() else Path("~/.config").expanduser()
+    return folder / "jestlab" / "config.yaml"

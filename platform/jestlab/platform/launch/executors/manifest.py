@@ -1,0 +1,319 @@
+"""What is sent to a cluster for a job: a JobSet for Kubernetes, a CustomJob for Vertex AI.
+
+Anyone who may look at the cluster or the project can read manifests, so none holds the store's URL or another
+password. The lab's folder has a path of its own where the job runs; a lab in a bucket has one address
+everywhere.
+
+A JobSet has one Job, whose pods are the hosts of one TPU slice: all are scheduled together, and the first
+that fails ends them all. The cluster restarts neither kind: the launcher makes another attempt, and counts
+it.
+
+References:
+    The JobSet API, jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2; TPU slices on GKE,
+    cloud.google.com/kubernetes-engine/docs/how-to/tpus; pod failure policies,
+    kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy.
+    The CustomJob API, cloud.google.com/vertex-ai/docs/reference/rest/v1/projects.locations.customJobs; TPUs
+    in training, cloud.google.com/vertex-ai/docs/training/configure-compute: one replica, whatever the
+    topology, stands for a whole slice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jestlab.platform.lab.lab import STORE, STORE_SECRET
+from jestlab.platform.lab.settings import Kubernetes, Vertex
+from jestlab.platform.launch.executor import IDENTITY, ExecutorError, Job
+from jestlab.platform.launch.logs import one_line
+from jestlab.platform.spec.resources import Slice
+from jestlab.platform.store.provenance import without_secrets
+
+JOBSET_GROUP, JOBSET_VERSION, JOBSET_PLURAL = "jobset.x-k8s.io", "v1alpha2", "jobsets"
+
+MANAGED = "app.kubernetes.io/managed-by=jestlab"
+"""Selects all of jestlab's objects in Kubernetes."""
+NAME_LABEL = "app.kubernetes.io/name"
+INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
+
+GRACE_SECONDS = 120
+"""Between SIGTERM and SIGKILL. Machines that are taken away leave less of it: 30 s or so."""
+
+KEPT_SECONDS = 7 * 24 * 3600
+"""How long a JobSet that is over, and its logs, can still be looked at."""
+
+VERTEX_LABEL = "jestlab-job"
+"""Label of a CustomJob whose value is the job's name."""
+
+_WORKER = ["python", "-m", "jestlab.platform.worker"]
+_HOSTS = "host"  # the replicated job's name
+_COORDINATOR_PORT = 8476
+_ROOT_OPTION = "--root"
+
+
+# ---- what both share: nothing secret, and the lab's folder as the job sees it
+
+
+def arguments_at(root: str | None, job: Job) -> list[str]:
+    """Return a worker's arguments for another folder of the lab, unless the lab is in a bucket.
+
+    Args:
+        root: The lab's folder where the worker runs; None to leave the arguments as they are.
+        job: Whose arguments the launcher made for this machine.
+
+    Raises:
+        ExecutorError: An argument holds the store's URL or a password.
+    """
+    store = job.environment.get(STORE)
+    for argument in job.arguments:
+        if (store and store in argument) or _has_secret(argument):
+            raise ExecutorError(
+                f"{job.title}: an argument of its worker holds the store's URL or a password, and manifests "
+                f"can be read by others: the worker takes it from {STORE}"
+            )
+    return list(job.arguments) if root is None else mounted_at(root, job.arguments)
+
+
+def mounted_at(root: str, arguments: Sequence[str]) -> list[str]:
+    """Replace the lab's folder in a worker's arguments, unless the lab is in a bucket."""
+    found = list(arguments)
+    for index, argument in enumerate(found):
+        if argument == _ROOT_OPTION and index + 1 < len(found) and "://" not in found[index + 1]:
+            found[index + 1] = root
+        elif argument.startswith(f"{_ROOT_OPTION}=") and "://" not in argument:
+            found[index] = f"{_ROOT_OPTION}={root}"
+    return found
+
+
+def _variables(job: Job) -> dict[str, str]:
+    """Return a worker's variables but for the store's URL, which comes from a secret.
+
+    Raises:
+        ExecutorError: Another variable holds that URL, or a password.
+    """
+    store = job.environment.get(STORE)
+    others = {name: value for name, value in job.environment.items() if name != STORE}
+    for name, value in others.items():
+        if (store and store in value) or _has_secret(value):
+            raise ExecutorError(
+                f"{job.title}: the variable {name} holds a password, and manifests can be read by others: "
+                "leave it out"
+            )
+    return {"PYTHONUNBUFFERED": "1", **others}
+
+
+def clean_line(error: object) -> str:
+    """Return an error as one line without the credentials in its URLs and options."""
+    return one_line(without_secrets(str(error), ()))
+
+
+def _has_secret(text: str) -> bool:
+    return without_secrets(text, ()) != text
+
+
+# ---- Kubernetes
+
+
+def jobset(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot: bool) -> dict[str, Any]:
+    """Create the JobSet of a job.
+
+    Args:
+        job: What its pods run.
+        slice_: The TPU slice that they run on.
+        image: Container that holds jestlab.
+        settings: Of the cluster; `store_secret` and `root` are set.
+        spot: Whether to use nodes that may be taken away.
+
+    Raises:
+        ExecutorError: It would show a password.
+    """
+    labels = jobset_labels(job)
+    annotations = {"jestlab/title": one_line(job.title)}
+    if slice_.hosts > 1:
+        # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
+        annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
+    queue = {} if settings.queue is None else {"kueue.x-k8s.io/queue-name": settings.queue}
+    disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    hosts = {
+        "parallelism": slice_.hosts,
+        "completions": slice_.hosts,
+        "completionMode": "Indexed",
+        "backoffLimit": 0,
+        "podFailurePolicy": {"rules": [disrupted]},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(job, slice_, image, settings, spot)},
+    }
+    # The JobSet's reason then says that machines were taken away, also when their pods are long gone.
+    preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    return {
+        "apiVersion": f"{JOBSET_GROUP}/{JOBSET_VERSION}",
+        "kind": "JobSet",
+        "metadata": {
+            "name": job.name,
+            "namespace": settings.namespace,
+            "labels": labels | queue,
+            "annotations": annotations,
+        },
+        "spec": {
+            # Kueue lets it begin; until then it is suspended, also where Kueue's webhook is not heard.
+            **({"suspend": True} if queue else {}),
+            "ttlSecondsAfterFinished": KEPT_SECONDS,
+            "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0, "rules": [preempted]},
+            "replicatedJobs": [
+                {
+                    "name": _HOSTS,
+                    "replicas": 1,
+                    "template": {"metadata": {"labels": labels}, "spec": hosts},
+                }
+            ],
+        },
+    }
+
+
+def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) -> dict[str, Any]:
+    selector = {
+        "cloud.google.com/gke-tpu-accelerator": slice_.type.label,
+        "cloud.google.com/gke-tpu-topology": slice_.topology,
+    }
+    tolerations = [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}]
+    if spot:
+        key = "cloud.google.com/gke-spot"
+        selector[key] = "true"
+        tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+    chips = {"google.com/tpu": str(slice_.chips_per_host)}
+    account = {"serviceAccountName": settings.service_account} if settings.service_account else {}
+    volume, mounted = _volume(settings)
+    return {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "automountServiceAccountToken": False,  # runs call Google Cloud, not the cluster
+        **account,
+        **volume,
+        "nodeSelector": selector,
+        "tolerations": tolerations,
+        "containers": [
+            {
+                "name": "worker",
+                "image": image,
+                "command": _WORKER,
+                "args": arguments_at(settings.root, job),
+                "env": _pod_environment(job, slice_, settings),
+                "ports": [{"containerPort": _COORDINATOR_PORT}],
+                "resources": {"limits": chips, "requests": chips},
+                **mounted,
+                "terminationMessagePolicy": "FallbackToLogsOnError",
+            }
+        ],
+    }
+
+
+def _volume(settings: Kubernetes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Describe the volume of the lab's folder: for the pod, and for its container."""
+    if settings.claim is None:
+        return {}, {}
+    volume = {"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}
+    # The container's user is not root; this group may write to the volume.
+    pod = {"securityContext": {"fsGroup": 1000}, "volumes": [volume]}
+    return pod, {"volumeMounts": [{"name": "lab", "mountPath": settings.root}]}
+
+
+def _pod_environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str, Any]]:
+    variables: list[dict[str, Any]] = [
+        {"name": name, "value": value} for name, value in _variables(job).items()
+    ]
+    secret, _, key = (settings.store_secret or "").partition("/")
+    variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    if slice_.hosts > 1:
+        # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD below a service of the JobSet's own name.
+        coordinator = f"{job.name}-{_HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
+        index = f"metadata.annotations['{INDEX_LABEL}']"
+        variables += [
+            {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},
+            {"name": "JAX_NUM_PROCESSES", "value": str(slice_.hosts)},
+            {"name": "JAX_PROCESS_ID", "valueFrom": {"fieldRef": {"fieldPath": index}}},
+        ]
+    return variables
+
+
+def jobset_labels(job: Job) -> dict[str, str]:
+    """Return the labels of a job's JobSet and pods."""
+    ours = {
+        f"jestlab/{name}": _kubernetes_label(value)
+        for key, value in job.labels.items()
+        if (name := _kubernetes_label(key))
+    }
+    key, _, value = MANAGED.partition("=")
+    return {key: value, NAME_LABEL: job.name} | ours
+
+
+def is_jobset_of(found: Mapping[str, Any], job: Job) -> bool:
+    """Whether a JobSet is a job's own, and not another lab's or somebody else's."""
+    theirs, ours = found["metadata"].get("labels") or {}, jobset_labels(job)
+    keys = (MANAGED.partition("=")[0], NAME_LABEL, *(f"jestlab/{name}" for name in IDENTITY))
+    return all(theirs.get(key) == ours.get(key) for key in keys)
+
+
+def _kubernetes_label(text: str) -> str:
+    """Return a string as the value of a label: other characters become -, and it ends after 63."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63].strip("-_.")
+
+
+# ---- Vertex AI
+
+
+def custom_job(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: bool) -> dict[str, Any]:
+    """Create the CustomJob of a job, as the REST API takes it.
+
+    Args:
+        job: What runs.
+        slice_: The TPU slice that it runs on.
+        image: Container that holds jestlab.
+        settings: Of the project; `store_secret` and `root` are set.
+        spot: Whether to use machines that may be taken away.
+
+    Raises:
+        ExecutorError: It would show a password.
+    """
+    variables = {**_variables(job), STORE_SECRET: settings.store_secret}
+    if slice_.hosts > 1:
+        variables["JESTLAB_PROCESSES"] = str(slice_.hosts)
+    spec: dict[str, Any] = {
+        "workerPoolSpecs": [
+            {
+                "machineSpec": {"machineType": slice_.machine_type, "tpuTopology": slice_.topology},
+                "replicaCount": "1",
+                "containerSpec": {
+                    "imageUri": image,
+                    "command": _WORKER,
+                    "args": arguments_at(settings.root, job),
+                    "env": [{"name": name, "value": value} for name, value in variables.items()],
+                },
+            }
+        ],
+        # The launcher makes another attempt, which it counts; Vertex AI would make up to three more unseen.
+        "scheduling": {"disableRetries": True, "strategy": "SPOT" if spot else "STANDARD"},
+    }
+    if settings.nfs:
+        server, _, path = settings.nfs.partition(":/")
+        nfs = {"server": server, "path": f"/{path}", "mountPoint": "lab"}
+        spec["workerPoolSpecs"][0]["nfsMounts"] = [nfs]
+    if settings.service_account:
+        spec["serviceAccount"] = settings.service_account
+    if settings.network:
+        spec["network"] = settings.network
+    if settings.staging:
+        spec["baseOutputDirectory"] = {"outputUriPrefix": f"{settings.staging.rstrip('/')}/{job.name}"}
+    return {"displayName": job.name, "labels": custom_job_labels(job), "jobSpec": spec}
+
+
+def custom_job_labels(job: Job) -> dict[str, str]:
+    """Return a job's labels as Google Cloud takes them: lower-case letters, digits, - and _."""
+    ours = {
+        _google_label(key).lstrip("-_0123456789"): _google_label(value) for key, value in job.labels.items()
+    }
+    return {key: value for key, value in ours.items() if key} | {VERTEX_LABEL: job.name}
+
+
+def _google_label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]", "-", text.lower())[:63]

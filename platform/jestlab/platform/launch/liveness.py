@@ -1,0 +1,145 @@
+"""Which attempts are alive: by their jobs, their heartbeats and their launchers.
+
+Silence is measured by this process's own monotonic clock: the clocks of other machines may differ.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.launch import processes
+from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.reconcile import Signs
+from jestlab.platform.store.records import Lease, RunState
+
+if TYPE_CHECKING:  # `jestlab status` shall not wait for the executors
+    from jestlab.platform.launch.executors import Executors
+    from jestlab.platform.spec.resources import ExecutorName
+
+SILENT_SECONDS = 120.0
+"""How old a heartbeat is before users are told; clocks of two machines may differ by some of it."""
+
+
+class Liveness:
+    """Watches live attempts for one launcher."""
+
+    def __init__(self, launcher: str, executors: Executors, lease_seconds: float) -> None:
+        """Create it; nothing has been seen yet.
+
+        Args:
+            launcher: Name of the launcher that asks.
+            executors: Executors by name.
+            lease_seconds: How long other launchers may be silent before they count as gone.
+        """
+        self._launcher = launcher
+        self._executors = executors
+        self._lease_seconds = lease_seconds
+        self._silence = Silence()
+
+    def check(self, leases: Iterable[Lease], launchers: Mapping[str, object]) -> dict[int, Signs]:
+        """Check live attempts, with one question per executor.
+
+        Args:
+            leases: The attempts.
+            launchers: Name of each known launcher → its last heartbeat.
+
+        Returns:
+            Attempt id → what is known of it.
+        """
+        live = list(leases)
+        jobs = self._jobs(live)
+        return {
+            lease.id: Signs(
+                job=jobs[lease.id],
+                ours=lease.launcher == self._launcher,
+                orphaned=self._is_orphaned(lease.launcher, launchers),
+                silent_seconds=self._silence.seconds(
+                    ("attempt", lease.id), (lease.heartbeat_at, jobs[lease.id].state)
+                ),
+            )
+            for lease in live
+        }
+
+    def forget(self) -> None:
+        """Start over: while the store is away nobody can be heard, which is not the same as silence."""
+        self._silence.clear()
+
+    def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
+        if launcher is None or launcher not in launchers or processes.is_gone(launcher):
+            return True
+        silent = self._silence.seconds(("launcher", launcher), launchers[launcher])
+        return launcher != self._launcher and silent > self._lease_seconds
+
+    def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
+        """States of the attempts' jobs."""
+        handles: dict[ExecutorName, dict[str, int]] = {}
+        found = {}
+        for lease in leases:
+            if lease.handle is not None:
+                handles.setdefault(lease.executor, {})[lease.handle] = lease.id
+            else:
+                # An attempt that has begun runs, even if its launcher died before it could record the handle.
+                begun = lease.state == RunState.RUNNING
+                found[lease.id] = JobStatus(
+                    JobState.UNKNOWN if begun else JobState.GONE, "it was never launched"
+                )
+        for name, attempts in handles.items():
+            try:
+                statuses = self._executors(name).statuses(list(attempts))
+            except UserError as error:
+                statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
+            found |= {attempts[handle]: status for handle, status in statuses.items()}
+        return found
+
+
+class Silence:
+    """Measures how long things have shown no new sign of life."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Create it.
+
+        Args:
+            clock: Seconds.
+        """
+        self._clock = clock
+        self._seen: dict[Hashable, tuple[object, float]] = {}
+
+    def seconds(self, thing: Hashable, sign: object) -> float:
+        """Return the seconds since a thing was first seen with its present sign of life.
+
+        Args:
+            thing: What is watched.
+            sign: Anything that changes while it lives, such as its last heartbeat.
+        """
+        before = self._seen.get(thing)
+        if before is None or before[0] != sign:
+            self._seen[thing] = (sign, self._clock())
+            return 0.0
+        return self._clock() - before[1]
+
+    def clear(self) -> None:
+        """Forget all that was seen."""
+        self._seen.clear()
+
+
+def doubts(lease: Lease | None, now: datetime) -> str | None:
+    """Say why a run that the store calls RUNNING may not run any more, and what to do; None without doubts.
+
+    Args:
+        lease: A run's last attempt.
+        now: The time, as the store has it.
+    """
+    if lease is None or not lease.is_live:
+        return None
+    if lease.executor == "local" and lease.handle and processes.state_of(lease.handle) == JobState.GONE:
+        return "its process has vanished: launch again to go on"
+    silent = (now - lease.heartbeat_at).total_seconds()
+    if silent <= SILENT_SECONDS:
+        return None
+    if lease.launcher is None or processes.is_gone(lease.launcher):
+        return f"no sign of life for {silent:.0f} s, and no launcher looks after it: launch again to go on"
+    return f"no sign of life for {silent:.0f} s"

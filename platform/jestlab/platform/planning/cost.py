@@ -1,0 +1,378 @@
+"""What planned runs cost: chip-hours and money on TPUs, hours on this machine, and FLOPs part by part.
+
+On a TPU slice, hours are a run's FLOPs divided by an assumed share of the slice's peak. On this machine,
+whose peak is unknown, they are estimated from earlier runs of the same program.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jestlab.analysis import costs, units
+from jestlab.analysis.costs import CONVENTIONS, Convention, Cost, Scope, Step
+from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning.plan import Action, Alias, Budget, Plan, PlannedRun
+from jestlab.platform.programs import Price
+from jestlab.platform.spec.resources import Slice
+from jestlab.platform.store.records import Speed
+
+if TYPE_CHECKING:
+    from jestlab.platform.store.store import Store
+
+HERE = "local"
+"""The chip of runs on this machine, whatever its hardware. Each run counts as one chip."""
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What several runs will occupy together.
+
+    Attributes:
+        chip_hours: Of the runs whose budget is known.
+        dollars: Of the runs whose price is known; None if none is.
+        unknown: Number of runs without a budget.
+    """
+
+    chip_hours: float
+    dollars: float | None
+    unknown: int
+
+
+def budgeted(plan: Plan, store: Store | None, *, local: bool) -> Plan:
+    """Add to a plan what each run will occupy, as far as that is known.
+
+    Args:
+        plan: Priced.
+        store: Where earlier runs are; None where there is none. It is asked for runs on this machine alone.
+        local: Whether runs go to this machine, else to the study's TPU slice: see `Resources.executor`.
+
+    Raises:
+        UserError: The user's settings cannot be read.
+    """
+    if local:
+        if store is None:
+            return on_this_machine(plan, {})
+        from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
+
+        return on_this_machine(plan, speeds(store, (run.program for run in plan.runs)))
+    slice_ = plan.study.resources.slice
+    return plan if slice_ is None else on_tpu(plan, slice_, Settings.find())
+
+
+def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
+    """Add to a plan what each run will occupy on a TPU slice.
+
+    Args:
+        plan: Priced.
+        slice_: What each run computes on.
+        settings: Prices, and the share of the peak that is assumed.
+    """
+    chip = slice_.type
+    share = utilisation(settings, chip.name)
+    price = settings.prices.get(chip.name)
+
+    def budget(run: PlannedRun) -> Budget | None:
+        if run.price is None:
+            return None
+        chip_hours = costs.chip_hours(run.price.executed, chip.peak_flops, share)
+        dollars = None if price is None else costs.dollars(chip_hours, price)
+        return Budget(chip.name, slice_.chips, chip_hours, dollars)
+
+    return _with(plan, budget)
+
+
+def utilisation(settings: Settings, chip: str) -> float:
+    """Return the assumed share of a TPU type's peak: the user's, else `costs.ASSUMED_UTILISATION`."""
+    return settings.utilisation.get(chip, costs.ASSUMED_UTILISATION)
+
+
+def on_this_machine(plan: Plan, speeds: Mapping[str, Speed]) -> Plan:
+    """Add to a plan how long each run will take here, as far as runs of its program have been measured.
+
+    Args:
+        plan: Priced.
+        speeds: By program.
+    """
+
+    def budget(run: PlannedRun) -> Budget | None:
+        speed = speeds.get(run.program)
+        if run.price is None or (speed is None and run.price.executed):
+            return None
+        if speed is None:  # it computes nothing: it imports a checkpoint
+            return Budget(HERE, 1, 0.0)
+        hours = speed.hours(run.price.executed) if run.price.executed else 0.0
+        return Budget(HERE, 1, hours, by_runs=speed.runs)
+
+    return _with(plan, budget)
+
+
+def _with(plan: Plan, budget: Callable[[PlannedRun], Budget | None]) -> Plan:
+    runs = tuple(replace(run, budget=budget(run)) for run in plan.runs)
+    return replace(plan, runs=runs, parts=tuple(_with(part, budget) for part in plan.parts))
+
+
+def total(runs: Sequence[PlannedRun]) -> Sum:
+    """Sum what runs will occupy, as far as it is known."""
+    budgets = [run.budget for run in runs if run.budget is not None]
+    paid = [budget.dollars for budget in budgets if budget.dollars is not None]
+    return Sum(
+        chip_hours=sum(budget.chip_hours for budget in budgets),
+        dollars=sum(paid) if paid else None,
+        unknown=len(runs) - len(budgets),
+    )
+
+
+def done(plan: Plan) -> list[PlannedRun]:
+    """Return the runs that are completed."""
+    return [run for run in plan.runs if run.action is Action.DONE]
+
+
+def to_do(plan: Plan) -> list[PlannedRun]:
+    """Return the runs that a launch starts or resumes, each counted from its start."""
+    return [run for run in plan.runs if run.action is not Action.DONE]
+
+
+def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
+    """Estimate a lower bound on how long runs take together.
+
+    Args:
+        runs: Dependencies first; what is not known counts nothing.
+        parallel: How many at a time; None for all.
+
+    Returns:
+        Hours: their sum over the parallel slots, or those of the longest chain of runs that need each other.
+    """
+    ends: dict[str, float] = {}
+    for run in runs:
+        begin = max((ends.get(needed, 0.0) for needed in run.needs.values()), default=0.0)
+        ends[run.fingerprint] = begin + (run.budget.hours if run.budget else 0.0)
+    together = sum(run.budget.hours for run in runs if run.budget) / parallel if parallel else 0.0
+    return max(together, max(ends.values(), default=0.0))
+
+
+def refuse_above(plan: Plan, most: float) -> None:
+    """Refuse a launch if the estimate of the runs still to do exceeds a limit or is unknown.
+
+    Args:
+        plan: With states and budgets.
+        most: Chip-hours.
+
+    Raises:
+        UserError: The estimate exceeds the limit or is unknown.
+    """
+    runs = to_do(plan)
+    for run in runs:
+        if run.budget is None:
+            raise UserError(f"--max-chip-hours cannot be checked: {_unknown(run)}; nothing was launched")
+    amount = total(runs).chip_hours
+    if amount > most:
+        dearest = sorted(runs, key=_chip_hours, reverse=True)[:3]
+        named = ", ".join(f"{_shown(run)} {units.hours(_chip_hours(run))}" for run in dearest)
+        raise UserError(
+            f"the {len(runs)} run{'s' if len(runs) != 1 else ''} to do would take {units.hours(amount)} "
+            f"chip-hours, more than --max-chip-hours {most:g} (largest: {named}); nothing was launched"
+        )
+
+
+def _unknown(run: PlannedRun) -> str:
+    """Say why it is unknown what a run takes."""
+    if run.price is None:
+        return f"the cost of {_shown(run)} is unknown, because its program {run.program} has no price"
+    return (
+        f"how long {_shown(run)} takes is unknown, because no run of {run.program} has completed on this "
+        "machine and the study names no TPU slice"
+    )
+
+
+def _shown(run: PlannedRun) -> str:
+    return f"{run.label} seed {run.seed}"
+
+
+def _chip_hours(run: PlannedRun) -> float:
+    return run.budget.chip_hours if run.budget else 0.0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The cost of the runs of one label that train something.
+
+    Attributes:
+        label: Of the runs.
+        seeds: How many runs there are.
+        examples: Examples seen by the learner in each.
+        step: What each of their training steps does.
+        by: Convention → FLOPs of one example seen.
+        relative: Convention → all that the run computes for an example, relative to uniform sampling.
+        matching: Convention → how many examples cost as much as all that the baseline sees; None if the
+            costs before the first example are already higher.
+        cost: Of the whole run as counted, including its share in its dependencies.
+        reference_training: FLOPs of all its dependencies, as if it alone used them; the mean over seeds.
+        shared_by: How many runs of the study train with its dependencies: of several, the one shared by
+            the fewest; None where it has none.
+    """
+
+    label: str
+    seeds: int
+    examples: int
+    step: Step
+    by: Mapping[Convention, Cost]
+    relative: Mapping[Convention, float]
+    matching: Mapping[Convention, float | None]
+    cost: Cost
+    reference_training: float
+    shared_by: int | None
+
+
+@dataclass(frozen=True)
+class CostBreakdown:
+    """What the runs of a study cost.
+
+    Attributes:
+        baseline: Label whose FLOPs are the budget of `Entry.matching`.
+        scope: What counts in that budget.
+        entries: In the order of the plan.
+        left_out: Labels of runs that train nothing, or whose program has no price.
+    """
+
+    baseline: str
+    scope: Scope
+    entries: tuple[Entry, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def selecting(self) -> Step | None:
+        """The first step that selects, preferably with an approximate pass; None if no run selects."""
+        choosing = [
+            entry.step for entry in self.entries if entry.step.super_batch_size > entry.step.batch_size
+        ]
+        return next((step for step in choosing if step.approximate is not None), next(iter(choosing), None))
+
+
+def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scoring") -> CostBreakdown:
+    """Break down the costs of a planned study, label by label.
+
+    Args:
+        plan: Priced.
+        baseline: Label or name of the run whose FLOPs the others are matched with; None for the first that
+            trains and that no other run refers to.
+        scope: What counts as FLOPs where budgets are matched.
+
+    Raises:
+        UserError: No run trains anything, or there is no such baseline.
+        ValueError: For an unknown scope.
+    """
+    costs.check_scope(scope)
+    labels: dict[str, list[PlannedRun]] = {}
+    for run in plan.runs:
+        labels.setdefault(run.label, []).append(run)
+    trained = {label: group for label, runs in labels.items() if (group := _group(runs)) is not None}
+    if not trained:
+        raise UserError(f"study {plan.study.name}: no run trains anything that can be priced")
+    shares = {convention: _Shares(plan, convention) for convention in CONVENTIONS}
+    budget = trained[_baseline(plan, trained, baseline)]
+    return CostBreakdown(
+        baseline=budget.label,
+        scope=scope,
+        entries=tuple(_entry(group, budget, shares, scope) for group in trained.values()),
+        left_out=tuple(label for label in labels if label not in trained),
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The runs of one label, which all train in the same way."""
+
+    runs: list[PlannedRun]
+    price: Price  # of the first; the others differ only in their shares of dependencies
+    step: Step
+
+    @property
+    def label(self) -> str:
+        return self.runs[0].label
+
+
+def _group(runs: list[PlannedRun]) -> _Group | None:
+    """Group the runs of one label; None where they train nothing, or their cost is unknown."""
+    price = runs[0].price
+    return None if price is None or price.step is None else _Group(runs, price, price.step)
+
+
+def _baseline(plan: Plan, trained: Mapping[str, _Group], name: str | None) -> str:
+    if name is None:
+        competing = (label for label, group in trained.items() if group.runs[0].name not in plan.needed)
+        return next(competing, next(iter(trained)))
+    for label, group in trained.items():
+        places: list[PlannedRun | Alias] = [group.runs[0], *group.runs[0].aliases]
+        if any(name in (place.label, place.name) for place in places):
+            return label
+    raise UserError(f"no run {name!r} that trains: {nearest(name, trained)}")
+
+
+def _entry(group: _Group, budget: _Group, shares: Mapping[Convention, _Shares], scope: Scope) -> Entry:
+    matching: dict[Convention, float | None] = {}
+    for convention, its in shares.items():
+        spent, own = budget.step.cost(convention), group.step.cost(convention)
+        # Costs before the first example count in the broadest scope alone, and on both sides.
+        fixed = its.share(group.runs) - its.share(budget.runs) if scope == "reference_training" else 0.0
+        try:
+            matching[convention] = costs.matching_examples(budget.price.examples, spent, own, scope, fixed)
+        except ValueError:
+            matching[convention] = None
+    counted = shares["counted"]
+    return Entry(
+        label=group.label,
+        seeds=len(group.runs),
+        examples=group.price.examples,
+        step=group.step,
+        by={convention: group.step.cost(convention) for convention in CONVENTIONS},
+        relative={convention: group.step.relative(convention) for convention in CONVENTIONS},
+        matching=matching,
+        cost=replace(group.price.cost, reference_training=counted.share(group.runs)),
+        reference_training=sum(map(counted.whole, group.runs)) / len(group.runs),
+        shared_by=min((n for run in group.runs if (n := counted.sharers(run)) is not None), default=None),
+    )
+
+
+class _Shares:
+    """The dependencies of runs and who shares them: as in the view `v_costs`, but within the plan."""
+
+    def __init__(self, plan: Plan, convention: Convention) -> None:
+        self._executed = {run.fingerprint: _executed(run.price, convention) for run in plan.runs}
+        self._needs: dict[str, frozenset[str]] = {}
+        self._sharers: Counter[str] = Counter()
+        for run in plan.runs:  # dependencies first
+            direct = list(run.needs.values())
+            reached = frozenset(direct).union(*(self._needs[needed] for needed in direct))
+            self._needs[run.fingerprint] = reached
+            if run.price is None or run.price.cost.learner > 0:
+                self._sharers.update(reached)
+
+    def whole(self, run: PlannedRun) -> float:
+        """Sum the FLOPs of all dependencies of a run."""
+        return sum(self._executed[needed] for needed in self._needs[run.fingerprint])
+
+    def sharers(self, run: PlannedRun) -> int | None:
+        """Count the runs that share a run's least shared dependency; None where it has none."""
+        return min((self._sharers[needed] for needed in self._needs[run.fingerprint]), default=None)
+
+    def share(self, runs: list[PlannedRun]) -> float:
+        """Compute the mean share in their dependencies' FLOPs of some runs that train."""
+        shares = (
+            costs.amortised(Cost(), self._executed[needed], self._sharers[needed]).reference_training
+            for run in runs
+            for needed in self._needs[run.fingerprint]
+        )
+        return sum(shares) / len(runs)
+
+
+def _executed(price: Price | None, convention: Convention) -> float:
+    """Compute a run's FLOPs; what trains nothing costs the same by every convention."""
+    if price is None:
+        return 0.0
+    if price.step is None:
+        return price.executed
+    return price.step.cost(convention).total("reference_scoring") * price.examples

@@ -1,0 +1,319 @@
+"""Explain why a run would run, and how two runs differ, field by field."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import ValidationError
+
+from jestlab.analysis.costs import COMPONENTS
+from jestlab.platform import programs
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import Action, Plan, PlannedRun
+from jestlab.platform.spec.config_tree import Tree, flatten, lookup
+from jestlab.platform.store.records import FinishedRun
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from jestlab.platform.store.store import Store
+
+Value = TypeVar("Value")
+
+_ABSENT = "—"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A field in which a run differs from a finished one.
+
+    Attributes:
+        path: Dotted key.
+        before: The finished run's value.
+        now: The run's.
+    """
+
+    path: str
+    before: Any
+    now: Any
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a run would run.
+
+    Attributes:
+        reason: In words.
+        nearest: Folder of the finished run that is most like it.
+        differences: From that one.
+    """
+
+    reason: str
+    nearest: str | None = None
+    differences: tuple[Difference, ...] = ()
+
+    def __str__(self) -> str:
+        if self.nearest is None:
+            return self.reason
+        fields = ", ".join(f"{d.path} {_text(d.before)} → {_text(d.now)}" for d in self.differences)
+        return f"{self.reason}; {self.nearest} differs in {fields}"
+
+
+def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, Explanation]:
+    """Explain for each run why it would run, by what it has that no finished run has.
+
+    Args:
+        plan: With states.
+        finished: Completed runs of the store.
+
+    Returns:
+        Fingerprint → explanation, of the runs that a launch starts or resumes.
+    """
+    candidates: dict[str, _Candidates] = defaultdict(_Candidates)
+    for run in finished:
+        candidates[run.program].add(run)
+    return {
+        run.fingerprint: _explanation(run, candidates[run.program])
+        for run in plan.runs
+        if run.action is not Action.DONE
+    }
+
+
+def _explanation(run: PlannedRun, candidates: _Candidates) -> Explanation:
+    if run.action is Action.RESUME:
+        return Explanation(f"{run.state} before: resumes from its last checkpoint, if it has one")
+    reason = "new" if run.state is None else f"{run.state} before: has not started yet"
+    items = _items(run.program, run.config, run.needs)
+    nearest = candidates.nearest(items or {})
+    if nearest is None or items is None:
+        return Explanation(f"{reason}: the store has no finished run of {run.program}")
+    theirs = _items(nearest.program, nearest.config, nearest.needs) or {}
+    changed = [path for path in {**theirs, **items} if theirs.get(path) != items.get(path)]
+    differences = tuple(
+        Difference(path, _value(nearest, path, theirs), _value(run, path, items)) for path in changed
+    )
+    return Explanation(reason, nearest.directory, differences)
+
+
+class _Candidates:
+    """Finished runs of one program as sets of fields and of their values, a bit each: quick to compare."""
+
+    def __init__(self) -> None:
+        self._bits: dict[object, int] = {}
+        self._runs: list[tuple[int, int, FinishedRun]] = []
+
+    def add(self, run: FinishedRun) -> None:
+        """Add a run, unless its program no longer understands its config."""
+        items = _items(run.program, run.config, run.needs)
+        if items is not None:
+            self._runs.append((*self._masks(items), run))
+
+    def nearest(self, items: Mapping[str, Any]) -> FinishedRun | None:
+        """Return the run with the fewest differing fields; the first of several."""
+        fields, pairs = self._masks(items)
+        return min(
+            self._runs,
+            key=lambda known: (known[0] | fields).bit_count() - (known[1] & pairs).bit_count(),
+            default=(0, 0, None),
+        )[2]
+
+    def _masks(self, items: Mapping[str, Any]) -> tuple[int, int]:
+        """Return the bits of the fields and of the pairs of field and value."""
+        fields = pairs = 0
+        for path, value in items.items():
+            fields |= 1 << self._bits.setdefault(path, len(self._bits))
+            pairs |= 1 << self._bits.setdefault((path, json.dumps(value, sort_keys=True)), len(self._bits))
+        return fields, pairs
+
+
+def _items(program: str, config: Tree, needs: Mapping[str, str]) -> dict[str, Any] | None:
+    """Flatten what decides a result: fields of the identity, fingerprints for the names of needed runs."""
+    try:
+        its_program = programs.get(program)
+        schema = its_program.schema
+        identity = its_program.identity(config if schema is None else schema.model_validate(config))
+    except (UserError, ValidationError):
+        return None
+    return flatten(identity) | {role: fingerprint[:8] for role, fingerprint in needs.items()}
+
+
+def _value(run: PlannedRun | FinishedRun, path: str, items: Mapping[str, Any]) -> Any:
+    """Return a field's value; identities leave defaults out, whole configs do not."""
+    if path in items:
+        return items[path]
+    try:
+        return lookup(run.config, path.split("."))
+    except KeyError:
+        return _ABSENT
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Pair(Generic[Value]):
+    """A value of both runs; None where one has none."""
+
+    first: Value | None
+    second: Value | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two runs differ.
+
+    Attributes:
+        fingerprints: Their identities.
+        states: Their states in the store.
+        config: Dotted key → values, of the fields that differ; those that a config leaves out are at their
+            default.
+        needs: Role → fingerprints of the needed runs, where they differ.
+        provenance: What differs in the code, machine and environment of the last attempts.
+        scores: dataset/metric → the last scores.
+        costs: Planned FLOPs and chip-hours, and the seconds that all attempts took.
+    """
+
+    fingerprints: Pair[str]
+    states: Pair[str]
+    config: Mapping[str, Pair[Any]]
+    needs: Mapping[str, Pair[str]]
+    provenance: Mapping[str, Pair[Any]]
+    scores: Mapping[str, Pair[float]]
+    costs: Mapping[str, Pair[float]]
+
+
+def compare(store: Store, first: str, second: str) -> Comparison:
+    """Compare two runs.
+
+    Args:
+        store: Where they are.
+        first: A fingerprint.
+        second: Another, or the same.
+
+    Raises:
+        UserError: One of them is not in the store.
+    """
+    with store.reading() as connection:
+        one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
+    return Comparison(
+        fingerprints=Pair(first, second),
+        states=Pair(one.state, other.state),
+        config=_differing(one.config, other.config),
+        needs=_differing(one.needs, other.needs),
+        provenance=_differing(one.provenance, other.provenance),
+        scores=_pairs(one.scores, other.scores),
+        costs=_pairs(one.costs, other.costs),
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """What is compared, of one run."""
+
+    state: str
+    config: dict[str, Any]
+    needs: dict[str, str]
+    provenance: dict[str, Any]
+    scores: dict[str, float | None]
+    costs: dict[str, float | None]
+
+
+def _side(connection: Connection, fingerprint: str) -> _Side:
+    from sqlalchemy import func, select  # here alone: `jestlab plan` explains without SQLAlchemy
+    from sqlalchemy.orm import aliased
+
+    from jestlab.platform.store.tables import Attempt, Budget, Cost, Evaluation, Need, Run
+
+    run = connection.execute(select(Run.__table__).where(Run.fingerprint == fingerprint)).one_or_none()
+    if run is None:
+        raise UserError(f"no run {fingerprint[:8]} in the store")
+    needed = aliased(Run)
+    needs = connection.execute(
+        select(Need.role, needed.fingerprint)
+        .join(needed, needed.id == Need.needs_id)
+        .where(Need.run_id == run.id)
+        .order_by(Need.role)
+    )
+    attempts = connection.execute(
+        select(Attempt.__table__).where(Attempt.run_id == run.id).order_by(Attempt.number)
+    ).all()
+    last = select(func.max(Evaluation.step)).where(Evaluation.run_id == run.id).scalar_subquery()
+    scores = connection.execute(
+        select(Evaluation.dataset, Evaluation.metric, Evaluation.value)
+        .where(Evaluation.run_id == run.id, Evaluation.step == last)
+        .order_by(Evaluation.dataset, Evaluation.metric)
+    )
+    planned = connection.execute(select(Cost.component, Cost.flops).where(Cost.run_id == run.id))
+    budget = connection.execute(select(Budget.__table__).where(Budget.run_id == run.id)).one_or_none()
+    return _Side(
+        state=run.state,
+        config={"program": run.program, "seed": run.seed} | flatten(_config(run)),
+        needs=dict(needs.tuples().all()),
+        provenance=_provenance(attempts[-1]) if attempts else {},
+        scores={f"{dataset}/{metric}": value for dataset, metric, value in scores},
+        costs=_costs(dict(planned.tuples().all()), budget, attempts),
+    )
+
+
+def _config(run: Any) -> dict[str, Any]:
+    """Return the run's config, with the defaults of fields that were added since."""
+    config: dict[str, Any] = json.loads(run.config)
+    try:
+        schema = programs.get(run.program).schema
+        return config if schema is None else schema.model_validate(config).model_dump(mode="json")
+    except (UserError, ValidationError):  # of a program that is gone or has changed: as it was stored
+        return config
+
+
+def _provenance(attempt: Any) -> dict[str, Any]:
+    versions, environment = (json.loads(text or "{}") for text in (attempt.versions, attempt.environment))
+    return {
+        "commit": attempt.git_commit,
+        "patch": _patch(attempt.git_patch),
+        "device": attempt.device,
+        "host": attempt.host,
+        "executor": attempt.executor,
+        "chips": attempt.chips,
+        **{f"versions.{package}": version for package, version in sorted(versions.items())},
+        **{f"environment.{name}": value for name, value in sorted(environment.items())},
+    }
+
+
+def _patch(patch: str | None) -> str | None:
+    """Summarise a patch in a few words that tell it from another."""
+    if not patch:
+        return None
+    return f"{len(patch.splitlines())} lines, {hashlib.sha256(patch.encode()).hexdigest()[:8]}"
+
+
+def _costs(planned: Mapping[str, float], budget: Any, attempts: Iterable[Any]) -> dict[str, float | None]:
+    costs: dict[str, float | None] = {f"{name}_flops": flops for name, flops in sorted(planned.items())}
+    if planned:
+        # "learner" is what older code recorded in place of its parts.
+        parts = ("learner", *COMPONENTS["learner"], *COMPONENTS["scoring"])
+        costs["total_flops"] = sum(planned.get(name, 0.0) for name in parts)
+    if budget is not None:
+        costs |= {"chip_hours": budget.chip_hours, "dollars": budget.dollars}
+    began = [attempt for attempt in attempts if attempt.started_at is not None]
+    if began:
+        costs["seconds"] = sum(
+            ((attempt.ended_at or attempt.heartbeat_at) - attempt.started_at).total_seconds()
+            for attempt in began
+        )
+    return costs
+
+
+def _pairs(first: Mapping[str, Value | None], second: Mapping[str, Value | None]) -> dict[str, Pair[Value]]:
+    return {name: Pair(first.get(name), second.get(name)) for name in {**first, **second}}
+
+
+def _differing(
+    first: Mapping[str, Value | None], second: Mapping[str, Value | None]
+) -> dict[str, Pair[Value]]:
+    return {name: pair for name, pair in _pairs(first, second).items() if pair.first != pair.second}

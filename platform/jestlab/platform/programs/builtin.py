@@ -1,0 +1,212 @@
+"""jestlab's own programs: train, embed, weights and diagnose, as plans know them.
+
+What a worker executes for them is in `execution`, which imports JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jestlab.models.config import (
+    BenchmarkFolder,
+    Data,
+    DiagnoseConfig,
+    EmbedConfig,
+    ShardFolder,
+    TrainConfig,
+    TwoTowers,
+    WeightsConfig,
+)
+from jestlab.models.config.data import SYNTHETIC_CAPTION
+from jestlab.models.data.filters import Filter, missing_column
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs import pricing
+from jestlab.platform.programs.program import Contents, Program
+
+if TYPE_CHECKING:
+    from jestlab.models.weights import Weights
+
+_EXECUTION = "jestlab.platform.programs.execution"
+
+_IMPORTS = (
+    "jestlab.models.training.loop",
+    "grain",
+    "simplejpeg",
+    "sentencepiece",
+    "sqlalchemy.dialects.sqlite",
+)
+"""Slow imports of all that trains, embeds or diagnoses. Not PyArrow, which starts a thread."""
+
+
+# ---- completing configs with what only the data can tell
+
+
+Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
+
+
+def _complete_data(config: Config, contents: Contents) -> Config:
+    """Add the content digests of the data folders; only training runs use the benchmark.
+
+    Raises:
+        UserError: A folder is missing or holds no shards.
+    """
+    parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
+    data = _with_digests(config.data, contents, parts)
+    return config if data is config.data else config.model_copy(update={"data": data})
+
+
+def _complete_weights(config: WeightsConfig, contents: Contents) -> WeightsConfig:
+    """Add the towers, and the digests of what its paths hold, unless it is missing and only noted.
+
+    Raises:
+        UserError: There is no tokenizer, or the content differs from the recorded digest.
+        ValueError: There are no such weights; the message says what is wrong with them.
+    """
+    if config.model and config.digest and config.tokenizer_digest:
+        return config.model_copy(update={"model": _computing(config.model, config)})
+    places = {"checkpoint": config.path, "tokenizer": config.tokenizer}
+    if [what for what, path in places.items() if path and contents.passes_over(Path(path), what)]:
+        return config
+    found = open_source(config)
+    check_digest("path", config.path, config.digest, content := found.digest())
+    _, tokenizer = read_source_tokenizer(config, found)
+    model = _computing(found.model, config)
+    return config.model_copy(update={"digest": content, "tokenizer_digest": tokenizer, "model": model})
+
+
+def _computing(model: TwoTowers, config: WeightsConfig) -> TwoTowers:
+    """Towers that compute as the config says."""
+    return model.model_copy(update={"compute_dtype": config.compute_dtype})
+
+
+def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
+    """Return the same data with the content digest of each folder.
+
+    Args:
+        data: As a spec gives it.
+        contents: Reads the folders. A missing folder that it only notes gets no digest, and no check.
+        parts: Which of its folders count.
+
+    Raises:
+        UserError: A folder is missing or holds no shards, or its metadata lack a required column.
+    """
+    found: dict[str, Any] = {}
+    for part in parts:
+        folder = getattr(data, part)
+        if isinstance(folder, ShardFolder | BenchmarkFolder) and folder.digest is None:
+            path = Path(folder.path)
+            if contents.passes_over(path, "folder"):
+                continue
+            if not path.is_dir():
+                raise UserError(f"data.{part}.path: no folder {path}: expected image–text tar shards")
+            if part == "train":
+                _check_columns(data, path)
+            found[part] = folder.model_copy(update={"digest": contents.digest(path)})
+    return data.model_copy(update=found) if found else data
+
+
+def _check_columns(data: Data, folder: Path) -> None:
+    """Raise UserError if a filter or a recaption uses columns that a folder's metadata lack."""
+    if data.filter is None and data.recaption is None:
+        return
+    from jestlab.models.data.curation import metadata_columns  # imports NumPy, which few plans need
+
+    asked = {"filter": data.filter, "recaption": data.recaption}
+    columns = {field: list(Filter.parse(text).columns) for field, text in asked.items() if text is not None}
+    if "recaption" in columns:
+        columns["recaption"].append(SYNTHETIC_CAPTION)
+    known = metadata_columns(folder)
+    for field, wanted in columns.items():
+        if missing := missing_column(wanted, known):
+            raise UserError(f"data.{field}: {folder} has no metadata {missing}")
+
+
+def open_source(config: WeightsConfig) -> Weights:
+    """Open the weights that a config names."""
+    from jestlab.models.weights import open_weights  # imports NumPy, which few plans need
+
+    return open_weights(Path(config.path), config.model)
+
+
+def read_source_tokenizer(config: WeightsConfig, found: Weights) -> tuple[bytes, str]:
+    """Return the serialised tokenizer of weights, and its digest."""
+    from jestlab.models.weights import read_tokenizer
+
+    path = Path(config.tokenizer) if config.tokenizer is not None else found.tokenizer
+    if path is None:
+        raise UserError(
+            f"tokenizer: no spiece.model or tokenizer.model beside {config.path}: "
+            "put it there, or give its path as `tokenizer`"
+        )
+    content = read_tokenizer(path, found.model)
+    digest = sha256(content).hexdigest()
+    check_digest("tokenizer", str(path), config.tokenizer_digest, digest)
+    return content, digest
+
+
+def check_digest(field: str, path: str, recorded: str | None, found: str) -> None:
+    """Raise UserError if a file's digest is not the recorded one."""
+    if recorded is not None and recorded != found:
+        raise UserError(
+            f"{field}: {path} has changed (digest {found[:12]}, recorded {recorded[:12]}): "
+            "restore it, or drop the digest to use what it holds now"
+        )
+
+
+# ---- the programs
+
+TRAIN = Program(
+    name="train",
+    entry_point=f"{_EXECUTION}:run_train",
+    version=TrainConfig.version,
+    schema=TrainConfig,
+    identity_of=TrainConfig.identity,
+    price_of=pricing.price_train,
+    extent=("schedule", "examples_seen"),
+    complete=_complete_data,
+    imports=(*_IMPORTS, "tensorboardX.summary"),
+)
+"""Contrastive training of two towers: a reference model or a learner."""
+
+EMBED = Program(
+    name="embed",
+    entry_point=f"{_EXECUTION}:run_embed",
+    version=EmbedConfig.version,
+    schema=EmbedConfig,
+    identity_of=EmbedConfig.identity,
+    price_of=pricing.price_embed,
+    complete=_complete_data,
+    inherits=("data",),
+    imports=_IMPORTS,
+)
+"""A reference's embeddings of a whole training set, for runs to select with."""
+
+WEIGHTS = Program(
+    name="weights",
+    entry_point=f"{_EXECUTION}:run_weights",
+    version=WeightsConfig.version,
+    schema=WeightsConfig,
+    identity_of=WeightsConfig.identity,
+    price_of=pricing.price_weights,
+    complete=_complete_weights,
+    collective=False,
+)
+"""Imports public weights, so that they serve as the reference like a trained run."""
+
+DIAGNOSE = Program(
+    name="diagnose",
+    entry_point=f"{_EXECUTION}:run_diagnose",
+    version=DiagnoseConfig.version,
+    schema=DiagnoseConfig,
+    identity_of=DiagnoseConfig.identity,
+    price_of=pricing.price_diagnose,
+    complete=_complete_data,
+    collective=False,
+    inherits=("data", "loss"),
+    subjects=(pricing.DIAGNOSE_LEARNER,),
+    imports=_IMPORTS,
+)
+"""Measures how learnable the batches are that the rules select (paper, Figure 2)."""

@@ -1,0 +1,116 @@
+"""What a program gets from the platform: where to work, what to read, and where to report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jestlab.models.training.tracker import Recorder
+
+
+class Interrupted(Exception):
+    """Raised by a program that was asked to stop, after it has saved what it needs to resume."""
+
+
+class Failed(Exception):
+    """Raised by a program that failed: its message is the run's reason, and no traceback is printed."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """A finished run that this one reads.
+
+    Attributes:
+        fingerprint: Its identity.
+        program: Name of its program.
+        directory: Its folder.
+        config: Its resolved config.
+    """
+
+    fingerprint: str
+    program: str
+    directory: Path
+    config: dict[str, Any]
+
+
+class RunContext:
+    """What a program is called with: `program(config, context)`. It implements `Tracker`.
+
+    A program that can take minutes asks `stop_requested()` now and then; if so, it saves and raises
+    `Interrupted`. What it finds in `directory` at its start was left by an earlier attempt at the same run.
+
+    Attributes:
+        directory: The run's own folder; it exists.
+        cache: Folder for data shared by all runs of the lab.
+        seed: Replicate.
+        needs: Path in the config → the finished run it names.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        cache: Path,
+        seed: int,
+        needs: Mapping[str, Need],
+        recorder: Recorder,
+        record_artifact: Callable[[str, Path], None],
+        stop_requested: Callable[[], bool],
+        saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create a context; the worker does.
+
+        Args:
+            directory: The run's folder.
+            cache: Shared data.
+            seed: Replicate.
+            needs: Finished runs that it reads.
+            recorder: Keeps what it reports.
+            record_artifact: Records a file or folder under a name.
+            stop_requested: Tells whether to stop.
+            saved: Makes the folder's content durable.
+        """
+        self.directory = directory
+        self.cache = cache
+        self.seed = seed
+        self.needs = needs
+        self._recorder = recorder
+        self._record_artifact = record_artifact
+        self._stop_requested = stop_requested
+        self._saved = saved
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
+        self._recorder.log(step, metrics)
+
+    def evaluation(
+        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+    ) -> None:
+        """Record scores named `dataset/metric`, with the examples and FLOPs spent until then."""
+        self._recorder.evaluation(step, examples_seen, flops_total, scores)
+
+    def artifact(self, name: str, path: Path) -> None:
+        """Record a file or folder inside the lab, with its size and digest."""
+        self._record_artifact(name, path)
+
+    def progress(self, step: int, total_steps: int) -> None:
+        """Report how far the run is."""
+        self._recorder.progress(step, total_steps)
+
+    def flush(self) -> None:
+        """Make all that was recorded durable. Call it before a checkpoint: none may be ahead of the store."""
+        self._recorder.flush()
+
+    def saved(self) -> None:
+        """Report that `directory` holds what a later attempt can resume from: a complete checkpoint.
+
+        If the lab is in a bucket, the first process uploads it before this returns. What the folder holds
+        when the program ends is kept in any case.
+        """
+        self._saved()
+
+    def stop_requested(self) -> bool:
+        """Whether to save and raise `Interrupted`."""
+        return self._stop_requested()

@@ -1,0 +1,133 @@
+"""What workers execute for jestlab's own programs. Importing this module imports JAX."""
+
+from __future__ import annotations
+
+from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig, TwoTowers, WeightsConfig
+from jestlab.models.data.files import write_whole
+from jestlab.models.training.checkpoints import save_parameters
+from jestlab.models.training.diagnose import diagnose
+from jestlab.models.training.embed import embed
+from jestlab.models.training.loop import train
+from jestlab.models.training.reference import Reference
+from jestlab.models.weights import content_hash, unflatten
+from jestlab.platform.errors import UserError
+from jestlab.platform.programs import pricing
+from jestlab.platform.programs.builtin import EMBED, check_digest, open_source, read_source_tokenizer
+from jestlab.platform.programs.context import Interrupted, Need, RunContext
+
+
+def run_train(config: TrainConfig, context: RunContext) -> None:
+    """Train one run to its end, from its newest checkpoint if there is one.
+
+    Args:
+        config: The run.
+        context: Where to work and report.
+
+    Raises:
+        Interrupted: It was asked to stop; a checkpoint is saved.
+    """
+    role = pricing.TRAIN_REFERENCE
+    reference = _reference(context.needs[role], role) if config.needs_reference else None
+    per_example = pricing.cost(config, reference.model if reference else None, examples=1.0)
+    finished = train(
+        config,
+        directory=context.directory,
+        data_cache=context.cache,
+        flops_per_example=per_example.total(),
+        tracker=context,
+        reference=reference,
+    )
+    if not finished:
+        raise Interrupted
+    context.artifact("checkpoints", context.directory / "checkpoints")
+
+
+def run_embed(config: EmbedConfig, context: RunContext) -> None:
+    """Embed one training set to its end, from what an earlier attempt has made durable.
+
+    Args:
+        config: The run.
+        context: Where to work and report.
+
+    Raises:
+        Interrupted: It was asked to stop; what is embedded is saved.
+        UserError: The reference is not a model.
+    """
+    need = context.needs[pricing.EMBED_REFERENCE]
+    finished = embed(
+        config,
+        directory=context.directory,
+        data_cache=context.cache,
+        tracker=context,
+        reference=(_towers_of(need, pricing.EMBED_REFERENCE), need.directory),
+    )
+    if not finished:
+        raise Interrupted
+    context.artifact("embeddings", context.directory / "embeddings")
+
+
+def run_weights(config: WeightsConfig, context: RunContext) -> None:
+    """Write `checkpoints/` and `tokenizer.model` into the run's folder, as a trained run has them.
+
+    Args:
+        config: The run.
+        context: Where to work and report.
+
+    Raises:
+        UserError: The weights have changed since the run was planned.
+    """
+    context.progress(0, 1)
+    found = open_source(config)
+    content, _ = read_source_tokenizer(config, found)
+    tensors = found.tensors()
+    check_digest("path", config.path, config.digest, content_hash(tensors.items(), found.model))
+    write_whole(context.directory / "tokenizer.model", content)
+    save_parameters(context.directory / "checkpoints", unflatten(tensors))
+    context.artifact("checkpoints", context.directory / "checkpoints")
+    context.progress(1, 1)
+
+
+def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
+    """Diagnose selection; an interrupted run starts over.
+
+    Args:
+        config: The run.
+        context: Where to work and report.
+
+    Raises:
+        Interrupted: It was asked to stop.
+        UserError: The learner is not a model, or the reference neither a model nor embeddings.
+    """
+    learner, role = context.needs[pricing.DIAGNOSE_LEARNER], pricing.DIAGNOSE_REFERENCE
+    finished = diagnose(
+        config,
+        data_cache=context.cache,
+        tracker=context,
+        learner=(_towers_of(learner, pricing.DIAGNOSE_LEARNER), learner.directory),
+        reference=_reference(context.needs[role], role) if config.needs_reference else None,
+    )
+    if not finished:
+        raise Interrupted
+
+
+def _reference(need: Need, role: str) -> Reference:
+    """Return the reference that a finished run is: a model, or cached embeddings."""
+    return Reference(need.directory, None if need.program == EMBED.name else _towers_of(need, role))
+
+
+def _towers_of(need: Need, role: str) -> TwoTowers:
+    """Return the architecture of a finished run.
+
+    Args:
+        need: The run.
+        role: Its role among the dependencies, for the message.
+
+    Raises:
+        UserError: It makes no towers.
+    """
+    if "model" not in need.config:
+        raise UserError(
+            f"{role}: {need.directory.name} is a run of {need.program}, which makes no towers: name a run of "
+            "train or weights"
+        )
+    return TwoTowers.model_validate(need.config["model"])

@@ -1,0 +1,213 @@
+"""What jestlab's own programs cost by their configs, in the formulas of `jestlab.analysis.costs`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from jestlab.analysis import costs
+from jestlab.analysis.costs import RULES, Cost, Forward, Step, selection_flops
+from jestlab.models.config import (
+    DiagnoseConfig,
+    EmbedConfig,
+    ShapesWeb,
+    ShardFolder,
+    TrainConfig,
+    TwoTowers,
+    WeightsConfig,
+)
+from jestlab.platform.programs.program import Config, Price
+
+TRAIN_REFERENCE = "selection.reference"
+"""Role of the reference among the runs that a training run depends on: the config field that names it."""
+
+EMBED_REFERENCE = "reference"
+"""The same for a run of `embed`."""
+
+DIAGNOSE_LEARNER, DIAGNOSE_REFERENCE = "learner", "reference"
+"""The same for a run of `diagnose`."""
+
+
+def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) -> Forward:
+    """Compute F, the FLOPs of one example's forward pass through both towers.
+
+    Args:
+        model: Architecture.
+        patch_size: Patch size in pixels, if other than the tower's own.
+        keep: Share of the patches that are processed.
+    """
+    vision, text = model.vision, model.text
+    return costs.Forward(
+        image=costs.vision_forward(
+            image_size=vision.image_size,
+            patch_size=patch_size or vision.patch_size,
+            width=vision.width,
+            depth=vision.depth,
+            mlp_dim=vision.mlp_dim or 4 * vision.width,
+            pooling=vision.pooling,
+            embedding_dim=None if vision.width == model.embedding_dim else model.embedding_dim,
+            keep=keep,
+        ),
+        text=costs.text_forward(
+            length=text.length,
+            width=text.width,
+            depth=text.depth,
+            mlp_dim=text.mlp_dim or 4 * text.width,
+            embedding_dim=model.embedding_dim,
+        ),
+    )
+
+
+def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
+    """Describe what a training step of a run does.
+
+    Args:
+        config: The run.
+        reference: Architecture of the reference that scores online; None if there is none, or if its
+            embeddings are cached: they are then assumed to be as wide as the learner's.
+    """
+    scoring: Literal["full", "approximate"] | None = None
+    if config.scores_learner:
+        scoring = "approximate" if config.approximation.score else "full"
+    # An approximation that the run does not use need not even fit the images.
+    used = scoring == "approximate" or config.approximate_size > 0
+    dims = []
+    if config.scores_learner:
+        dims.append(config.model.embedding_dim)
+    if config.needs_reference:
+        dims.append((reference or config.model).embedding_dim)
+    return costs.Step(
+        full=forward(config.model),
+        batch_size=config.batch_size,
+        super_batch_size=config.super_batch_size,
+        embedding_dim=config.model.embedding_dim,
+        approximate=_approximate(config) if used else None,
+        approximate_share=config.approximate_size / config.batch_size,
+        scoring=scoring,
+        reference=forward(reference) if reference and config.needs_reference else None,
+        rule=config.selection.rule,
+        chunks=config.selection.chunks,
+        sweeps=config.selection.sweeps,
+        scored_dims=tuple(dims),
+    )
+
+
+def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
+    """Compute the FLOPs of training, by what they are spent on.
+
+    Args:
+        config: The run.
+        reference: As for `step_of`.
+        examples: Examples seen by the learner; 1 for the cost of one.
+
+    Returns:
+        The counted cost; the sub-batch's forward pass counts again after its scoring.
+    """
+    return step_of(config, reference).cost() * examples
+
+
+def _approximate(config: TrainConfig) -> Forward:
+    """Compute the FLOPs of one example's approximate forward pass."""
+    if config.approximation.method == "flexi":
+        return forward(config.model, patch_size=config.approximate_patch_size)
+    return forward(config.model, keep=config.approximation.keep)
+
+
+# ---- whole runs
+
+
+def price_train(config: TrainConfig, needs: Mapping[str, Config]) -> Price:
+    """Price a training run.
+
+    Cached embeddings cost the run nothing: the run that made them has paid. A reference of unknown
+    architecture is assumed to have the learner's.
+    """
+    examples = config.total_steps * config.batch_size
+    step = step_of(config, _scoring_model(config, needs.get(TRAIN_REFERENCE)))
+    return Price(step.cost() * examples, examples, step)
+
+
+def _scoring_model(config: TrainConfig, reference: Config | None) -> TwoTowers | None:
+    """Return the architecture that scores beside the learner; None if its scores are cached."""
+    if isinstance(reference, EmbedConfig):
+        return None
+    model = getattr(reference, "model", None)
+    return model if isinstance(model, TwoTowers) else config.model
+
+
+def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | None:
+    """Price the reference's forward pass over every example: an upper bound, since filters are not evaluated.
+
+    No learner sees anything, so all of it is scoring by the reference. None if the reference's architecture
+    or the number of examples is not known.
+    """
+    model = getattr(needs.get(EMBED_REFERENCE), "model", None)
+    examples = _count(config.data.train)
+    if examples is None or not isinstance(model, TwoTowers):
+        return None
+    return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
+
+
+def _count(train: ShapesWeb | ShardFolder) -> int | None:
+    """Count the examples of the data; the config's own number if the folder is not on this machine."""
+    if isinstance(train, ShapesWeb) or not Path(train.path).is_dir():
+        return train.examples
+    from jestlab.models.data.shards import ShardIndex  # imports NumPy, which few plans need
+
+    return len(ShardIndex.load(Path(train.path)))
+
+
+def price_weights(config: WeightsConfig, needs: Mapping[str, Config]) -> Price:
+    """Price imported weights: nothing, since what their training took is not known here."""
+    return Price(Cost(), examples=0)
+
+
+def price_diagnose(config: DiagnoseConfig, needs: Mapping[str, Config]) -> Price | None:
+    """Price the forward passes of learner and reference over all candidates, and all selections from them.
+
+    Cached embeddings have been paid for; they are assumed to be as wide as the learner's. None if an
+    architecture that scores is not known.
+    """
+    learner = getattr(needs.get(DIAGNOSE_LEARNER), "model", None)
+    if not isinstance(learner, TwoTowers):
+        return None
+    candidates = config.draws * config.super_batch_size()
+    scoring = reference_scoring = 0.0
+    dims = []
+    if config.scores_learner:
+        scoring = forward(learner).total * candidates
+        dims.append(learner.embedding_dim)
+    if config.needs_reference:
+        need = needs.get(DIAGNOSE_REFERENCE)
+        reference = learner if isinstance(need, EmbedConfig) else getattr(need, "model", None)
+        if not isinstance(reference, TwoTowers):
+            return None
+        if not isinstance(need, EmbedConfig):
+            reference_scoring = forward(reference).total * candidates
+        dims.append(reference.embedding_dim)
+    selection = config.draws * _selection(config, dims)
+    cost = Cost(scoring=scoring, selection=selection, reference_scoring=reference_scoring)
+    return Price(cost, examples=0)
+
+
+def _selection(config: DiagnoseConfig, dims: Sequence[int]) -> int:
+    """Compute the FLOPs of all selections from one super-batch: see `jestlab.models.training.diagnose`."""
+    selections = [
+        (f, rule, chunks)
+        for f in config.filtering_ratios
+        for rule, chunks in (("independent", 1), *(("joint", chunks) for chunks in config.chunks))
+    ]
+    selections += [(config.filtering_ratio, rule, config.joint_chunks) for rule in RULES]
+    return sum(
+        selection_flops(
+            rule,
+            batch_size=config.batch_size,
+            super_batch_size=config.super_batch_size(f),
+            embedding_dims=dims,
+            chunks=chunks,
+            sweeps=config.sweeps,
+            traced=True,
+        )
+        for f, rule, chunks in selections
+    )

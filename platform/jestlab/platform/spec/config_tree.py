@@ -1,0 +1,386 @@
+"""Config trees: nested mappings with dotted keys, and the schemas that their fields are checked against.
+
+`{"model.vision.width": 64}`, `{"model": {"vision.width": 64}}` and `{"model": {"vision": {"width": 64}}}` say
+the same; the last is the plain form that everything after loading sees.
+
+pydantic validates a whole config, but a spec gives parts of one in several places (base, runs, axes), and an
+error should name the place. So keys and plain types are checked where they are written, against the tree of a
+schema's fields; pydantic then checks values and what must hold between fields.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from jestlab.platform.errors import nearest
+from jestlab.platform.spec.errors import Path, SpecError, choices, dotted, kind_of, shown
+
+Tree = dict[str, Any]
+"""A plain mapping: string keys without dots, values that JSON can hold."""
+
+KIND = "kind"
+"""The key that says which variant of a section a mapping is, as in `data.train.kind`."""
+
+NAMES_A_RUN = "names_a_run"
+"""Marks a field whose value is the name of another run: `Field(json_schema_extra={NAMES_A_RUN: True})`."""
+
+IS_PATH = "is_path"
+"""Marks a field whose value is a path, in the same way."""
+
+
+def is_mapping(value: object) -> bool:
+    """Whether a value is a mapping. `ml_collections.ConfigDict` counts as one here."""
+    return isinstance(value, Mapping) or (hasattr(value, "items") and hasattr(value, "keys"))
+
+
+def plain(value: Any, path: Sequence[str] = ()) -> Any:
+    """Turn a value of a spec into plain data with its dotted keys opened.
+
+    Args:
+        value: Mappings (also `ConfigDict`), lists, tuples, strings, finite numbers, booleans, None.
+        path: Its place, for errors.
+
+    Returns:
+        A new value: dicts, lists, str, int, float, bool, None.
+
+    Raises:
+        SpecError: Another type, a key that is not a string, or two keys that mean the same place.
+    """
+    if is_mapping(value):
+        tree: Tree = {}
+        for key, below in value.items():
+            if not isinstance(key, str):
+                raise SpecError(path, f"the key {key!r} is {kind_of(key)}: put it in quotes")
+            parts = key.split(".")
+            if not all(parts):
+                raise SpecError(path, f"invalid key {key!r}: expected names joined by single dots")
+            _put(tree, parts, plain(below, (*path, *parts)), path)
+        return tree
+    if isinstance(value, list | tuple):
+        return [plain(item, (*path, str(i))) for i, item in enumerate(value)]
+    if isinstance(value, str):
+        return str(value)
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise SpecError(path, f"must be a finite number, not {value}")
+        return float(value)
+    raise SpecError(path, f"must be plain data (string, number, list, mapping), not {kind_of(value)}")
+
+
+def _put(tree: Tree, parts: Sequence[str], value: Any, path: Sequence[str]) -> None:
+    """Enter a value; within one mapping, order does not matter, so no key may be given twice."""
+    *heads, last = parts
+    for depth, head in enumerate(heads):
+        tree = tree.setdefault(head, {})
+        if not isinstance(tree, dict):
+            raise SpecError((*path, *parts[: depth + 1]), "is given both a value and values below it")
+    if last not in tree:
+        tree[last] = value
+    elif isinstance(tree[last], dict) and isinstance(value, dict):
+        for key, below in value.items():
+            _put(tree[last], [key], below, (*path, *parts))
+    else:
+        raise SpecError((*path, *parts), "is given twice in one mapping, nested and dotted")
+
+
+def nested(path: Sequence[str], value: Any) -> Tree:
+    """Nest a value under a path: `{"a": {"b": value}}` for a, b."""
+    for part in reversed(path):
+        value = {part: value}
+    tree: Tree = value
+    return tree
+
+
+def merge(beneath: Tree, above: Tree, schema: Field | None = None) -> Tree:
+    """Lay one tree over another.
+
+    Where both have a mapping they merge; but a mapping whose `kind` differs replaces the one beneath whole,
+    since the keys of one kind mean nothing to another.
+
+    Args:
+        beneath: What holds where `above` says nothing.
+        above: What wins.
+        schema: Knows the `kind` that is meant where none is given.
+
+    Returns:
+        A new tree; shares unchanged parts with its sources, which stay as they are.
+    """
+    merged = dict(beneath)
+    for key, value in above.items():
+        under = merged.get(key)
+        below = schema.children.get(key) if schema else None
+        if isinstance(value, dict) and isinstance(under, dict) and not _another_kind(under, value, below):
+            merged[key] = merge(under, value, below)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _another_kind(under: Tree, value: Tree, schema: Field | None) -> bool:
+    beneath = under.get(KIND, schema.default_kind if schema else None)
+    return KIND in value and beneath is not None and value[KIND] != beneath
+
+
+def flatten(tree: Tree, path: Path = ()) -> dict[str, Any]:
+    """Map dotted keys to leaves, in order. Lists and empty mappings are leaves."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            flat |= flatten(value, (*path, key))
+        else:
+            flat[dotted((*path, key))] = value
+    return flat
+
+
+def lookup(tree: Any, path: Sequence[str]) -> Any:
+    """Return the value at a path.
+
+    Raises:
+        KeyError: There is no value there.
+    """
+    for part in path:
+        if not isinstance(tree, dict):
+            raise KeyError(part)
+        tree = tree[part]
+    return tree
+
+
+def depth_of(tree: Any, path: Sequence[str]) -> int:
+    """Count the leading parts of a path that a tree has."""
+    for depth, part in enumerate(path):
+        if not isinstance(tree, dict) or part not in tree:
+            return depth
+        tree = tree[part]
+    return len(path)
+
+
+def without(tree: Tree, path: Sequence[str]) -> Tree:
+    """Copy a tree without the value at a path."""
+    head, *rest = path
+    if not rest:
+        return {key: value for key, value in tree.items() if key != head}
+    return tree | {head: without(tree[head], rest)}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a schema.
+
+    Attributes:
+        children: Parts of a section, over all its variants; empty for a value.
+        variants: Parts by `kind`, where a section has several.
+        default_kind: The `kind` that is meant where none is given.
+        types: Python types that a value may have; empty where pydantic alone decides.
+        names_a_run: Whether the value is the name of another run.
+        is_path: Whether the value is the path of a file or folder.
+    """
+
+    children: Mapping[str, Field] = field(default_factory=dict)
+    variants: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
+    default_kind: str | None = None
+    types: tuple[type, ...] = ()
+    names_a_run: bool = False
+    is_path: bool = False
+
+    def parts(self, section: Tree) -> Mapping[str, Field]:
+        """Return the parts that a given mapping may have: those of its `kind`, if it names a known one."""
+        kind = section.get(KIND)
+        return self.variants.get(kind, self.children) if isinstance(kind, str) else self.children
+
+
+@functools.cache
+def fields_of(model: type[BaseModel]) -> Field:
+    """Return the tree of a model's fields."""
+    return Field(children={name: _field(info) for name, info in model.model_fields.items()})
+
+
+def _field(info: FieldInfo) -> Field:
+    annotations = list(_alternatives(info.annotation))
+    extras = [info.json_schema_extra, *(extra for _, extra in annotations)]
+    names_a_run, is_path = (
+        any(isinstance(extra, dict) and extra.get(mark) for extra in extras)
+        for mark in (NAMES_A_RUN, IS_PATH)
+    )
+    sections = [a for a, _ in annotations if isinstance(a, type) and issubclass(a, BaseModel)]
+    if not sections:
+        return Field(types=_types([a for a, _ in annotations]), names_a_run=names_a_run, is_path=is_path)
+    variants = {_kind(model): fields_of(model).children for model in sections} if len(sections) > 1 else {}
+    children: dict[str, Field] = {}
+    for model in sections:
+        children |= fields_of(model).children
+    default = getattr(info.default, KIND, None) if variants else None
+    return Field(children, variants, default)
+
+
+def _alternatives(annotation: Any, extra: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Yield the members of a union with the schema extras they carry, `Annotated` taken off."""
+    if get_origin(annotation) is Annotated:
+        inner, *metadata = get_args(annotation)
+        marks = [m.json_schema_extra for m in metadata if isinstance(m, FieldInfo) and m.json_schema_extra]
+        yield from _alternatives(inner, marks[0] if marks else extra)
+    elif get_origin(annotation) in (Union, types.UnionType):
+        for member in get_args(annotation):
+            yield from _alternatives(member, extra)
+    else:
+        yield annotation, extra
+
+
+def _types(annotations: Sequence[Any]) -> tuple[type, ...]:
+    """Return the types that a value may have; () where one of the annotations is not a plain type."""
+    known: dict[Any, tuple[type, ...]] = {
+        bool: (bool,),
+        int: (int, float),  # 1e6 is a whole number; pydantic refuses 1.5
+        float: (int, float),
+        str: (str,),
+        type(None): (type(None),),
+    }
+    if any(annotation not in known for annotation in annotations):
+        return ()
+    return tuple(dict.fromkeys(t for annotation in annotations for t in known[annotation]))
+
+
+def _kind(model: type[BaseModel]) -> str:
+    annotation = model.model_fields[KIND].annotation
+    if get_origin(annotation) is not Literal:
+        raise TypeError(
+            f"{model.__name__}.{KIND} must be a Literal: it tells the variants of a section apart"
+        )
+    return str(get_args(annotation)[0])
+
+
+def walk(section: Field, path: Path = ()) -> Iterator[tuple[Path, Field]]:
+    """Yield all fields below a section, with their paths."""
+    for name, part in section.children.items():
+        yield (*path, name), part
+        yield from walk(part, (*path, name))
+
+
+@functools.cache
+def run_names(model: type[BaseModel]) -> tuple[Path, ...]:
+    """Return the paths of the fields that name other runs."""
+    return tuple(path for path, part in walk(fields_of(model)) if part.names_a_run)
+
+
+@functools.cache
+def local_paths(model: type[BaseModel]) -> tuple[Path, ...]:
+    """Return the paths of the fields whose values are paths of files and folders."""
+    return tuple(path for path, part in walk(fields_of(model)) if part.is_path)
+
+
+def check(tree: Tree, root: Field, path: Sequence[str]) -> None:
+    """Check a part of a config: every key is known, every value has the right type.
+
+    Args:
+        tree: The part, plain, from the config's root.
+        root: The schema's fields.
+        path: Where the part is written.
+
+    Raises:
+        SpecError: Names the place, and the nearest key or the right type.
+    """
+    _check(tree, root, root, tuple(path))
+
+
+def _check(tree: Tree, section: Field, root: Field, path: Path) -> None:
+    parts = section.parts(tree)
+    for key, value in tree.items():
+        here = (*path, key)
+        if key not in parts:
+            raise SpecError(here, _unknown(key, tree, section, root))
+        part = parts[key]
+        if part.children:
+            if not isinstance(value, dict):
+                raise SpecError(here, f"must be a mapping of {', '.join(part.children)}, not {shown(value)}")
+            _check(value, part, root, here)
+        # The exact type: a bool is an int to Python, but a spec that says `chunks: true` is wrong.
+        elif part.types and type(value) not in part.types:
+            raise SpecError(here, f"must be {_words(part.types)}, not {shown(value)} ({kind_of(value)})")
+
+
+def _words(accepted: tuple[type, ...]) -> str:
+    words = {bool: "true or false", int: "a number", str: "a string", type(None): "null"}
+    return " or ".join(words[t] for t in accepted if t in words)
+
+
+def _unknown(key: str, tree: Tree, section: Field, root: Field) -> str:
+    """Say what is wrong with a key that a section does not have, and what to do."""
+    others = [kind for kind, parts in section.variants.items() if key in parts]
+    if others:
+        belongs = " and ".join(others)
+        return f"not valid for {KIND} {tree[KIND]} (belongs to {belongs}): set {KIND} as well"
+    hint = nearest(key, section.parts(tree))
+    if not hint.startswith("did you mean"):  # else the same name elsewhere in the schema
+        elsewhere = (dotted(path) for path, _ in walk(root) if path[-1] == key)
+        hint = next((f"did you mean {found!r}?" for found in elsewhere), hint)
+    return f"unknown key: {hint}"
+
+
+def first_error(error: ValidationError, root: Field) -> tuple[Path, str]:
+    """Say the first thing that pydantic found wrong in the words of a spec's writer.
+
+    Args:
+        error: What pydantic raised.
+        root: The schema's fields.
+
+    Returns:
+        Its path from the schema's root, and one line that says what is wrong and what would be right.
+    """
+    details = error.errors(include_url=False)[0]
+    path: list[str] = []
+    section, beside = root, root.children
+    parts = beside
+    at_tag = False
+    for part in map(str, details["loc"]):
+        if at_tag:  # pydantic's location names the variant of a union, a spec does not
+            parts, at_tag = section.variants.get(part, {}), False
+            continue
+        path.append(part)
+        beside, section = parts, parts.get(part, Field())
+        parts, at_tag = section.children, bool(section.variants)
+    return tuple(path), _message(details, beside)
+
+
+def _message(details: Mapping[str, Any], beside: Mapping[str, Field]) -> str:
+    """Translate one of pydantic's messages.
+
+    Args:
+        details: Of the error.
+        beside: Fields that would be right in the place of the last part of its location.
+    """
+    kind, given, context = details["type"], details["input"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key: {nearest(str(details['loc'][-1]), beside)}"
+    if kind == "missing":
+        return "is missing"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind in ("literal_error", "enum"):
+        return f"{shown(given)} is not valid: {choices(given, _quoted(context['expected']))}"
+    if kind == "union_tag_invalid":
+        tag, valid = context["tag"], _quoted(context["expected_tags"])
+        return f"unknown kind {tag!r}: {choices(tag, valid)}"
+    if kind == "union_tag_not_found":
+        return "has no kind: add `kind`"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"must be a mapping, not {shown(given)}"
+    expected = re.sub(r"^Input should (be|have|match) ", r"\1 ", details["msg"])
+    expected = re.sub(r", (unable to parse|got a number).*$", "", expected).replace("be a valid ", "be a ")
+    expected = expected.replace("be a integer", "be a whole number")
+    by_type = f" ({kind_of(given)})" if "type" in kind or "parsing" in kind else ""
+    return f"must {expected}, not {shown(given)}{by_type}"
+
+
+def _quoted(expected: str) -> list[str]:
+    """Return the values in pydantic's "'a', 'b' or 'c'"."""
+    return re.findall(r"'([^']*)'", expected)

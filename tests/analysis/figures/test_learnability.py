@@ -1,0 +1,196 @@
+"""The learnability figure: from known numbers in a store to what is drawn."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sqlite3
+
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from jestlab.analysis import figures, frames
+from jestlab.analysis.figures.learnability import gibbs_comparison, learnability, learnability_matrix
+
+CONFIG = {
+    "criterion": "learnability",
+    "batch_size": 128,
+    "filtering_ratio": 0.8,
+    "joint_chunks": 4,
+    "draws": 3,
+    "columns": ["missing", "noise"],
+}
+MATRIX = [[4.0, -0.5, 0.1], [0.0, -3.0, 0.2], [0.1, 0.3, 2.0]]  # image, text
+
+
+def series(offset=0.0, matrix=True):
+    """What one seed logs: (name, step, value)."""
+    rows = [("learnability/joint", step, 3 + step / 4 + offset) for step in range(1, 5)]
+    rows += [("learnability/gibbs", step, 4 * np.log(step) / np.log(2048) + offset) for step in (1, 8, 2048)]
+    for rule, step, value in (("uniform", 1, 0.0), ("independent", 1, 2.9), ("greedy", 128, 4.05)):
+        rows.append((f"learnability/{rule}", step, value + offset))
+    for f, gain in (("0.5", 0.0), ("0.8", 1.0), ("0.9", 1.5)):
+        rows.append((f"learnability/filtering_ratio/{f}/independent", 1, 2 + gain / 2))
+        rows += [(f"learnability/filtering_ratio/{f}/joint", n, 2 + gain * n / 4) for n in (2, 4)]
+    for rule, clean in (("candidates", 0.4), ("uniform", 0.4), ("independent", 0.7), ("joint", 0.9)):
+        rows += [
+            (f"selected/{rule}/noise/clean", 0, clean + offset / 10),
+            (f"selected/{rule}/noise/alt_text", 0, 1 - clean - offset / 10),
+        ]
+    if matrix:
+        rows.append(("learnability_matrix/size", 0, 3))
+        rows += [
+            ("learnability_matrix", 3 * i + j, MATRIX[i][j] + offset) for i in range(3) for j in range(3)
+        ]
+    return rows
+
+
+@pytest.fixture
+def diagnosed(new_store):
+    """Makes a store with runs of `diagnose`, each a (label, seed, rows, state)."""
+
+    def make(*runs, config=CONFIG):
+        store = new_store()
+        with sqlite3.connect(store.path) as connection:
+            for position, (label, seed, rows, state) in enumerate(runs):
+                whose = ("study", label, label, seed, f"{label}-{seed}")
+                connection.execute(
+                    "INSERT INTO v_runs (experiment, question, run, label, seed, position, fingerprint, "
+                    "program, state, config, needed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    ("study", "Is it learnable?", *whose[1:4], position, whose[-1], "diagnose", state,
+                     json.dumps(config), 0),
+                )  # fmt: skip
+                connection.executemany(
+                    "INSERT INTO v_metrics VALUES (?, ?, ?, ?, ?, ?, ?, ?)", [(*whose, *row) for row in rows]
+                )
+        connection.close()
+        return store
+
+    return make
+
+
+def rows_of(plot, panel, line):
+    data = plot.data
+    return data[(data["panel"] == panel) & (data["line"] == line)]
+
+
+def test_data_equals_the_store(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"), ("look", 1, series(0.2), "COMPLETED"))
+    plot = learnability(store.url, "study")
+    joint = rows_of(plot, "iterations", "joint")
+    assert list(joint["x"]) == [1, 2, 3, 4]
+    assert list(joint["value"]) == pytest.approx([3.35, 3.6, 3.85, 4.1])
+    assert list(joint["spread"]) == pytest.approx([0.2 / 2**0.5] * 4)
+    level = rows_of(plot, "iterations", "greedy")
+    assert level["x"].isna().all()
+    assert list(level["value"]) == pytest.approx([4.15])
+    assert list(rows_of(plot, "ratios", "joint 4")["x"]) == [0.5, 0.8, 0.9]
+    assert list(rows_of(plot, "ratios", "joint 4")["value"]) == pytest.approx([2, 3, 3.5])
+    assert list(rows_of(plot, "ratios", "independent")["value"]) == pytest.approx([2, 2.5, 2.75])
+    bars = rows_of(plot, "selected", "joint").set_index("text")["value"]
+    assert bars.to_dict() == pytest.approx({"clean": 0.91, "alt_text": 0.09})
+    matrix = plot.data[plot.data["panel"] == "matrix"]
+    assert np.array_equal(matrix.pivot(index="y", columns="x", values="value"), MATRIX)  # the first seed's
+    assert "sub-batches of 128 from 640 (f = 0.8)" in plot.texts.caption
+    assert "3 super-batches and 2 seeds" in plot.texts.caption
+
+
+def test_drawing(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"))
+    figure = learnability(store.url, "study").figure()
+    figure.canvas.draw()
+    matrix, _, iterations, ratios, bars = figure.axes
+    assert np.array_equal(np.asarray(matrix.images[0].get_array()), MATRIX)
+    low, high = matrix.images[0].get_clim()
+    assert low == -high  # white is nothing to learn, and nothing lost
+    assert iterations.get_xscale() == "log"
+    lines = [np.asarray(line.get_ydata()).tolist() for line in iterations.get_lines()]
+    assert [3.25, 3.5, 3.75, 4.0] in lines
+    assert {text.get_text() for text in iterations.texts} == {
+        "uniform", "joint", "Gibbs", "independent", "greedy",
+    }  # fmt: skip
+    assert {text.get_text() for text in ratios.texts} == {"independent", "N = 2", "N = 4"}
+    assert sorted(
+        patch.get_bbox().height for patch in bars.patches if isinstance(patch, Rectangle)
+    ) == pytest.approx([10, 30, 40, 60, 70, 90])
+    assert [tick.get_text() for tick in bars.get_xticklabels()] == ["alt text", "clean"]
+
+
+def test_no_texts_overlap_or_are_cut(diagnosed):
+    store = diagnosed(*(("look", seed, series(seed / 9), "COMPLETED") for seed in range(3)))
+    figure = learnability(store.url, "study").figure()
+    figure.canvas.draw()
+    texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts)]
+    for axes in figure.axes:
+        texts += [axes.title, axes.xaxis.label, axes.yaxis.label]
+        for axis in (axes.xaxis, axes.yaxis):  # there are ticks beyond the frame, which are not drawn
+            low, high = sorted(axis.get_view_interval())
+            texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+            texts += [tick.label2 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = {text: Text.get_window_extent(text) for text in texts if text.get_text() and text.get_visible()}
+    for one, other in itertools.combinations(boxes, 2):
+        assert not boxes[one].overlaps(boxes[other]), (one.get_text(), other.get_text())
+    for text, box in boxes.items():
+        assert 0 <= box.x0 <= box.x1 <= figure.bbox.width, text.get_text()
+
+
+def test_without_matrix_ratios_and_columns(diagnosed):
+    rows = [row for row in series(matrix=False) if "ratio" not in row[0] and "selected" not in row[0]]
+    store = diagnosed(("look", 0, rows, "COMPLETED"), config={**CONFIG, "criterion": "hard_learner"})
+    plot = learnability(store.url, "study")
+    (axes,) = plot.figure().axes
+    assert axes.get_title() == "learner's loss of the sub-batch"
+    assert "Filtering ratios" not in plot.texts.caption
+
+
+def test_choosing_the_run(diagnosed):
+    store = diagnosed(
+        ("early", 0, series(), "COMPLETED"),
+        ("late", 0, series(1.0), "COMPLETED"),
+        ("late", 1, series(9.0), "FAILED"),
+        ("never", 0, [], "RUNNING"),
+    )
+    first, late = learnability(store.url, "study"), learnability(store.url, "study", "late")
+    assert rows_of(first, "iterations", "uniform")["value"].item() == 0
+    assert rows_of(late, "iterations", "uniform")["value"].item() == 1
+    assert frames.diagnosed(store.url, "study") == ["early", "late"]
+    with pytest.raises(ValueError, match="no seed of 'never' of 'study' has completed: 2 COMPLETED"):
+        learnability(store.url, "study", "never")
+    with pytest.raises(ValueError, match="has no run 'lat': did you mean 'late'"):
+        learnability(store.url, "study", "lat")
+
+
+def test_nothing_to_draw(study):
+    with pytest.raises(ValueError, match="experiment 'study' has no run of the program diagnose"):
+        learnability(study.url, "study")
+    with pytest.raises(ValueError, match="no experiment 'stud'"):
+        learnability(study.url, "stud")
+    assert frames.diagnosed(study.url, "study") == []
+
+
+def test_single_panels(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"))
+    matrix = learnability_matrix(store.url, "study")
+    assert len(matrix.data) == 9
+    assert "Iterations" not in matrix.texts.caption
+    assert [axes.get_title() for axes in matrix.figure().axes][:1] == ["learnability of pairs"]
+    gibbs = gibbs_comparison(store.url, "study")
+    assert set(gibbs.data["panel"]) == {"iterations"}
+    assert {"Gibbs", "joint"} <= set(gibbs.data["text"])
+    assert "Pairs" not in gibbs.texts.caption
+    assert "Means over 3 super-batches." in gibbs.texts.caption
+    assert len(gibbs.figure().axes) == 1
+
+
+def test_a_diagnosis_has_one_figure(diagnosed):
+    store = diagnosed(("look", 0, series(), "COMPLETED"))
+    plots = figures.all_possible(figures.Request(store.url, "study"))
+    assert [plot.name for plot in plots] == ["learnability"]
+
+
+def test_a_single_panel_needs_its_numbers(diagnosed):
+    store = diagnosed(("look", 0, series(matrix=False), "COMPLETED"))
+    with pytest.raises(ValueError, match="'look' of 'study' has measured nothing for the figure"):
+        learnability_matrix(store.url, "study")

@@ -1,0 +1,213 @@
+"""Speed-ups, costs by component and published methods: numbers by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from jestlab.analysis import costs, figures, frames, published
+
+
+@pytest.fixture
+def cells():
+    """The paper's own tables."""
+    return published.frame(published.paper())
+
+
+def rows(plot, **where):
+    data = plot.data
+    for column, value in where.items():
+        data = data[data[column] == value]
+    return data
+
+
+def test_speedup(study):
+    plot = figures.speedup(frames.read(study.url, "study"), "uniform")
+    matches = rows(plot, kind="match").set_index("label")
+    # joint: .4 after 1.5 of 4 steps of 64, .5 after 2; independent: .4 after 2 steps, never .5
+    assert matches.loc["joint", "x"] == pytest.approx((96 + 128) / 2)
+    assert matches.loc["joint", "factor"] == pytest.approx((4 / 1.5 + 2) / 2)
+    assert matches.loc["joint", "y"] == pytest.approx(45)
+    assert "independent" not in matches.index  # one of two seeds gets there: the median does not
+    bars = rows(plot, kind="bar").set_index("label")
+    assert bars.loc["uniform", "x"] == pytest.approx(12e9)
+    assert (bars.loc["joint", "low"], bars.loc["joint", "high"]) == pytest.approx((12e9, 16e9))
+    assert math.isnan(bars.loc["independent", "x"])
+    assert (bars.loc["independent", "spent"], bars.loc["independent", "reached"]) == (pytest.approx(32e9), 1)
+    assert "reference" not in set(plot.data["label"])
+    figure = plot.figure()
+    words = {text.get_text() for axes in figure.axes for text in axes.texts}
+    assert {"joint, 2.3×", "independent", "0.9×", "1.0×", "not reached"} <= words
+    assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == [
+        "uniform",
+        "independent",
+        "joint",
+    ]
+
+
+def test_speedup_beside_published_methods(study, cells):
+    plot = figures.speedup(frames.read(study.url, "study"), "uniform", published=cells)
+    assert len(plot.figure().axes) == 3
+    assert set(rows(plot, panel="published")["kind"]) == {"published", "ours"}
+    assert "No run of this experiment has been evaluated on coco/i2t_r1" in plot.texts.caption
+    assert "Right: published methods. As published (Evans et al. 2024), mean of" in plot.texts.caption
+
+
+def test_the_panel_of_published_methods_is_optional(study, cells):
+    results = frames.read(study.url, "study")
+    for nothing in (cells[cells["table"] == "laion"], cells[cells["quantity"] != "flops_total"], cells[:0]):
+        plot = figures.speedup(results, "uniform", published=nothing)
+        assert "published" not in set(plot.data["panel"])
+        assert len(plot.figure().axes) == 2
+    with pytest.raises(ValueError, match="no source 'Doe' of the published table 'comparison'"):
+        figures.speedup(results, "uniform", published=cells, source="Doe")
+
+
+def test_published_methods(cells):
+    plot = figures.published_scores(cells)
+    points = plot.data.set_index("text")
+    assert (points.loc["JEST++", "kind"], points.loc["SigLIP", "kind"]) == ("ours", "published")
+    # Without 10-shot, which CLIP and others lack: (76.9 + 70.3 + 53.3) / 3
+    assert points.loc["JEST++", "y"] == pytest.approx((76.9 + 70.3 + 53.3) / 3)
+    assert points.loc["JEST++", "x"] == pytest.approx(23)
+    assert points.loc["SigLIP", "x"] == pytest.approx(100)
+    assert {"CLIP", "OpenCLIP", "Flexi-JEST++"} <= {text.get_text() for text in plot.figure().axes[0].texts}
+    assert len(figures.published_scores(cells, group="L").data) == 5
+
+
+def own_table(source, quantities=(("flops_total", "200"), ("imagenet/zero_shot", "10.0"))):
+    """A user's table of the name and positions of the paper's."""
+    lines = ["source,table,group,method,quantity,printed,unit"]
+    lines += [f"{source},comparison,B,MyCLIP,{name},{printed},percent" for name, printed in quantities]
+    return published.frame(published.parse("\n".join(lines).encode(), "own.csv"))
+
+
+def test_sources_are_never_mixed(cells):
+    """Positions are those of a source's own table, and its FLOPs are relative to its own baseline."""
+    both = pd.concat([cells, own_table("Zoe")], ignore_index=True)
+    plot = figures.published_scores(both)
+    alone = figures.published_scores(cells)
+    pd.testing.assert_frame_equal(plot.data, alone.data)
+    assert "As published (Evans et al. 2024), mean of" in plot.texts.caption
+    assert "Not shown (FLOPs relative to other baselines): Zoe." in plot.texts.caption
+    assert "Not shown" not in alone.texts.caption
+    named = figures.published_scores(both, source="Zoe")
+    assert named.data[["text", "x", "y"]].values.tolist() == [["MyCLIP", 200, 10]]
+    assert "baselines): Evans et al. 2024." in named.texts.caption
+    with pytest.raises(ValueError, match=r"no source 'Doe' .*: choose Evans et al\. 2024 or Zoe"):
+        figures.published_scores(both, source="Doe")
+
+
+def test_the_source_with_most_points_is_shown(cells):
+    without_flops = own_table("Ada", [("imagenet/zero_shot", "10.0")])
+    plot = figures.published_scores(pd.concat([without_flops, cells], ignore_index=True))
+    assert len(plot.data) == len(figures.published_scores(cells).data)
+    plot = figures.published_scores(pd.concat([own_table("Ada"), cells], ignore_index=True))
+    assert "As published (Evans et al. 2024)" in plot.texts.caption
+    plot = figures.published_scores(pd.concat([own_table("Ada"), own_table("Zoe")], ignore_index=True))
+    assert "As published (Ada)" in plot.texts.caption
+    with pytest.raises(ValueError, match="no group of the published table 'comparison' has both FLOPs and"):
+        figures.published_scores(without_flops)
+
+
+def test_own_runs_are_added_to_published_ones_if_comparable(cells, new_store, stored_run):
+    names = ["imagenet/zero_shot", "coco/i2t_r1", "coco/t2i_r1", "coco/i2t_r5"]
+    store = new_store().add(
+        stored_run("uniform", [0.3, 0.5], metrics=names),
+        stored_run("joint", [0.4, 0.6], metrics=names, flops_per_step=(3e9, 3e9, 0.0)),
+    )
+    plot = figures.published_scores(cells, frames.read(store.url, "study"))
+    own = rows(plot, kind="run").set_index("text")
+    assert (own.loc["uniform", "x"], own.loc["uniform", "y"]) == pytest.approx((100, 50))
+    assert (own.loc["joint", "x"], own.loc["joint", "y"]) == pytest.approx((200, 60))
+    assert "relative to its own baseline" in plot.texts.caption
+
+
+def test_published_needs_its_table(cells):
+    with pytest.raises(ValueError, match="no published table 'own' in the store: run jestlab"):
+        figures.published_scores(cells, table="own")
+    with pytest.raises(ValueError, match="group 'B' of the published table 'laion' has no FLOPs"):
+        figures.published_scores(cells, table="laion", group="B")
+
+
+def test_step_costs(study):
+    plot = figures.step_costs(frames.read(study.url, "study"))
+    relative = plot.data.set_index(["label", "component"])["relative"]
+    assert relative["uniform", "learner"] == pytest.approx(1)
+    assert relative["joint", "scoring"] == pytest.approx(0.9 * 5 / 3)
+    assert relative["joint", "selection"] == pytest.approx(0.1 * 5 / 3)
+    assert relative["joint", "reference_scoring"] == pytest.approx(5 / 3)
+    assert list(plot.data.loc[plot.data["label"] == "joint", "total"]) == pytest.approx([1 + 10 / 3] * 4)
+    assert "reference" not in set(plot.data["label"])
+    assert {"1.00", "4.33"} <= {text.get_text() for text in plot.figure().axes[0].texts}
+
+
+def test_costs_are_per_example(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2]),
+        stored_run("longer", [0.1] * 8),
+        stored_run("waiting", [0.1], state="RUNNING", total_steps=4, config={"schedule.examples_seen": 256}),
+    )
+    totals = figures.step_costs(frames.read(store.url, "study")).data.groupby("label")["total"].first()
+    assert totals.to_dict() == pytest.approx({"uniform": 1, "longer": 1, "waiting": 1})
+
+
+def test_costs_need_a_price(new_store, stored_run):
+    store = new_store().add(stored_run("own", [0.2], flops_per_step=(0.0, 0.0, 0.0)))
+    with pytest.raises(ValueError, match="baseline 'own' of 'study' has no price"):
+        figures.step_costs(frames.read(store.url, "study"))
+
+
+def test_method_costs_are_the_paper_s():
+    plot = figures.method_costs()
+    totals = plot.data.groupby("label")["total"].first()
+    # The appendix: (2 + 2 · 5) / 3 without a cache, 7/3 with one.
+    assert totals["IID"] == pytest.approx(1)
+    assert totals["JEST"] == pytest.approx(12 / 3)
+    assert totals["JEST, cached reference"] == pytest.approx(7 / 3)
+    words = {text.get_text() for text in plot.figure().axes[0].texts}
+    assert {"1.00", "4.00", "2.33"} <= words
+    counted = figures.method_costs(convention="counted").data.groupby("label")["total"].first()
+    assert counted["JEST"] > totals["JEST"]
+    assert "32,768 of 163,840 examples" in plot.texts.caption
+    assert "an approximate one 0.39 of it; Flexi-JEST trains on 50%" in plot.texts.caption
+    with pytest.raises(ValueError, match="unknown convention 'jest'"):
+        figures.method_costs(convention="jest")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("convention", ["paper", "counted"])
+def test_the_legend_of_costs_fits_the_figure(convention):
+    figure = figures.method_costs(convention=convention).figure()
+    figure.canvas.draw()
+    legend = figure.axes[0].get_legend()
+    assert legend is not None
+    box, whole = legend.get_window_extent(), figure.bbox
+    assert len(legend.get_texts()) == (4 if convention == "paper" else 6)
+    assert whole.x0 <= box.x0 < box.x1 <= whole.x1
+    assert box.y1 <= whole.y1
+
+
+def test_no_flexi_jest_without_an_approximate_pass():
+    jest = replace(costs.paper_step(), approximate=None, approximate_share=0.0, scoring="full")
+    plot = figures.method_costs(jest, "counted")
+    assert list(dict.fromkeys(plot.data["label"])) == ["IID", "JEST", "JEST, cached reference"]
+    assert plot.name == "method_costs_counted"
+    assert "Flexi" not in plot.texts.caption
+
+
+def test_only_some_of_very_many_runs_are_shown(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.5]),
+        *(stored_run("joint", [0.1, 0.5 + i / 100], label=f"joint {i}") for i in range(45)),
+    )
+    results = frames.read(store.url, "study")
+    plot = figures.speedup(results)
+    assert len(rows(plot, kind="bar")) == 31
+    assert "joint 44" in set(plot.data["label"])
+    assert "Shown: the 30 soonest of 45." in plot.texts.caption
+    bars = figures.step_costs(results)
+    assert bars.data["label"].nunique() == 40
+    assert "Shown: the first 40 of 46." in bars.texts.caption

@@ -1,0 +1,226 @@
+"""Conditions on rows: what they mean, and that every text is either a condition or a clear error."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jestlab.analysis import conditions
+from jestlab.analysis.conditions import WhereError, parse
+
+PIECES = [
+    "and",
+    "or",
+    "not",
+    "in",
+    "like",
+    "is",
+    "null",
+    "true",
+    "(",
+    ")",
+    ",",
+    "=",
+    "<",
+    "a",
+    "a.b",
+    "'x'",
+    '"',
+]
+TEXTS = st.one_of(
+    st.text(max_size=60),
+    st.lists(
+        st.sampled_from([*PIECES, "1", "-2.5e3", "`", "import os", "__import__('os')", ";"]), max_size=20
+    ).map(" ".join),
+)
+
+
+@given(TEXTS)
+@example("(" * 5000)
+@example("not " * 2000 + "a")
+@example("a = " + "9" * 5000)
+@example("a = 1e999")
+@example("a like '" + "%a" * 2000 + "'")
+@example("a or " * 1900 + "a")
+@example("1 < " * 2400 + "a")
+def test_any_text_is_a_condition_or_an_error_of_one_line_with_the_place(text):
+    try:
+        condition = parse(text)
+    except WhereError as error:
+        message = str(error)
+        assert "\n" not in message and message.startswith("where: ")
+        assert "character" in message
+    else:
+        for value in (3, "x", None, float("nan")):
+            assert conditions.predicate(condition, lambda _: lambda row: row[0])((value,)) in (
+                True,
+                False,
+                None,
+            )
+
+
+@pytest.mark.parametrize(
+    "text, character, said",
+    [
+        ("seed <", 7, "at the end: expected a key, a text in quotes, a number, true or false"),
+        ("seed < 3 an label = 'x'", 10, "expected `and`, `or` or the end"),
+        ("rule in (joint)", 10, "expected a value: put text in quotes"),
+        ("rule = null", 8, "write `is null`"),
+        ("rule = 'joint", 8, "missing closing quote"),
+        ("(seed < 3", 10, "expected `)`"),
+        ("seed in 3", 9, "expected `(`"),
+        ("seed not 3", 10, "expected `in` or `like`"),
+        ("seed in (1 2)", 12, "expected `,` or the end of the list"),
+        ("'joint'", 1, "expected a key or a comparison"),
+        ("os.system('x')", 10, "expected `and`, `or` or the end"),
+        ("seed < 3; drop table run", 9, "expected `and`, `or` or the end"),
+        ("seed + 1 = 3", 6, "expected `and`, `or` or the end"),
+        ("seed = 3 -- all", 10, "expected `and`, `or` or the end"),
+        ("seed = (select 1)", 8, "expected a key, a text in quotes"),
+        ("a..b = 3", 1, "not part of a condition"),
+        ("not " * 60 + "a", 201, "nested too deeply"),
+    ],
+)
+def test_what_is_wrong_and_where(text, character, said):
+    with pytest.raises(WhereError) as error:
+        parse(text)
+    assert str(error.value).startswith(f"where: character {character}, ")
+    assert said in str(error.value)
+
+
+ROWS: list[dict[str, Any]] = [
+    {"t": "joint", "n": 3, "x": 0.5, "b": 1},
+    {"t": "Joint", "n": -1, "x": None, "b": 0},
+    {"t": "it's 100%", "n": 0, "x": 2.0, "b": None},
+    {"t": None, "n": None, "x": 1e300, "b": 1},
+    {"t": "", "n": 10, "x": -0.0, "b": 0},
+]
+
+
+def joined(sign, first, second):
+    return st.tuples(first, second).map(lambda pair: f"{pair[0]} {sign} {pair[1]}")
+
+
+SIGNS = st.sampled_from(["=", "!=", "<>", "<", "<=", ">", ">=", "=="])
+TEXTS_OF_T = st.sampled_from(["'joint'", "''", "'k'", "'it''s 100%'"])
+NUMBERS = st.sampled_from(["-2", "-1", "0", "3", "10", "0.5", ".5", "2.0", "1e300", "+3"])
+SQL_TESTS = st.one_of(
+    st.tuples(st.just("t"), SIGNS, TEXTS_OF_T).map(" ".join),
+    st.tuples(st.sampled_from(["n", "x"]), SIGNS, NUMBERS).map(" ".join),
+    st.tuples(NUMBERS, SIGNS, st.just("n")).map(" ".join),
+    st.tuples(st.just("n"), SIGNS, st.just("x")).map(" ".join),
+    st.lists(NUMBERS, min_size=1, max_size=3).map(lambda values: f"n in ({', '.join(values)})"),
+    st.lists(NUMBERS, min_size=1, max_size=3).map(lambda values: f"x not in ({', '.join(values)})"),
+    st.sampled_from(["j%", "%''s%", "_oint", "%", "", "%o%n_", "[jJ]%"]).map("t like '{}'".format),
+    st.sampled_from(["j%", "%o%n_"]).map("t not like '{}'".format),
+    st.sampled_from(["t is null", "n is not null", "x is null", "n", "b", "true = b", "b = false"]),
+)
+
+
+@given(
+    st.recursive(
+        SQL_TESTS,
+        lambda inner: st.one_of(
+            inner.map("not ({})".format),
+            inner.map("NOT {}".format),
+            joined("and", inner, inner),
+            joined("OR", inner, inner),
+            inner.map("({})".format),
+        ),
+        max_leaves=6,
+    )
+)
+@example("n = 3 or x = 2.0 and not b")
+def test_on_columns_of_one_type_it_means_what_sqlite_takes_it_for(condition):
+    """The text of a condition is SQL: SQLite is the oracle, precedence of `and`, `or` and `not` included."""
+    names = ["t", "n", "x", "b"]
+    kept = conditions.predicate(parse(condition), lambda name: lambda row: row[names.index(name)])
+    rows = [tuple(row[name] for name in names) for row in ROWS]
+    database = sqlite3.connect(":memory:")
+    database.execute("PRAGMA case_sensitive_like = ON")
+    database.execute("CREATE TABLE r (t TEXT, n INTEGER, x REAL, b INTEGER)")
+    database.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", rows)
+    wanted = database.execute(f"SELECT * FROM r WHERE {condition} ORDER BY rowid").fetchall()
+    database.close()
+    assert [row for row in rows if kept(row)] == wanted
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=12), st.sampled_from("'\""))
+@example('it\'s "so"', "'")
+@example("\\", '"')
+def test_a_text_in_quotes_is_that_text(text, quote):
+    condition = f"a = {quote}{text.replace(quote, 2 * quote)}{quote}"
+    kept = conditions.predicate(parse(condition), lambda _: lambda row: row[0])
+    assert kept((text,)) is True
+    assert kept((text + "x",)) is False
+
+
+def keys_of(text):
+    asked: list[str] = []
+
+    def getter(name):
+        asked.append(name)
+        return lambda row: None
+
+    conditions.predicate(parse(text), getter)
+    return asked
+
+
+@given(st.one_of(
+    st.from_regex(r"[a-z_][a-z0-9_]{0,5}(\.[a-z0-9_]{1,4}){0,2}", fullmatch=True),
+    st.text(st.characters(exclude_characters="`", codec="utf-8"), min_size=1, max_size=8),
+))  # fmt: skip
+@example("not")
+@example("select")
+def test_any_name_in_backquotes_is_a_key(name):
+    assert keys_of(f"`{name}` > 1") == [name]
+
+
+@pytest.mark.parametrize("name", ["if", "case", "select", "a.b.c.d.e.f", "layers.0", "not.x", "größe"])
+def test_no_word_of_sql_is_reserved_but_those_of_the_grammar(name):
+    assert keys_of(f"{name} = 1") == [name]
+
+
+def test_what_cannot_be_compared_is_neither_true_nor_false():
+    def truth(text, value):
+        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((value,))
+
+    assert truth("a = 'x'", 3) is None
+    assert truth("not a = 'x'", 3) is None
+    assert truth("a = 'x' or a = 3", 3) is True
+    assert truth("a < 3", None) is None
+    assert truth("a", "text") is None
+    assert truth("a = 1", [1]) is None
+    assert truth("a = true", True) is True and truth("a = true", 1) is True
+    assert truth("a in (1, 'x')", "x") is True and truth("a not in (1, 'y')", "x") is True
+
+
+def test_comparisons_are_chained():
+    def truth(text, value):
+        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((value,))
+
+    assert truth("0 < a <= 3", 3) is True and truth("0 < a <= 3", 0) is False
+    assert truth("not 0 < a < 3", 5) is True
+    assert truth("1 < a in [2, 3]", 3) is True and truth("3 < a in {2, 3,}", 3) is False
+    assert truth("1 < 2 < a", 3) is True
+    assert truth("a = 1_000", 1000) is True
+
+
+def test_nan_is_missing():
+    def truth(text):
+        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((float("nan"),))
+
+    assert truth("a is null") is True
+    assert [truth(text) for text in ("a = 1", "a != 1", "not a < 1", "a", "a not in (1)", "a < a")] == [
+        None
+    ] * 6
+
+
+def test_patterns_take_linear_time():
+    pattern = "%a" * 200 + "b"
+    kept = conditions.predicate(parse(f"t like '{pattern}'"), lambda _: lambda row: row[0])
+    assert kept(("a" * 20_000,)) is False

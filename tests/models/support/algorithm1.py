@@ -1,0 +1,123 @@
+"""Algorithm 1 in float64 NumPy, as a judge of which examples may be drawn.
+
+Two computations that round differently may draw different examples where two scores are nearly equal, and
+then go on differently. So a draw is judged given the draws before it: the drawn must be the highest of the
+perturbed scores, up to what rounding can do to a score in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from jestlab.models.selection.sampling import gumbel
+from jestlab.models.selection.scores import terms
+from jestlab.models.two_towers import Embeddings
+
+Floats = npt.NDArray[np.float64]
+
+PRECISION = 2e-6
+"""Error of a float32 score, relative to the largest of the losses that it is a difference of."""
+
+
+class Scores(NamedTuple):
+    """Scores of all candidates before a chunk is drawn, float64 [B], and the largest loss in one of them."""
+
+    values: Floats
+    magnitude: float
+
+
+def conditional_scores(
+    learner: Embeddings | None,
+    reference: Embeddings | None,
+    chunks: Iterable[npt.NDArray[np.integer[Any]]],
+    *,
+    criterion: str = "learnability",
+    loss: str = "sigmoid",
+) -> Iterator[Scores]:
+    """Yield the scores of candidates before each chunk, given the chunks before it.
+
+    The scores of those already drawn mean nothing.
+
+    Args:
+        learner: Embeddings of B pairs.
+        reference: The same pairs by the reference.
+        chunks: Indices of what is drawn, chunk by chunk.
+        criterion: As of `select`.
+        loss: "sigmoid" or "softmax".
+    """
+    signs, models = terms(criterion, learner, reference)
+    arrays = [[np.asarray(x, np.float64) for x in z] for z in models]
+    own = [t * (image * text).sum(axis=1) for image, text, t, _ in arrays]
+    if loss == "sigmoid":
+        losses = [np.logaddexp(0, -(s + b)) for s, (*_, b) in zip(own, arrays, strict=True)]
+    else:
+        losses = [-s for s in own]
+        over = [[np.full(len(s), -np.inf)] * 2 for s in own]
+    for chunk in chunks:
+        magnitude = max(float(np.abs(x).max()) for x in losses)
+        yield Scores(sum(sign * x for sign, x in zip(signs, losses, strict=True)), magnitude)
+        for m, (image, text, t, b) in enumerate(arrays):
+            both = [t * image @ text[chunk].T, t * text @ image[chunk].T]
+            if loss == "sigmoid":
+                losses[m] = losses[m] + sum(np.logaddexp(0, s + b).sum(axis=1) for s in both)
+            else:
+                sums = [np.logaddexp.reduce(s, axis=1) for s in both]
+                over[m] = [np.logaddexp(x, more) for x, more in zip(over[m], sums, strict=True)]
+                losses[m] = 0.5 * sum(np.logaddexp(x, own[m]) for x in over[m]) - own[m]
+
+
+def assert_drawn(
+    key: jax.Array | None,
+    learner: Embeddings | None,
+    reference: Embeddings | None,
+    indices: npt.ArrayLike,
+    *,
+    sizes: Sequence[int],
+    gain: float = 100.0,
+    criterion: str = "learnability",
+    loss: str = "sigmoid",
+) -> bool:
+    """Assert that indices are what Algorithm 1 draws with this key, up to rounding.
+
+    Args:
+        key: PRNG key; None: without noise.
+        learner: Embeddings of B pairs.
+        reference: The same pairs by the reference.
+        indices: int [b], chunk after chunk, each ascending.
+        sizes: Of the chunks.
+        gain: Factor on the scores.
+        criterion: As of `select`.
+        loss: "sigmoid" or "softmax".
+
+    Returns:
+        Whether rounding could not have changed any draw, so that another computation has to agree exactly.
+    """
+    drawn = np.asarray(indices)
+    assert len(set(drawn.tolist())) == sum(sizes) == len(drawn)
+    chunks = np.split(drawn, np.cumsum(sizes)[:-1])
+    keys = [None] * len(sizes) if key is None else list(jax.random.split(key, len(sizes)))
+    scores = conditional_scores(learner, reference, chunks, criterion=criterion, loss=loss)
+    is_open, is_decided = None, True
+    for chunk, round_key, (values, magnitude) in zip(chunks, keys, scores, strict=True):
+        is_open = np.ones(len(values), bool) if is_open is None else is_open
+        assert (np.diff(chunk) > 0).all()
+        perturbed = gain * values
+        if round_key is not None:
+            perturbed = perturbed + np.asarray(gumbel(round_key, len(values)), np.float64)
+        tolerance = 2 * gain * PRECISION * magnitude + 1e-5
+        rest = is_open.copy()
+        rest[chunk] = False
+        if rest.any():
+            margin = perturbed[chunk].min() - perturbed[rest].max()
+            assert margin > -tolerance
+            is_decided &= bool(margin > tolerance)
+            # Or else this would accept nearly anything.
+            near = np.abs(perturbed[is_open] - perturbed[chunk].min()) < tolerance
+            assert near.sum() <= 1 + len(near) // 25
+        is_open[chunk] = False
+    return is_decided

@@ -1,0 +1,226 @@
+"""A lab in a bucket: its machines come and go, with all that is on their disks."""
+
+from __future__ import annotations
+
+import copy
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import labs_support as labs
+import plans_support as plans
+import pytest
+from sqlalchemy import create_engine, text
+from tests.models.conftest import TINY
+
+from jestlab.models.config import TrainConfig
+from jestlab.platform.cli import main
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab import doctor
+from jestlab.platform.lab.bucket import Bucket
+from jestlab.platform.lab.lab import SCRATCH, Lab
+from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.launch import processes
+from jestlab.platform.store import leases
+from jestlab.platform.store.address import parse_url
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+URL = "gs://lab-bucket/lab"
+
+
+@pytest.fixture
+def lab(root, bucket_server, postgresql_url, monkeypatch):
+    """In a bucket; this process is a machine of it too."""
+    import fsspec
+
+    fsspec.get_filesystem_class("gs").clear_instance_cache()
+    monkeypatch.setenv("JESTLAB_STORE", postgresql_url)
+    monkeypatch.setenv(SCRATCH, str(root.parent / "launcher"))
+    return Lab.find(URL)
+
+
+def reference_and_learner():
+    """Two runs of the toy program, slow enough to be killed in the midst."""
+    reference = plans.run("reference", config={"steps": 24, "pause": 0.05, "seed": 0})
+    needs = {"reference": reference.fingerprint}
+    return reference, plans.run("learner", config={"steps": 12, "seed": 0}, needs=needs)
+
+
+def worker(lab, run, machine: Path, attempt=None, **variables):
+    """A worker on a machine of its own."""
+    if attempt is None:
+        attempt = plans.claimed(Store.open(lab.store_url), run)
+    command = [sys.executable, "-m", "jestlab.platform.worker", "--root", lab.address]
+    return subprocess.Popen(
+        [*command, "--run", run.fingerprint, "--attempt", str(attempt)],
+        env={**os.environ, "JESTLAB_STORE": lab.store_url, SCRATCH: str(machine), **variables},
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(process):
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == processes.EXIT_COMPLETED, said[-3_000:]
+    return said
+
+
+def lose(lab, run, process, machine: Path):
+    """A machine is taken away in mid-run, and its launcher sees it."""
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    shutil.rmtree(machine)
+    store = Store.open(lab.store_url)
+    lease = leases.standings(store, [run.fingerprint])[run.fingerprint].lease
+    assert lease is not None
+    assert leases.end(store, run.fingerprint, lease.id, RunState.PREEMPTED, "gone", None)
+
+
+def kept(run):
+    return [name for name in Bucket(URL).names(f"{run.directory}/kept") if name.endswith(".json")]
+
+
+def points(lab):
+    """All metrics and scores of all runs."""
+    with create_engine(parse_url(lab.store_url)).connect() as connection:
+        named = "metric JOIN metric_name ON metric_name.id = name_id"
+        metrics = connection.execute(text(f"SELECT run_id, step, name, value FROM {named}"))
+        scores = connection.execute(text("SELECT run_id, step, dataset, metric, value FROM evaluation"))
+        return {tuple(row) for row in [*metrics, *scores]}
+
+
+def test_machines_are_lost_and_the_results_are_those_of_a_lab_on_one_disk(lab, root, tmp_path):
+    """The reference's machine is killed and wiped in mid-run; its learner runs on a third machine."""
+    here = Lab.find(root, f"sqlite:///{root / 'results.db'}")
+    reference, learner = reference_and_learner()
+    for each in (lab, here):
+        Store.open(each.store_url).record(plans.plan(reference, learner))
+    undisturbed = worker(here, reference, tmp_path / "unused")
+
+    first = worker(lab, reference, tmp_path / "first")
+    labs.wait_until(lambda: kept(reference), seconds=120)
+    lose(lab, reference, first, tmp_path / "first")
+    ended(worker(lab, reference, tmp_path / "second", JESTLAB_COPY_LOG="1"))
+    assert "--- attempt 2" in Bucket(URL).read(f"{reference.directory}/log.txt").decode()
+    shutil.rmtree(tmp_path / "second")
+    ended(undisturbed)
+
+    undisturbed = worker(here, learner, tmp_path / "unused")
+    ended(worker(lab, learner, tmp_path / "third"))
+    ended(undisturbed)
+    assert points(lab) == points(here)
+    for run in (reference, learner):
+        folder = tmp_path / "fetched" / run.name
+        SyncedFolder(Bucket(URL), run.directory, folder).pull()
+        assert (folder / "state.json").read_bytes() == (root / run.directory / "state.json").read_bytes()
+    _, *restarts = (tmp_path / "fetched/reference/starts.txt").read_text().splitlines()
+    assert [int(line.split()[1]) > 0 for line in restarts] == [True], "the second machine began anew"
+
+
+def test_hosts_without_a_common_disk_stop_and_go_on(lab, tmp_path):
+    """Two hosts train; the first attempt is stopped by its user, and all that its hosts had is gone."""
+    tree = copy.deepcopy(TINY) | {"schedule": {"batch_size": 16, "examples_seen": 16 * 24}}
+    run = plans.run("uniform", "train", TrainConfig.model_validate(tree).model_dump(mode="json"))
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(run))
+
+    def hosts(attempt):
+        number = plans.claimed(store, run)
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        variables = {
+            "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
+            "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
+            "JAX_NUM_PROCESSES": "2",
+        }
+        return [
+            worker(lab, run, tmp_path / f"{attempt}-{i}", number, JAX_PROCESS_ID=str(i), **variables)
+            for i in (0, 1)
+        ]
+
+    first = hosts("first")
+    labs.wait_until(lambda: kept(run), seconds=120)
+    first[0].terminate()
+    assert [p.wait(120) for p in first] == [processes.EXIT_STOPPED, processes.EXIT_STOPPED], first[
+        0
+    ].communicate()[1][-3_000:]
+    for i, process in enumerate(first):
+        process.communicate()
+        shutil.rmtree(tmp_path / f"first-{i}")
+    assert store.runs("toy")[0].state == RunState.PREEMPTED
+    said = [ended(process) for process in hosts("second")]
+    assert all("training from step" in text and "training from step 0" not in text for text in said)
+    assert store.runs("toy")[0].step == 24
+
+
+def toy_lab(folder):
+    labs.write_study(folder, runs={"joint": {}}, base={"steps": 12}, reports=[{"kind": "table"}])
+    return folder / "toy.yaml"
+
+
+@pytest.fixture
+def jestlab(lab, tmp_path, monkeypatch, capsys):
+    """Call a command in the lab in this process, and return what it printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, code=0):
+        with pytest.raises(SystemExit) as stopped:
+            main([*map(str, arguments), "--root", URL])
+        captured = capsys.readouterr()
+        assert stopped.value.code == code, captured.err
+        return captured.out if code == 0 else captured.err
+
+    return call
+
+
+def test_verbs_on_a_lab_in_a_bucket(lab, jestlab, tmp_path):
+    spec = toy_lab(tmp_path)
+    jestlab("launch", spec)
+    assert (tmp_path / "lab-reports/toy/table.md").exists()
+    shutil.rmtree(lab.root)  # this machine's disk
+    assert jestlab("logs", "toy", "joint").startswith("--- attempt 1: ")
+    jestlab("status", "toy")
+    jestlab("launch", spec)
+    for verb in (["gc"], ["export", tmp_path / "lab.tar.gz"], ["import", spec]):
+        assert jestlab(*verb, code=1).splitlines() == [
+            f"jestlab: {verb[0]} needs a lab whose --root is on this machine, not at {URL}"
+        ]
+    assert doctor._bucket(lab)[0].level == doctor.Level.OK
+
+
+@pytest.mark.parametrize("store", [None, "sqlite:////tmp/results.db"])
+def test_a_lab_in_a_bucket_needs_a_store_that_all_machines_see(monkeypatch, store):
+    monkeypatch.delenv("JESTLAB_STORE", raising=False)
+    with pytest.raises(UserError, match=r"needs its store in PostgreSQL.*a SQLite store needs a --root on"):
+        Lab.find(URL, store)
+
+
+def test_the_address_is_the_same_everywhere_and_scratch_is_each_machines(monkeypatch, tmp_path):
+    monkeypatch.setenv(SCRATCH, str(tmp_path))
+    found = Lab.find(f"{URL}/", "postgresql://host/db")
+    assert found.address == URL
+    assert found.root.parent == tmp_path
+    assert found.root != Lab.find("gs://other/lab", "postgresql://host/db").root
+
+
+@pytest.mark.parametrize("written", [["--root", URL], [f"--root={URL}"]])
+def test_pods_need_no_folder_for_a_lab_in_a_bucket(written):
+    from jestlab.platform.lab.settings import Settings
+    from jestlab.platform.launch import executors
+    from jestlab.platform.launch.executors import manifest
+    from jestlab.platform.spec.resources import Resources
+
+    settings = Settings(image=f"jestlab@sha256:{64 * 'a'}", kubernetes={"store_secret": "store/url"})
+    resources = Resources(tpu="v5e-16x16")
+    executors.get("kubernetes", resources, settings, Lab(Path("scratch"), "postgresql://host/db", URL))
+    with pytest.raises(UserError, match=r"kubernetes\.root"):
+        executors.get("kubernetes", resources, settings, Lab(Path("lab"), "postgresql://host/db"))
+    assert manifest.mounted_at("/lab", written) == written

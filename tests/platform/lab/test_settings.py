@@ -1,0 +1,93 @@
+"""The user's config file: where it lies, what it says, and how a mistake in it is shown."""
+
+import pytest
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.settings import Settings, path
+from jestlab.platform.launch import executors
+from jestlab.platform.spec.resources import Resources
+
+IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
+
+
+@pytest.fixture
+def settings(tmp_path):
+    def read(text: str) -> Settings:
+        file = tmp_path / "config.yaml"
+        file.write_text(text, encoding="utf-8")
+        return Settings.find({"JESTLAB_CONFIG": str(file)})
+
+    return read
+
+
+def test_the_file_is_found_where_the_environment_says(tmp_path):
+    assert str(path({"JESTLAB_CONFIG": "/a/b.yaml", "XDG_CONFIG_HOME": "/x"})) == "/a/b.yaml"
+    assert str(path({"XDG_CONFIG_HOME": "/x"})) == "/x/jestlab/config.yaml"
+    assert str(path({"XDG_CONFIG_HOME": "relative"})).endswith("/.config/jestlab/config.yaml")
+    assert not str(path({})).startswith("~")
+
+
+def test_without_a_file_there_are_defaults(tmp_path):
+    assert Settings.find({"XDG_CONFIG_HOME": str(tmp_path)}) == Settings()
+
+
+def test_a_file_that_is_named_must_be_there(tmp_path):
+    with pytest.raises(UserError, match=r"JESTLAB_CONFIG: .*missing.yaml: no such file"):
+        Settings.find({"JESTLAB_CONFIG": str(tmp_path / "missing.yaml")})
+
+
+def test_a_whole_file_is_read(settings):
+    found = settings(
+        f"on: kubernetes\nimage: {IMAGE}\n"
+        "kubernetes: {context: lab, namespace: research, queue: tpus, store_secret: jestlab-store/url}\n"
+        "vertex:\n  project: our-lab\n  region: us-west4\n"
+        "  store_secret: projects/our-lab/secrets/jestlab-store/versions/latest\n"
+        "prices: {v5e: 1.2}\nutilisation: {v5e: 0.4}\n"
+    )
+    assert (found.on, found.image, found.prices, found.utilisation) == (
+        "kubernetes", IMAGE, {"v5e": 1.2}, {"v5e": 0.4},
+    )  # fmt: skip
+    assert (found.kubernetes.queue, found.vertex.region) == ("tpus", "us-west4")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("onn: local", ":1: onn: unknown key: did you mean 'on'?"),
+        ("on: there", ":1: on: 'there' is not valid"),
+        ("on: local\nkubernetes:\n  namespce: a", ":3: kubernetes.namespce: unknown key: did you mean 'name"),
+        ("kubernetes: {store_secret: postgresql://u:p@h/d}", "write NAME/KEY"),
+        ("vertex: {store_secret: jestlab}", "write projects/PROJECT/secrets/SECRET/versions/VERSION"),
+        ("vertex: {region: us west}", ":1: vertex.region: 'us west' is none: write a region"),
+        ("vertex: {staging: s3://b}", "write gs://BUCKET"),
+        ("vertex: {root: gs://b/lab}", "vertex.root: 'gs://b/lab' is none: write an absolute path"),
+        ("kubernetes: {root: lab}", "write an absolute path"),
+        ("kubernetes: {claim: lab}", "kubernetes: `claim` needs `root`"),
+        ("vertex: {nfs: '10.0.0.2:/lab'}", "vertex: `nfs` needs `network`"),
+        ("image: jestlab:latest", ":1: image: the image 'jestlab:latest' is not pinned"),
+        ("prices: {v5: 1}", ":1: prices.v5: no TPU type 'v5': did you mean 'v5"),
+        ("prices: {v5e: -1}", ":1: prices.v5e: must be greater than 0"),
+        ("utilisation: {v5e: 40}", ":1: utilisation.v5e: must be less than or equal to 1"),
+        ("- on", "must be a mapping of on, image, kubernetes"),
+        ("on: [", "not valid YAML"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_with_file_and_key(settings, text, error):
+    with pytest.raises(UserError) as raised:
+        settings(text)
+    assert "config.yaml" in str(raised.value)
+    assert error in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_command_goes_before_the_study_before_the_user_before_this_machine():
+    user, study = Settings(on="vertex"), Resources(on="kubernetes", tpu="v5e-2x2")
+    assert executors.choose("local", study, user) == "local"
+    assert executors.choose(None, study, user) == "kubernetes"
+    assert executors.choose(None, Resources(), user) == "vertex"
+    assert executors.choose(None, Resources(), Settings()) == "local"
+
+
+def test_a_study_of_pods_does_not_slip_onto_this_machine():
+    with pytest.raises(UserError, match=r"each run requires v5e-16x16, .*--on kubernetes"):
+        executors.choose(None, Resources(tpu="v5e-16x16"), Settings())

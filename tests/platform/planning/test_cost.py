@@ -1,0 +1,122 @@
+"""What runs will occupy, against values computed by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import plans_support as plans
+import pytest
+
+from jestlab.analysis.costs import Cost
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning import cost
+from jestlab.platform.planning.plan import Budget, Plan, PlannedRun
+from jestlab.platform.programs import Price
+from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.store.records import RunState, Speed
+
+V5E = parse_slice("v5e-2x4")
+HOUR_AT_40_PERCENT = 0.4 * 197e12 * 3600
+COST = Cost(
+    image_tower=HOUR_AT_40_PERCENT,
+    text_tower=HOUR_AT_40_PERCENT / 2,
+    loss=HOUR_AT_40_PERCENT / 2,
+    scoring=HOUR_AT_40_PERCENT / 2,
+    selection=HOUR_AT_40_PERCENT / 2,
+)
+CACHED = Price(COST, examples=1)
+UNCACHED = Price(replace(COST, reference_scoring=HOUR_AT_40_PERCENT), examples=1)
+
+
+def budgets_of(plan: Plan) -> list[Any]:
+    """Of its runs."""
+    return [run.budget for run in plan.runs]
+
+
+def of_hours(name: str, hours: float, **parts: Any) -> PlannedRun:
+    return replace(plans.run(name, **parts), budget=Budget("v5e", 4, 4 * hours))
+
+
+def test_on_a_slice_a_run_takes_the_chip_hours_of_what_it_computes():
+    plan = plans.plan(plans.run("cached", price=CACHED), plans.run("uncached", seed=1, price=UNCACHED))
+    cached, uncached = budgets_of(cost.on_tpu(plan, V5E, Settings()))
+    assert (cached.chip, cached.chips, cached.dollars) == ("v5e", 8, None)
+    assert cached.chip_hours == pytest.approx(3)
+    assert cached.hours == pytest.approx(3 / 8)
+    assert uncached.chip_hours == pytest.approx(4)
+
+
+def test_the_users_prices_and_utilisation_count_for_their_own_type():
+    plan = plans.plan(plans.run("a", price=CACHED), plans.run("free", seed=1, price=None))
+    settings = Settings(prices={"v5e": 2.5, "v6e": 99}, utilisation={"v5e": 0.8, "v6e": 0.1})
+    priced = cost.on_tpu(plan, V5E, settings)
+    a, free = budgets_of(priced)
+    assert a.chip_hours == pytest.approx(1.5)
+    assert a.dollars == pytest.approx(3.75)
+    assert free is None
+    assert cost.total(priced.runs) == cost.Sum(a.chip_hours, a.dollars, unknown=1)
+
+
+def test_on_this_machine_hours_come_from_earlier_runs_of_the_program():
+    seconds = Price(Cost(image_tower=60e6, scoring=10e6, reference_scoring=2e6), examples=1)
+    plan = plans.plan(
+        plans.run("a", price=seconds),
+        plans.run("other", "toy_programs:flood", price=seconds),
+        plans.run("taken_in", "toy_programs:flood", seed=1, price=Price(Cost(), 0)),
+    )
+    loop = Speed(1e6, runs=3, start_seconds=36)
+    a, other, taken_in = budgets_of(cost.on_this_machine(plan, {"toy_programs:loop": loop}))
+    assert (a.chip, a.chips, a.by_runs, a.dollars) == ("local", 1, 3, None)
+    assert a.hours == pytest.approx((36 + 72) / 3600)
+    assert other is None
+    assert taken_in.chip_hours == 0
+    flood = {"toy_programs:flood": loop}
+    assert budgets_of(cost.on_this_machine(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
+
+
+def test_wall_clock_is_bounded_by_the_slots_and_by_the_longest_chain():
+    first = of_hours("first", 3)
+    then = of_hours("then", 2, needs={"role": first.fingerprint})
+    alone = [of_hours("alone", 1, seed=seed) for seed in range(5)]
+    assert cost.wall_hours([first, then, *alone], parallel=1) == 10
+    assert cost.wall_hours([first, then, *alone], parallel=2) == 5
+    assert cost.wall_hours([first, then, *alone], parallel=4) == 5
+    assert cost.wall_hours([first, then, *alone], parallel=None) == 5
+    assert cost.wall_hours([], parallel=2) == 0
+
+
+def limited() -> Plan:
+    runs = [of_hours("a", hours, seed=seed) for seed, hours in enumerate((1, 4, 2, 3))]
+    return plans.plan(*runs)
+
+
+def test_a_plan_below_the_limit_is_not_refused():
+    cost.refuse_above(limited(), 40)
+
+
+def test_a_plan_above_the_limit_names_the_sum_and_the_largest_runs():
+    with pytest.raises(UserError) as error:
+        cost.refuse_above(limited(), 39.9)
+    assert str(error.value) == (
+        "the 4 runs to do would take 40.0 chip-hours, more than --max-chip-hours 39.9 "
+        "(largest: a seed 1 16.0, a seed 3 12.0, a seed 2 8.00); nothing was launched"
+    )
+
+
+def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
+    plan = limited()
+    states = {plan.runs[1].fingerprint: RunState.COMPLETED, plan.runs[3].fingerprint: RunState.PREEMPTED}
+    cost.refuse_above(plan.with_states(states), 24)
+    with pytest.raises(UserError, match=r"the 3 runs to do would take 24\.0"):
+        cost.refuse_above(plan.with_states(states), 23)
+
+
+def test_an_unknown_estimate_is_refused_with_the_reason():
+    with pytest.raises(
+        UserError, match=r"cost of own seed 0 is unknown, because its program .*loop has no price"
+    ):
+        cost.refuse_above(plans.plan(plans.run("own", price=None)), 1e9)
+    with pytest.raises(UserError, match=r"how long a seed 0 takes is unknown, because no run of .*loop has"):
+        cost.refuse_above(plans.plan(plans.run("a")), 1e9)

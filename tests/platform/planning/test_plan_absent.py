@@ -1,0 +1,91 @@
+"""Plans of studies whose data and weights are missing on this machine."""
+
+import json
+
+import pytest
+
+from jestlab.platform.cli import main
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
+
+SPEC = """
+question: What would it cost?
+base:
+  data:
+    train: {kind: folder, path: webli}
+    benchmark: {kind: folder, path: benchmark}
+    filter: similarity > 0.3
+runs:
+  siglip: {program: weights, path: siglip.npz, tokenizer: spiece.model}
+  cache: {program: embed, reference: siglip}
+  joint: {selection: {rule: joint, reference: cache}}
+"""
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JESTLAB_ROOT", raising=False)
+    monkeypatch.delenv("JESTLAB_STORE", raising=False)
+    (tmp_path / "s.yaml").write_text(SPEC)
+    return tmp_path / "s.yaml"
+
+
+def jestlab(capsys, *arguments):
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    captured = capsys.readouterr()
+    return stopped.value.code, captured.out, captured.err
+
+
+def test_a_launch_refuses_the_missing_data_that_a_plan_notes(spec):
+    with pytest.raises(UserError, match=r"siglip.npz: no such file or folder"):
+        plan(load(str(spec)))
+    planned = plan(load(str(spec)), absent="note")
+    here = spec.parent
+    assert planned.absent == {
+        here / "siglip.npz": "checkpoint",
+        here / "spiece.model": "tokenizer",
+        here / "webli": "folder",
+        here / "benchmark": "folder",
+    }
+    joint = planned.runs[-1]
+    assert joint.price is not None and joint.price.total > 0
+    assert joint.config["data"]["train"]["digest"] is None
+
+
+def test_missing_data_is_identified_by_its_path(spec):
+    first = plan(load(str(spec)), absent="note").fingerprints
+    assert plan(load(str(spec)), absent="note").fingerprints == first
+    spec.write_text(SPEC.replace("path: webli", "path: laion"))
+    other = plan(load(str(spec)), absent="note").fingerprints
+    assert [one == two for one, two in zip(first, other, strict=True)] == [True, False, False]
+
+
+def test_nothing_is_noted_where_no_data_is_missing(tmp_path):
+    (tmp_path / "t.yaml").write_text("runs: {a: {}}")
+    study = load(str(tmp_path / "t.yaml"))
+    assert plan(study, absent="note") == plan(study)
+    assert plan(study).absent == {}
+
+
+@pytest.mark.parametrize("verb", ["plan", "show", "costs"])
+def test_the_verbs_list_missing_data_in_one_line(spec, capsys, verb):
+    code, out, err = jestlab(capsys, verb, "s.yaml")
+    assert (code, err) == (0, "")
+    assert (
+        "not found: siglip.npz, spiece.model, webli/, benchmark/ (1 checkpoint, 1 tokenizer, 2 folders): "
+        "until they exist, runs are identified by these paths and cannot be launched"
+    ) in out.splitlines()
+
+
+def test_data_for_programs_and_the_refusal_of_launch(spec, capsys):
+    absent = json.loads(jestlab(capsys, "plan", "s.yaml", "--json")[1])["absent"]
+    assert absent == [
+        str(spec.parent / name) for name in ("siglip.npz", "spiece.model", "webli", "benchmark")
+    ]
+    for more in ([], ["--render", "out"]):
+        code, out, err = jestlab(capsys, "launch", "s.yaml", *more)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert "siglip.npz: no such file or folder" in err

@@ -1,0 +1,86 @@
+import time
+
+from jestlab.platform.planning.explain import Difference, explain
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import Study
+from jestlab.platform.store.records import FinishedRun, RunState
+
+JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
+
+
+def planned(runs, **written):
+    return plan(Study.parse({"name": "s", "runs": runs, **written}))
+
+
+def finished(runs):
+    return [FinishedRun(run.fingerprint, run.program, run.config, run.directory, run.needs) for run in runs]
+
+
+def reasons(now, before):
+    done = {run.fingerprint: RunState.COMPLETED for run in before.runs}
+    compared = now.with_states(done)
+    by_fingerprint = {run.fingerprint: run for run in compared.runs}
+    return {by_fingerprint[f].label: why for f, why in explain(compared, finished(before.runs)).items()}
+
+
+def test_completed_runs_are_not_explained():
+    assert reasons(planned({"a": {}}), planned({"a": {}})) == {}
+
+
+def test_without_finished_runs_of_its_program_a_run_is_new():
+    found = reasons(planned({"a": {}}), planned({"own": {"program": "json:dumps"}}))
+    assert str(found["a"]) == "new: the store has no finished run of train"
+
+
+def test_the_nearest_finished_run_is_compared_field_by_field_with_defaults_filled_in():
+    before = planned(
+        {"reference": {}, "joint": JOINT, "far": {"optimizer.beta2": 0.5, "schedule.batch_size": 32}}
+    )
+    now = planned({"reference": {}, "joint": {"selection": {**JOINT["selection"], "filtering_ratio": 0.9}}})
+    found = reasons(now, before)
+    joint = next(run for run in before.runs if run.name == "joint")
+    assert set(found) == {"joint"}
+    assert found["joint"].nearest == joint.directory
+    assert found["joint"].differences == (Difference("selection.filtering_ratio", 0.8, 0.9),)
+    assert str(found["joint"]) == f"new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9"
+
+
+def test_a_field_back_at_its_default_is_listed():
+    found = reasons(planned({"a": {}}), planned({"a": {"optimizer.beta2": 0.5}}))
+    assert found["a"].differences == (Difference("optimizer.beta2", 0.5, 0.95),)
+
+
+def test_a_run_whose_reference_changed_says_so_and_the_reference_says_why():
+    before = planned({"reference": {}, "joint": JOINT})
+    now = planned({"reference": {"optimizer.beta2": 0.5}, "joint": JOINT})
+    found = reasons(now, before)
+    assert [d.path for d in found["reference"].differences] == ["optimizer.beta2"]
+    assert found["joint"].differences == (
+        Difference("selection.reference", before.runs[0].fingerprint[:8], now.runs[0].fingerprint[:8]),
+    )
+
+
+def test_a_run_that_had_started_is_resumed():
+    now = planned({"a": {}, "b": {"optimizer.beta2": 0.5}})
+    states = dict(zip(now.fingerprints, (RunState.CANCELLED, RunState.SKIPPED), strict=True))
+    found = list(explain(now.with_states(states), []).values())
+    assert str(found[0]) == "CANCELLED before: resumes from its last checkpoint, if it has one"
+    assert str(found[1]).startswith("SKIPPED before: has not started yet")
+
+
+def test_stored_configs_that_no_longer_validate_are_skipped():
+    old = FinishedRun("0" * 64, "train", {"removed_field": 1}, "runs/old", {})
+    gone = FinishedRun("1" * 64, "no_such_module:main", {}, "runs/gone", {})
+    now = planned({"a": {}})
+    (why,) = explain(now, [old, gone]).values()
+    assert why.nearest is None
+
+
+def test_thousands_are_compared_quickly():
+    axes = {"a": {"grid": {"schedule.examples_seen": list(range(1, 1_001))}}}
+    before = planned({"a": {}}, axes=axes)
+    now = planned({"a": {"optimizer.beta2": 0.5}}, axes=axes)
+    start = time.perf_counter()
+    found = reasons(now, before)
+    assert time.perf_counter() - start < 5
+    assert all(why.differences == (Difference("optimizer.beta2", 0.95, 0.5),) for why in found.values())

@@ -1,0 +1,122 @@
+"""Plans of unions: runs that studies share are planned once."""
+
+import json
+
+import pytest
+import yaml
+
+from jestlab.platform.cli import main
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning import cost
+from jestlab.platform.planning.plan import plan, totals
+from jestlab.platform.spec import Study
+from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.store.records import RunState
+
+JOINT = {"selection": {"rule": "joint", "reference": "reference"}}
+FIRST = {"runs": {"uniform": {}, "reference": {"schedule.examples_seen": 960}, "joint": JOINT}, "seeds": 2}
+SECOND = {
+    "runs": {"curated": {"schedule.examples_seen": 960}, "baseline": {}, "wide": {"model.vision.width": 128}},
+    "seeds": 3,
+}
+WRITTEN = {"name": "both", "question": "Both?", "studies": {"first": FIRST, "second": SECOND}}
+
+
+@pytest.fixture
+def both():
+    return plan(Study.parse(WRITTEN))
+
+
+def test_equal_runs_are_one_under_the_first_parts_name(both):
+    places = {
+        (run.label, run.seed): [alias.label for alias in run.aliases] for run in both.runs if run.aliases
+    }
+    assert places == {
+        ("first/uniform", 0): ["second/baseline"],
+        ("first/uniform", 1): ["second/baseline"],
+        ("first/reference", 0): ["second/curated"],
+        ("first/reference", 1): ["second/curated"],
+    }
+    assert len(both.runs) == 6 + 9 - 4
+    assert both.needed == {"first/reference"}
+    seen: set[str] = set()
+    for run in both.runs:
+        assert set(run.needs.values()) <= seen
+        seen.add(run.fingerprint)
+
+
+def test_folders_of_runs_leave_out_the_parts_name(both):
+    for run in both.runs:
+        assert run.directory == f"runs/{run.name.split('/')[1]}-{run.fingerprint[:8]}"
+
+
+def test_each_part_is_planned_as_if_by_itself(both):
+    assert both.parts == tuple(plan(study) for study in both.study.studies.values())
+
+
+def test_states_and_budgets_reach_the_parts(both):
+    shared = next(run for run in both.runs if run.label == "first/uniform")
+    compared = both.with_states({shared.fingerprint: RunState.COMPLETED})
+    sized = cost.on_tpu(compared, parse_slice("v5e-1x1"), Settings())
+    for whole in (sized, *sized.parts):
+        [run] = [run for run in whole.runs if run.fingerprint == shared.fingerprint]
+        assert (run.state, run.budget is not None) == (RunState.COMPLETED, True)
+
+
+@pytest.fixture
+def jestlab(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("JESTLAB_ROOT", raising=False)
+    monkeypatch.delenv("JESTLAB_STORE", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+
+    def call(*arguments):
+        (tmp_path / "both.yaml").write_text(yaml.safe_dump(WRITTEN, sort_keys=False))
+        with pytest.raises(SystemExit) as stopped:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        assert (stopped.value.code, captured.err) == (0, "")
+        return captured.out
+
+    return call
+
+
+def test_plan_shows_each_label_under_its_part_and_what_sharing_saves(jestlab, both):
+    out = jestlab("plan", "both.yaml")
+    names = [line.split("  ")[0] or line.split()[0] for line in out.splitlines()[3:12]]
+    assert names == ["first", "uniform", "reference", "joint", "second", "curated", "baseline", "wide", "all"]
+    assert "Launched separately, the studies would have 15 runs: sharing saves 4 runs (" in out
+    saved = json.loads(jestlab("plan", "both.yaml", "--json"))["sharing_saves"]
+    alone = [run for part in both.parts for run in part.runs]
+    assert saved["runs"] == 4
+    assert saved["total_flops"] == pytest.approx(totals(alone).total - totals(both.runs).total)
+
+
+def test_plans_for_tpus_have_chips_and_chip_hours(jestlab):
+    seen = "base.schedule.examples_seen=1e12"
+    arguments = ("plan", "both.yaml", "--set", "resources.tpu=v5e-16x16", "--set", seen)
+    lines = jestlab(*arguments).splitlines()
+    assert lines[2].split()[-2:] == ["CHIPS", "CHIP-HOURS"]
+    rows = {line.split()[0]: line.split() for line in lines[3:12]}
+    assert {row[-2] for row in rows.values()} == {"256"}
+    hours = {name: float(rows[name][-1].replace(",", "")) for name in ("first", "second", "all")}
+    assert hours["first"] + hours["second"] > hours["all"] > 0
+    data = json.loads(jestlab(*arguments, "--json"))
+    saved = hours["first"] + hours["second"] - hours["all"]
+    assert data["sharing_saves"]["chip_hours"] == pytest.approx(saved, rel=0.1)
+    assert [(part["study"], part["runs"]) for part in data["studies"]] == [("first", 6), ("second", 9)]
+    assert data["studies"][0]["labels"] == ["uniform", "reference", "joint"]
+
+
+def test_many_labels_are_one_row_per_part_unless_all_are_asked_for(jestlab):
+    axis = "studies.second.axes=[{runs: [wide], grid: {schedule.batch_size: %s}}]" % list(range(16, 60))  # noqa: UP031
+    out = jestlab("plan", "both.yaml", "--set", axis)
+    assert [line.split()[0] for line in out.splitlines()[3:6]] == ["first", "second", "all"]
+    assert len(jestlab("plan", "both.yaml", "--set", axis, "--all").splitlines()) > 130
+
+
+def test_show_names_the_parts(jestlab):
+    out = jestlab("show", "both.yaml", "--set", "studies.first.question=Why?")
+    assert "union of 2 studies" in out
+    assert "  first   Why?" in out.splitlines()
+    assert "11 runs, 2 at a time" in out

@@ -1,0 +1,172 @@
+import itertools
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.spec import Study, grid
+from jestlab.platform.spec.dependencies import Reference, order
+from jestlab.platform.spec.errors import SpecError
+
+
+def node(name, needs=(), point=None):
+    label = name + "".join(f" {k}={v}" for k, v in (point or {}).items())
+    return name, label, point or {}, [Reference(need, need, ("runs", name, "needs")) for need in needs]
+
+
+@st.composite
+def acyclic(draw):
+    """Names with needs among the names before them in a hidden order, shown in another order."""
+    names = [f"r{i}" for i in range(draw(st.integers(1, 12)))]
+    needs = {
+        name: draw(st.sets(st.sampled_from(names[:i]), max_size=3)) if i else set()
+        for i, name in enumerate(names)
+    }
+    return [node(name, sorted(needs[name])) for name in draw(st.permutations(names))]
+
+
+@given(acyclic())
+def test_every_run_comes_after_what_it_needs_and_only_once(nodes):
+    ordered = order(nodes)
+    place = {index: place for place, (index, _) in enumerate(ordered)}
+    assert sorted(place) == list(range(len(nodes)))
+    for index, needs in ordered:
+        assert set(needs) == {reference.role for reference in nodes[index][3]}
+        for role, needed in needs.items():
+            assert nodes[needed][0] == role
+            assert place[needed] < place[index]
+
+
+@given(acyclic())
+def test_the_given_order_is_kept_where_dependencies_allow(nodes):
+    """At each place stands, of the runs whose needs are met, the one that was given first."""
+    ordered = [index for index, _ in order(nodes)]
+    names = {node[0]: index for index, node in enumerate(nodes)}
+    done = set()
+    for index in ordered:
+        ready = [i for i, n in enumerate(nodes) if i not in done and all(names[r.name] in done for r in n[3])]
+        assert index == min(ready)
+        done.add(index)
+
+
+@given(acyclic(), st.randoms(use_true_random=False))
+def test_any_back_edge_is_reported_as_an_actual_cycle(nodes, random):
+    index = random.randrange(len(nodes))
+    name, label, point, references = nodes[index]
+    dependants = _dependants(nodes, name) | {name}
+    back = random.choice(sorted(dependants))
+    nodes[index] = (name, label, point, [*references, Reference("back", back, ("runs", name, "needs"))])
+    with pytest.raises(SpecError) as caught:
+        order(nodes)
+    cycle = str(caught.value).split("cycle: ")[1].split(" → ")
+    assert cycle[0] == cycle[-1]
+    needs = {node[0]: {reference.name for reference in node[3]} for node in nodes}
+    assert all(b in needs[a] for a, b in itertools.pairwise(cycle))
+
+
+def _dependants(nodes, name):
+    found: set[str] = set()
+    new = {name}
+    while new:
+        new = {n[0] for n in nodes if new & {r.name for r in n[3]}} - found
+        found |= new
+    return found
+
+
+def test_a_chain_of_thousands_is_ordered_quickly():
+    chain = [node(f"r{i}", [f"r{i - 1}"] if i else []) for i in reversed(range(20_000))]
+    start = time.perf_counter()
+    ordered = order(chain)
+    assert [chain[index][0] for index, _ in ordered[:3]] == ["r0", "r1", "r2"]
+    assert time.perf_counter() - start < 5
+    chain[-1] = node("r0", ["r19999"])
+    with pytest.raises(SpecError, match="form a cycle"):
+        order(chain)
+
+
+def test_a_dependency_is_the_run_with_the_same_seed_and_equal_values_on_shared_keys():
+    study = Study.parse(
+        {
+            "name": "s",
+            "runs": {"joint": {"selection": {"rule": "joint", "reference": "reference"}}, "reference": {}},
+            "axes": [
+                {"runs": ["joint", "reference"], **grid({"optimizer.beta2": [0.9, 0.95]})},
+                {"runs": ["joint"], **grid({"selection.filtering_ratio": [0.5, 0.8]})},
+            ],
+            "seeds": [5, 7],
+        }
+    )
+    joint = [member for member in study.members if member.variant.name == "joint"]
+    assert len(joint) == 8
+    for member in joint:
+        (role, index), *rest = member.needs.items()
+        reference = study.members[index]
+        assert (role, rest) == ("selection.reference", [])
+        assert reference.variant.name == "reference"
+        assert reference.seed == member.seed
+        assert reference.variant.point["optimizer.beta2"] == member.variant.point["optimizer.beta2"]
+
+
+def test_a_cycle_through_one_name_is_reported_by_labels():
+    nodes = [node("a", ["b"], {"x": 1}), node("b", ["c"]), node("c", ["a"]), node("d")]
+    with pytest.raises(SpecError, match="a → b → c → a"):
+        order(nodes)
+
+
+def test_explicit_needs_have_roles():
+    runs = {
+        "big": {},
+        "small": {},
+        "a": {"needs": {"teacher": "big", "assistant": "small"}},
+        "b": {"needs": "big"},
+    }
+    study = Study.parse({"name": "s", "runs": runs})
+    needs = {
+        m.variant.name: {r: study.members[i].variant.name for r, i in m.needs.items()} for m in study.members
+    }
+    assert needs["a"] == {"teacher": "big", "assistant": "small"}
+    assert needs["b"] == {"big": "big"}
+
+
+def test_a_reference_without_effect_is_not_a_dependency():
+    """The base may name a reference for all: the reference itself and the uniform baseline do not read it."""
+    study = Study.parse(
+        {
+            "name": "s",
+            "base": {"selection.reference": "reference"},
+            "runs": {
+                "reference": {},
+                "uniform": {"optimizer.beta2": 0.9},
+                "joint": {"selection.rule": "joint"},
+            },
+        }
+    )
+    assert [(m.variant.name, dict(m.needs)) for m in study.members] == [
+        ("reference", {}),
+        ("uniform", {}),
+        ("joint", {"selection.reference": 0}),
+    ]
+
+
+def test_a_run_that_fixes_its_seed_cannot_need_one_that_does_not():
+    joint = {"seed": 0, "selection": {"rule": "joint", "reference": "reference"}}
+    with pytest.raises(SpecError, match="needs 'reference', which has 3 replicates"):
+        _ = Study.parse({"name": "s", "runs": {"reference": {}, "joint": joint}, "seeds": 3}).members
+    fixed = Study.parse({"name": "s", "runs": {"reference": {"seed": 0}, "joint": joint}, "seeds": 3})
+    assert [member.seed for member in fixed.members] == [0] * 6
+
+
+def test_a_run_that_fixes_its_seed_is_shared_by_all_replicates():
+    study = Study.parse(
+        {
+            "name": "s",
+            "runs": {
+                "reference": {"seed": 11},
+                "joint": {"selection": {"rule": "joint", "reference": "reference"}},
+            },
+            "seeds": 3,
+        }
+    )
+    assert [m.seed for m in study.members] == [11, 0, 11, 1, 11, 2]
+    assert [getattr(m.config, "seed", None) for m in study.members] == [11, 0, 11, 1, 11, 2]
