@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import multiprocessing
 import os
 import signal
@@ -141,7 +142,13 @@ def _end_with_ctrl_c() -> None:
     written."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # one that was held: nothing has been begun
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    signal.signal(signal.SIGINT, _end)
+
+
+def _end(*_: object) -> None:
+    logging.disable()  # SQLAlchemy logs every exception that reaches it while it closes a connection
+    sys.unraisablehook = lambda _: os._exit(130)  # Python discards an exception that is raised in a finalizer
+    sys.exit(130)  # not os._exit: a file that is half written is removed
 
 
 def _outcome(lab: Lab, study: Study) -> _Outcome:
