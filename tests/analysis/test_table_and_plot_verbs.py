@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from jestlab.analysis import figures
-from jestlab.platform.cli import main
-from jestlab.platform.cli import plot as plot_verb
+from jestlab.platform.cli import main, results
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_plot(jestlab, tmp_path, kind, names):
 
 
 def test_every_kind_of_figure_is_offered():
-    assert tuple(figures.KINDS) == plot_verb.KINDS
+    assert tuple(figures.KINDS) == results.KINDS
 
 
 @pytest.mark.parametrize(
@@ -154,7 +153,7 @@ def test_errors_are_one_line(jestlab, tmp_path, verb):
 
 
 def test_verbs_import_nothing_heavy_before_they_run():
-    code = "import sys, jestlab.platform.cli.table, jestlab.platform.cli.plot; print(*sys.modules)"
+    code = "import sys, jestlab.platform.cli.results; print(*sys.modules)"
     modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()

@@ -11,23 +11,39 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, select
+
+from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.reports import Report, TableReport
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import with_the_papers
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import (
+    Attempt,
+    Budget,
+    Cost,
+    Experiment,
+    Member,
+    Need,
+    Note,
+    Published,
+    Run,
+    Tag,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
-    from jestlab.platform.spec.schema import Study
-    from jestlab.platform.store.store import Store
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
 
@@ -221,7 +237,6 @@ def _write_report(
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, tables
-    from jestlab.analysis.files import write_whole
 
     shown: tuple[str, ...] | None = getattr(report, "runs", None)
     everything = results
@@ -240,6 +255,48 @@ def _write_report(
     options = report.model_dump(exclude={"kind", "runs"})
     plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
+
+
+# ---- the page of an experiment
+
+
+def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
+    """Write the page of an experiment as a launch does, unless it is up to date.
+
+    Returns:
+        The page, then the files beside it.
+    """
+    from jestlab.analysis.report import FOLDER, PAGE
+
+    folder = lab.reports / experiment
+    try:
+        if (store := Store.open_readonly(lab.store_url)) is None:
+            return write_page(lab, experiment, folder)
+        with closing(store):
+            study = load_stored(experiment, store.spec(experiment))
+            key = build_key(store, study)
+    except UserError:  # an older store, or a study whose programs are missing: there is a page all the same
+        return write_page(lab, experiment, folder)
+    for name in (BUILD_FILE, PAGE_BUILD_FILE):
+        build = read_build(folder, key, name)
+        if build is not None and PAGE in build.files:
+            return [folder / PAGE, *(folder / file for file in build.files if Path(file).parts[0] == FOLDER)]
+    paths = write_page(lab, experiment, folder)
+    if not study.studies:  # the page of a union links to its studies' pages, which change independently
+        names = tuple(str(path.relative_to(folder)) for path in paths)
+        Build(key, names).write(folder, PAGE_BUILD_FILE)
+    return paths
+
+
+def write_page(
+    lab: Lab, experiment: str, folder: Path, baseline: str | None = None, scope: Scope | None = None
+) -> list[Path]:
+    """Write the page of an experiment to a folder, and forget what the reports there were built from."""
+    from jestlab.analysis.report import build
+
+    for name in (BUILD_FILE, PAGE_BUILD_FILE):
+        (folder / name).unlink(missing_ok=True)
+    return build(lab.store_url, experiment, folder, baseline, scope)
 
 
 # ---- build keys
@@ -283,12 +340,6 @@ def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | 
     return build
 
 
-def remove_builds(folder: Path) -> None:
-    """Delete the build files: the reports beside them are about to be rewritten."""
-    for name in (BUILD_FILE, PAGE_BUILD_FILE):
-        (folder / name).unlink(missing_ok=True)
-
-
 def build_key(store: Store, study: Study) -> str:
     """Compute the build key of a study's reports: a digest of what they depend on.
 
@@ -315,21 +366,6 @@ def _code() -> list[Any]:
 
 def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
     """Rows of the store on which a study's reports depend."""
-    from sqlalchemy import func, select
-
-    from jestlab.platform.store.tables import (
-        Attempt,
-        Budget,
-        Cost,
-        Experiment,
-        Member,
-        Need,
-        Note,
-        Published,
-        Run,
-        Tag,
-    )  # fmt: skip
-
     mine = (
         select(Member.run_id)
         .join(Experiment, Experiment.id == Member.experiment_id)

@@ -17,7 +17,7 @@ import yaml
 from executor_harnesses import IMAGE
 from fake_kubernetes import FakeKubernetes
 
-from jestlab.platform.cli.watch import Line, _shown, text
+from jestlab.platform.cli.status import Line, _shown, text
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Wakeup

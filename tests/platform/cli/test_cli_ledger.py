@@ -155,3 +155,12 @@ def test_a_share_beyond_the_budget_leaves_no_examples(jestlab, tmp_path):
     runs = ledger(jestlab, "--scope", "reference_training")["runs"]
     assert runs["jest"]["per_example"]["counted"]["equal_budget_examples"] is None
     assert " none" in jestlab("costs", "paper.yaml", "--scope", "reference_training")[1]
+
+
+def test_a_plan_says_why_it_has_no_hours(jestlab, monkeypatch, tmp_path):
+    (tmp_path / "config.yaml").write_text("on: kubernetes\n")
+    monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
+    _, out, _ = jestlab("plan", "paper.yaml")
+    assert "HOURS are unknown: your settings send runs to kubernetes" in out
+    _, out, _ = jestlab("plan", "paper.yaml", "--set", "resources.tpu=v5e-16x16")
+    assert "HOURS are unknown" not in out

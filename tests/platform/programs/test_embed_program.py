@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from jestlab.analysis import figures, frames, tables
 from jestlab.models.config import EmbedConfig
 from jestlab.models.data.embeddings import EmbeddingCache
-from jestlab.platform.cli.show import command as show
+from jestlab.platform.cli.studies import show_command as show
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan

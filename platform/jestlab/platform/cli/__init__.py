@@ -1,4 +1,4 @@
-"""The command line: one file a verb, loaded only when it is called, so that `--help` stays quick."""
+"""The command line: a module is loaded only when a verb of it is called, so that `--help` stays quick."""
 
 from __future__ import annotations
 
@@ -39,14 +39,17 @@ VERBS = {
     "doctor": "Check the installation and the lab.",
 }
 
-_ELSEWHERE = {
-    "retry": ("launch", "retry"),
-    "note": ("annotations", "note"),
-    "tag": ("annotations", "tag"),
-    "export": ("archive", "export"),
-    "import": ("archive", "import_"),
+_MODULES = {
+    "studies": ("list", "show", "costs"),
+    "launch": ("launch", "retry", "cancel"),
+    "status": ("status", "watch"),
+    "results": ("table", "plot", "report"),
+    "annotations": ("note", "tag"),
+    "lab": ("db", "gc", "export", "import", "doctor"),
 }
-"""Module and name of the verbs that share a module; the others are `command` in a module of their name."""
+"""Modules of several verbs; every other verb is alone in the module of its name."""
+
+_MODULE_OF = {verb: module for module, verbs in _MODULES.items() for verb in verbs}
 
 EPILOG = """\b
 Examples:
@@ -60,14 +63,14 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the verbs in the order of the work, not of the alphabet."""
-        return [*VERBS]  # not `list`: once the verb of that name is imported, it is its module here
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of a verb; None for an unknown verb."""
         if cmd_name not in VERBS:
             return None
-        module, name = _ELSEWHERE.get(cmd_name, (cmd_name, "command"))
-        command: click.Command = getattr(importlib.import_module(f"jestlab.platform.cli.{module}"), name)
+        module = importlib.import_module(f"jestlab.platform.cli.{_MODULE_OF.get(cmd_name, cmd_name)}")
+        command: click.Command = getattr(module, f"{cmd_name}_command")
         return command
 
     def resolve_command(

@@ -34,7 +34,7 @@ Examples:"""
 @click.option("--author", metavar="NAME", help="Author of the note  [default: git's user.name, else you]")
 @json_option("Print the notes as JSON.")
 @lab_options
-def note(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
+def note_command(name: str, text: str | None, *, author: str | None, as_json: bool, lab: Lab) -> None:
     """Add a note to SUBJECT and list its notes; without TEXT, only list them."""
     store = Store.open(lab.store_url, create=False)
     subject = naming.subject(store, name)
@@ -86,7 +86,7 @@ def _author() -> str:
 @click.option("--remove", is_flag=True, help="Remove the tags.")
 @json_option("Print all tags of SUBJECT as a JSON list.")
 @lab_options
-def tag(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
+def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: bool, lab: Lab) -> None:
     """Tag SUBJECT and list its tags. `jestlab gc` never deletes what is tagged `keep`."""
     if remove and not names:
         raise click.UsageError("--remove: expected the tags to remove")

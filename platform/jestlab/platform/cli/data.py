@@ -31,12 +31,12 @@ _SAMPLES = 8  # captions shown by inspect
 _Folder = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group("data", epilog=_EPILOG)
-def command() -> None:
+@click.group(epilog=_EPILOG)
+def data_command() -> None:
     """Make and inspect image-text shards."""
 
 
-@command.group("make", epilog=_EPILOG)
+@data_command.group("make", epilog=_EPILOG)
 def make() -> None:
     """Make synthetic data from settings and a seed."""
 
@@ -77,7 +77,7 @@ def make_benchmark(folder: Path, seed: int | None, image_size: int | None, as_js
     _report(folder, as_json)
 
 
-@command.command("inspect", epilog=_EPILOG)
+@data_command.command("inspect", epilog=_EPILOG)
 @click.argument("folder", type=_Folder, metavar="DIR")
 @click.option("--filter", "expression", help="Show what this filter over the metadata keeps.")
 @json_option()

@@ -27,14 +27,14 @@ Examples:
 _ABSENT = "–"
 
 
-@click.command("diff", epilog=_EPILOG)
+@click.command(epilog=_EPILOG)
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="RUN")
 @click.option("--experiment", metavar="NAME", help="Experiment of both runs, if their names do not say it.")
 @click.option("--seed", type=int, help="Replicate of both runs, if their names do not say it.")
 @json_option()
 @lab_options
-def command(
+def diff_command(
     first: str, second: str, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
 ) -> None:
     """Show how two runs differ: config, dependencies, code, machine, last scores and costs."""

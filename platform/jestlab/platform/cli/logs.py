@@ -38,7 +38,7 @@ _BLOCK = 1 << 20
 @click.option("-f", "follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
 @json_option("Print path, state and text as JSON.")
 @lab_options
-def command(
+def logs_command(
     experiment: str, run: str, *, seed: int | None, lines: int | None, follow: bool, as_json: bool, lab: Lab
 ) -> None:
     """Print the log of a RUN, given by its name, its label, or the first characters of its fingerprint.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
@@ -18,9 +17,6 @@ from jestlab.platform.store.annotations import Subject
 from jestlab.platform.store.records import RunRow
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Run
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.schema import Study
 
 SHORTEST = 4
 """Number of characters of a fingerprint that are enough to name a run."""
@@ -147,19 +143,3 @@ def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = T
 def is_fingerprint(text: str) -> bool:
     """Tell whether a name can be the first characters of a fingerprint."""
     return len(text) >= SHORTEST and set(text.lower()) <= set("0123456789abcdef")
-
-
-def stored_study(store: Store, experiment: str) -> Study:
-    """Read a study as it was last launched.
-
-    Raises:
-        UserError: No such experiment, or its programs are not what they were.
-    """
-    # Here, because most verbs that name runs shall not wait 0.3 s for pydantic.
-    from jestlab.platform.spec.errors import SpecError
-    from jestlab.platform.spec.schema import Study
-
-    try:
-        return Study.parse(store.spec(experiment))
-    except SpecError as error:
-        raise UserError(f"{experiment} as it was launched: {error}; launch its spec again") from None

@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from jestlab.analysis.costs import SCOPES
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.provenance import without_url_credentials
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
+
 
 def examples(*commands: str) -> str:
-    """Write the end of a verb's help: examples of its use.
-
-    Args:
-        commands: What follows `jestlab`, one for each example.
-    """
+    """Write the end of a verb's help: examples of its use, each given as what follows `jestlab`."""
     return "\b\nExamples:\n" + "\n".join(f"  jestlab {command}" for command in commands)
 
 
@@ -109,3 +110,12 @@ def baseline_option(default: str = "the first run that is not a reference") -> C
     """Add `--baseline`; the command receives it as `baseline: str | None`."""
     text = f"Run or label to compare with  [default: {default}]"
     return click.option("--baseline", metavar="RUN", help=text)
+
+
+def scope_option(
+    what: str = "Which FLOPs count", default: str | None = "scoring", otherwise: str = ""
+) -> Callable[[Function], Function]:
+    """Add `--scope`; the command receives it as `scope`, None where `otherwise` says the default in words."""
+    end = f"  [default: {otherwise}]" if otherwise else "."
+    text = f"{what}; each scope includes the ones before it{end}"
+    return click.option("--scope", type=click.Choice(SCOPES), default=default, show_default=True, help=text)

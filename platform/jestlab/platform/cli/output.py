@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,8 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 
     Args:
         headers: One for each column.
-        rows: Cells.
+        rows: Cells, as many in each row.
         right: Indices of the columns that are aligned to the right.
-
-    Returns:
-        Lines without trailing spaces.
     """
     lines = [tuple(headers), *map(tuple, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
@@ -46,13 +44,7 @@ def print_json(data: Any, indent: int | None = None) -> None:
 
 
 def show(as_json: bool, data: Any, text: object) -> None:
-    """Print data for a program, or text for people.
-
-    Args:
-        as_json: Whether it is for a program.
-        data: For a program.
-        text: The same for people.
-    """
+    """Print data for a program, or the same as text for people."""
     if as_json:
         print_json(data)
     else:
@@ -91,13 +83,26 @@ def absent_data(plan: Plan) -> list[str]:
     ]
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all.
+@contextmanager
+def writing(place: Path, how: str = "cannot write to") -> Iterator[None]:
+    """Context in which a file that cannot be written is an error that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:  # raised by us, with a sentence of its own
+            raise
+        raise UserError(f"{how} {place}: {error.strerror}") from error
+
+
+def print_or_write(path: Path | None, content: str | bytes, name: str | None = None) -> None:
+    """Print the content, or write the file whole or not at all and print its name.
 
     Raises:
         UserError: It cannot be written; what was there still is.
     """
-    try:
+    if path is None:
+        click.echo(content, nl=False)
+        return
+    with writing(path, "cannot write"):
         files.write_whole(path, content)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    click.echo(name or path)

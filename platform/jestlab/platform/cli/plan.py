@@ -32,7 +32,6 @@ _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL"
 
 
 @click.command(
-    "plan",
     epilog=examples(
         "plan quickstart", "plan quickstart --set runs.joint.selection.filtering_ratio=0.9 --why"
     ),
@@ -42,7 +41,7 @@ _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL"
 @click.option("--all", "every", is_flag=True, help="Print a row for each run.")
 @json_option()
 @lab_options
-def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
+def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
     """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
 
     Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
@@ -57,7 +56,7 @@ def command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> No
     reasons: Mapping[str, Explanation] = {}
     if why:
         reasons = explain(plan, store.finished() if store is not None else [])
-    show(as_json, _as_data(plan, reasons), "\n".join(_lines(plan, reasons, every)))
+    show(as_json, _as_data(plan, reasons), "\n".join(_lines(plan, reasons, every, place)))
 
 
 def _store(lab: Lab) -> Store | None:
@@ -70,13 +69,9 @@ def _store(lab: Lab) -> Store | None:
     return Store.open_readonly(lab.store_url)
 
 
-def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool) -> Iterator[str]:
+def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: str | None) -> Iterator[str]:
     study = plan.study
-    yield (
-        f"{study.name} ({study.scale}): {study.question}"
-        if study.scale
-        else f"{study.name}: {study.question}"
-    )
+    yield f"{study.name}{f' ({study.scale})' if study.scale else ''}: {study.question}"
     yield ""
     headers = _budget_headers(plan)
     yield _every_run(plan, headers) if every else _groups(plan, headers)
@@ -88,6 +83,11 @@ def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool) -> Itera
     yield from absent_data(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
+    elif study.resources.tpu is None and place not in ("local", None):
+        yield (
+            f"HOURS are unknown: your settings send runs to {place}, and the study names no TPU slice: "
+            "--set resources.tpu=v5e-16x16, or whichever you have"
+        )
     if reasons:
         yield ""
         by_fingerprint = {run.fingerprint: run for run in plan.runs}

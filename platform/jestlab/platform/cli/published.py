@@ -14,8 +14,8 @@ import click
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import Finding, checks
-from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, print_json, table, write_whole
+from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
+from jestlab.platform.cli.output import counted, print_json, print_or_write, show, table
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.published import import_cells, remove_source
@@ -42,15 +42,13 @@ position: the row, from 1; without it, rows are numbered in order of appearance.
 """
 _LARGEST = 64_000_000  # bytes
 
-_File = click.Path(dir_okay=False, path_type=Path)
 
-
-@click.group("published", epilog=_EPILOG)
-def command() -> None:
+@click.group(epilog=_EPILOG)
+def published_command() -> None:
     """Manage published results, to compare your runs with."""
 
 
-@command.command(
+@published_command.command(
     "import",
     epilog=f"""{_CSV}
 \b
@@ -59,7 +57,7 @@ Examples:
   jestlab published import ours.csv others.csv
 """,
 )
-@click.argument("files", metavar="[FILE]...", nargs=-1, type=_File)
+@click.argument("files", metavar="[FILE]...", nargs=-1, type=FILE)
 @json_option()
 @lab_options
 def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
@@ -70,16 +68,9 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
     cells = _parsed(files)
     done = import_cells(Store.open(lab.store_url), cells)
     if as_json:
-        said = {
-            "new": done.new,
-            "unchanged": done.unchanged,
-            "changed": [
-                change.key._asdict() | {"before": change.before, "after": change.after}
-                for change in done.changed
-            ],
-            "left": [key._asdict() for key in done.left],
-        }
-        print_json(said)
+        changed = [c.key._asdict() | {"before": c.before, "after": c.after} for c in done.changed]
+        left = [key._asdict() for key in done.left]
+        print_json({"new": done.new, "unchanged": done.unchanged, "changed": changed, "left": left})
         return
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
@@ -96,9 +87,8 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
         )
 
 
-@command.command(
-    "list",
-    epilog=examples("published list", "published list --table comparison --json"),
+@published_command.command(
+    "list", epilog=examples("published list", "published list --table comparison --json")
 )
 @click.option("--table", "name", metavar="NAME", help="List only this table.")
 @click.option("--source", metavar="SOURCE", help="List only the tables of this source.")
@@ -117,14 +107,13 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
         click.echo(_matrix(list(own)))
 
 
-@command.command(
-    "export",
+@published_command.command(
     epilog=examples(
         "published export > published.csv", 'published export --source "Evans et al. 2024" --out evans.csv'
     ),
 )
 @click.option("--source", metavar="SOURCE", help="Export only what this source has published.")
-@click.option("--out", type=_File, help="Write to this file instead.")
+@click.option("--out", type=FILE, help="Write to this file instead.")
 @json_option()
 @lab_options
 def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> None:
@@ -133,31 +122,21 @@ def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> 
     text = render(cells)
     if as_json:
         text = json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False) + "\n"
-    if out is None:
-        click.echo(text, nl=False)
-        return
-    write_whole(out, text)
-    click.echo(f"{out}: {len(cells)} cells")
+    print_or_write(out, text, f"{out}: {len(cells)} cells")
 
 
-@command.command(
-    "remove",
-    epilog=examples('published remove "Doe et al. 2025"'),
-)
+@published_command.command(epilog=examples('published remove "Doe et al. 2025"'))
 @click.argument("source")
 @json_option()
 @lab_options
 def remove(source: str, *, as_json: bool, lab: Lab) -> None:
     """Delete all published results of SOURCE from the store."""
     removed = remove_source(Store.open(lab.store_url, create=False), source)
-    if as_json:
-        print_json({"source": source, "removed": removed})
-    else:
-        click.echo(f"{source}: {counted(removed, 'cell')} removed")
+    text = f"{source}: {counted(removed, 'cell')} removed"
+    show(as_json, {"source": source, "removed": removed}, text)
 
 
-@command.command(
-    "lint",
+@published_command.command(
     epilog="""\b
 Calculated from printed numbers, allowing for rounding:
   flops_per_iteration   by the formula of the row's accounting: iid, jest, flexi
@@ -172,7 +151,7 @@ Examples:
   jestlab published lint ours.csv --json
 """,
 )
-@click.argument("file", metavar="[FILE]", required=False, type=_File)
+@click.argument("file", metavar="[FILE]", required=False, type=FILE)
 @click.option("--all", "everything", is_flag=True, help="Also list confirmed cells.")
 @json_option()
 @lab_options
@@ -190,8 +169,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
         rows = [dataclasses.asdict(finding) for finding in shown]
         for row, finding in zip(rows, shown, strict=True):
             row["others"] = [key._asdict() for key in finding.others]
-        said = {"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows}
-        print_json(said)
+        print_json({"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows})
     else:
         if everything:
             click.echo(_regenerated(found) + "\n")

@@ -16,9 +16,8 @@ from typing import Any
 import click
 
 from jestlab.analysis import query
-from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import printable, write_whole
-from jestlab.platform.errors import UserError
+from jestlab.platform.cli.options import FILE, json_option, lab_options
+from jestlab.platform.cli.output import print_or_write, printable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.views import VIEWS
 
@@ -35,6 +34,8 @@ Examples:
   jestlab query "SELECT label, name, AVG(value) FROM v_evaluations WHERE final = 1 GROUP BY 1, 2" --format csv
 """
 
+_ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
 Rows = Sequence[Sequence[Any]]
 
 
@@ -46,16 +47,12 @@ Rows = Sequence[Sequence[Any]]
 @click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A in descending order.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
 @click.option("--experiment", metavar="NAME", help="Keep only the rows of this experiment.")
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["md", "csv", "json", "parquet"]),
-    help="Output format  [default: by the extension of --output, else md]",
-)
+@click.option("--format", "format_", type=click.Choice(["md", "csv", "json", "parquet"]),
+              help="Output format  [default: by the extension of --output, else md]")  # fmt: skip
 @json_option("The same as --format json.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead.")
+@click.option("--output", type=FILE, help="Write to this file instead.")
 @lab_options
-def command(
+def query_command(
     sql: str | None,
     *,
     view: str | None,
@@ -86,16 +83,9 @@ def command(
         )
         headers, rows = found.columns, found.rows
     else:
-        headers, rows = _views() if sql is None else ask(lab, sql)
+        headers, rows = _views() if sql is None else _ask(lab, sql)
     content = WRITERS[form](headers, rows)
-    if output is None:
-        click.echo(content, nl=False)
-    else:
-        write_whole(output, content)
-        click.echo(output)
-
-
-_ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+    print_or_write(output, content)
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -110,23 +100,8 @@ def _views() -> tuple[list[str], list[tuple[Any, ...]]]:
     return ["view", "column", "meaning"], rows
 
 
-def ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Execute a query.
-
-    Args:
-        lab: Whose store.
-        sql: One SELECT.
-
-    Returns:
-        The columns' names, and the rows.
-
-    Raises:
-        UserError: There is no store, the SQL is wrong, or it would write.
-    """
-    try:
-        found = query.ask(lab.store_url, sql)
-    except ValueError as error:
-        raise UserError(str(error)) from None
+def _ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    found = query.ask(lab.store_url, sql)
     return found.columns, [tuple(map(_portable, row)) for row in found.rows]
 
 

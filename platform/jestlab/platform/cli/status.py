@@ -1,34 +1,40 @@
-"""`jestlab status`: states and costs of experiments and of their runs."""
+"""`jestlab status` and `jestlab watch`: states, progress and costs of runs, once or live."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 import click
+from rich.live import Live
+from rich.text import Text
 
 from jestlab.analysis import units
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import counted, show, table
+from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import liveness
+from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store import leases
-from jestlab.platform.store.records import ExperimentRow, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
-_EPILOG = examples("status", "status quickstart", "status quickstart --json")
 
-
-@click.command(epilog=_EPILOG)
+@click.command(epilog=examples("status", "status quickstart", "status quickstart --json"))
 @click.argument("experiment", required=False)
 @json_option()
 @lab_options
-def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
+def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
     """Show the runs of EXPERIMENT with their states and costs; without EXPERIMENT, show all experiments.
 
     Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
@@ -41,12 +47,12 @@ def command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
         show(as_json, [_experiment_data(row) for row in experiments], _experiments_table(experiments))
         return
     store = existing_store(lab)
-    runs, standings = honest_runs(store, experiment)
+    runs, standings = _honest_runs(store, experiment)
     costs = spending(store, experiment)
-    show(as_json, [_run_data(run, standings, costs) for run in runs], _runs_table(runs, costs))
+    show(as_json, [_run_details(run, standings, costs) for run in runs], _runs_table(runs, costs))
 
 
-def honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
+def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
     """Read the runs of an experiment and their leases; doubts that a run is RUNNING become its reason."""
     runs = store.runs(experiment)
     standings = leases.standings(store, [run.fingerprint for run in runs])
@@ -107,7 +113,7 @@ def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
     }
 
 
-def run_data(run: RunRow) -> dict[str, Any]:
+def _run_data(run: RunRow) -> dict[str, Any]:
     """Describe a run and its state, for a program."""
     return {
         "run": run.name,
@@ -121,19 +127,19 @@ def run_data(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _run_data(
+def _run_details(
     run: RunRow, standings: Mapping[str, Standing], costs: Mapping[str, Spending]
 ) -> dict[str, Any]:
     lease = standings[run.fingerprint].lease
     return {
-        **run_data(run),
+        **_run_data(run),
         "attempts": run.attempts,
         "executor": lease.executor if lease else None,
         "handle": lease.handle if lease else None,
         "directory": run.directory,
         "started_at": run.started_at.isoformat() if run.started_at else None,
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,
-        "cost": cost_data(costs.get(run.fingerprint, Spending())),
+        "cost": _cost_data(costs.get(run.fingerprint, Spending())),
     }
 
 
@@ -202,7 +208,7 @@ def _summary(costs: Sequence[Spending]) -> str:
     return f"{count} completed, actual of planned cost: {', '.join(parts)}" if parts else ""
 
 
-def so_far(costs: Sequence[Spending]) -> str:
+def _so_far(costs: Sequence[Spending]) -> str:
     """Write one line on runs in any state: "1.20 EFLOP of 4.8 EFLOP, 25%; 3.1 of 12.4 chip-hours, 25%"."""
     parts = []
     for kind in _KINDS:
@@ -219,7 +225,7 @@ def _amounts(kind: _Kind, actual: float, planned: float) -> str:
     return f"{kind.shown(actual)} of {kind.shown(planned)}{unit}"
 
 
-def cost_data(cost: Spending) -> dict[str, Any]:
+def _cost_data(cost: Spending) -> dict[str, Any]:
     """Describe what a run has cost, for a program."""
     return {**asdict(cost), "actual_dollars": cost.actual_dollars}
 
@@ -234,3 +240,149 @@ def _ratio(actual: float | None, planned: float | None, is_over: bool) -> str:
     if actual is None or not planned or (actual <= planned and not is_over):
         return ""
     return f"× {actual / planned:.2f}"
+
+
+# ---- watch
+
+_QUIET_LOOKS = 4
+_HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is shown of a run.
+
+    Attributes:
+        run: The run.
+        loss: The last one.
+        rate: Examples a second, over the last seconds.
+        eta_seconds: Until its end, at this rate.
+        cost: So far, and planned for the whole run.
+    """
+
+    run: RunRow
+    loss: float | None
+    rate: float | None
+    eta_seconds: float | None
+    cost: Spending
+
+
+class Watch:
+    """Reads an experiment repeatedly, and so knows how fast its runs are."""
+
+    def __init__(self, store: Store, experiment: str) -> None:
+        """Watch an experiment; nothing is read yet."""
+        self._store = store
+        self._experiment = experiment
+        self._examples: dict[str, Rate] = {}
+        self._steps: dict[str, Rate] = {}
+
+    def look(self) -> list[Line]:
+        """Read the current state of all runs."""
+        runs, _ = _honest_runs(self._store, self._experiment)
+        shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
+        progress = self._store.progress(shown, ("loss", "examples_seen"))
+        costs = spending(self._store, self._experiment)
+        return [self._line(run, progress.get(run.fingerprint), costs.get(run.fingerprint)) for run in runs]
+
+    def _line(self, run: RunRow, progress: Progress | None, cost: Spending | None) -> Line:
+        latest = progress.latest if progress is not None else {}
+        rate = eta = None
+        if run.state == RunState.RUNNING:
+            rate = self._examples.setdefault(run.fingerprint, Rate()).add(latest.get("examples_seen"))
+            steps = self._steps.setdefault(run.fingerprint, Rate()).add(float(run.step))
+            if steps and run.total_steps is not None:
+                eta = (run.total_steps - run.step) / steps
+        return Line(run, latest.get("loss"), rate, eta, cost or Spending())
+
+
+@click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
+@click.argument("experiment")
+@click.option(
+    "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
+)
+@click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
+@json_option("Print the table once, as JSON.")
+@lab_options
+@click.pass_context
+def watch_command(
+    context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
+) -> None:
+    """Show the progress of EXPERIMENT's runs: step, loss, speed, time left, FLOPs so far and planned; and the
+    total cost, actual of planned, also in chip-hours and dollars where they are known.
+
+    Ends when no run is running or waiting; Ctrl-C ends the display and leaves the runs alone. Exit code: 0
+    all runs are completed or have not ended yet, 1 a run has failed or was stopped.
+    """
+    watch = Watch(existing_store(lab), experiment)
+    lines: Sequence[Line] = watch.look()
+    if once or as_json or not sys.stdout.isatty():
+        if any(line.run.state == RunState.RUNNING for line in lines):
+            time.sleep(every)  # a speed takes two looks
+            lines = watch.look()
+        show(as_json, [_line_data(line) for line in lines], text(lines))
+    else:
+        lines = _live(watch, lines, every)
+    failed = {RunState.FAILED, RunState.CANCELLED, RunState.SKIPPED, RunState.PREEMPTED}
+    context.exit(1 if any(line.run.state in failed for line in lines) else 0)
+
+
+def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
+    with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
+        quiet = 0
+        while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
+            time.sleep(every)
+            try:
+                lines = watch.look()
+            except StoreUnreachable as error:
+                live.update(Text(f"{_shown(lines, live.console.height)}\n{error}", no_wrap=True))
+                continue
+            # What failed, or was stopped from outside, may be tried again in a moment.
+            quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0
+            live.update(Text(_shown(lines, live.console.height), no_wrap=True))
+    return lines
+
+
+def _shown(lines: Sequence[Line], height: int) -> str:
+    """Write the table; if the terminal is too small, only the runs in progress. The last line counts all."""
+    if len(lines) + 4 <= height:
+        return text(lines)
+    quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
+    busy = [line for line in lines if line.run.state not in quiet]
+    return text(lines, busy[: max(height - 4, 1)])
+
+
+def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
+    """Write a table of the runs, or of those that are shown, and a line on all of them."""
+    rows = [
+        (
+            one_line(line.run.label, 60),
+            str(line.run.seed),
+            str(line.run.state),
+            f"{line.run.step}/{line.run.total_steps}" if line.run.total_steps is not None else "",
+            f"{line.loss:.4g}" if line.loss is not None else "",
+            f"{line.rate:,.0f}" if line.rate is not None else "",
+            str(timedelta(seconds=round(line.eta_seconds))) if line.eta_seconds is not None else "",
+            units.flops(line.cost.actual_flops) if line.cost.actual_flops else "",
+            units.flops(line.cost.total_flops) if line.cost.total_flops else "",
+            one_line(line.run.reason or "", 80),
+        )
+        for line in (lines if shown is None else shown)
+    ]
+    counts = Counter(line.run.state for line in lines)
+    summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
+    cost = _so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
+    return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost and f'; {cost}'}"
+
+
+def _line_data(line: Line) -> dict[str, Any]:
+    """Describe a line of the table for a program."""
+    return {
+        **_run_data(line.run),
+        "loss": line.loss,
+        "examples_per_second": line.rate,
+        "eta_seconds": line.eta_seconds,
+        "flops": line.cost.actual_flops,
+        "planned_flops": line.cost.total_flops,
+        "cost": _cost_data(line.cost),
+    }

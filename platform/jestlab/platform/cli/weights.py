@@ -46,12 +46,12 @@ _tokenizer = click.option(
 _force = click.option("--force", is_flag=True, help="Replace the weights at DEST.")
 
 
-@click.group("weights", epilog=_EPILOG)
-def command() -> None:
+@click.group(epilog=_EPILOG)
+def weights_command() -> None:
     """Inspect, import and export weights of public models and of runs."""
 
 
-@command.command("inspect", epilog=_EPILOG)
+@weights_command.command("inspect", epilog=_EPILOG)
 @_source
 @_seed
 @json_option()
@@ -65,7 +65,7 @@ def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
         click.echo("\n".join(_lines(about)))
 
 
-@command.command("import", epilog=_EPILOG)
+@weights_command.command("import", epilog=_EPILOG)
 @_source
 @_destination
 @_seed
@@ -86,7 +86,7 @@ def import_(
     _convert(_find(source, seed, lab), destination, "jestlab", tokenizer, force, as_json)
 
 
-@command.command("export", epilog=_EPILOG)
+@weights_command.command("export", epilog=_EPILOG)
 @_source
 @_destination
 @click.option(

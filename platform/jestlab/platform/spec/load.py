@@ -69,6 +69,18 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
     return study
 
 
+def load_stored(experiment: str, written: Any) -> Study:
+    """Parse a study as the store has it: as it was last launched.
+
+    Raises:
+        UserError: Its programs are not what they were.
+    """
+    try:
+        return Study.parse(written)
+    except SpecError as error:
+        raise UserError(f"{experiment} as it was launched: {error}; launch its spec again") from None
+
+
 def _is_within(path: Place, place: Place) -> bool:
     """Whether an error's path lies at, below or just above the place of an override."""
     return path[: len(place)] == place or (len(path) > 0 and place[: len(path)] == path)

@@ -91,9 +91,9 @@ def _options() -> Iterator[str]:
 def _launch_options() -> list[click.Option]:
     import click
 
-    from jestlab.platform.cli.launch import command
+    from jestlab.platform.cli.launch import launch_command
 
-    return [option for option in command.params if isinstance(option, click.Option)]
+    return [option for option in launch_command.params if isinstance(option, click.Option)]
 
 
 def _name(option: click.Option) -> str:

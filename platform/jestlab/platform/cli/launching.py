@@ -1,0 +1,441 @@
+"""What `jestlab launch`, `retry` and `cancel` do, and what they print when runs have ended."""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import json
+import math
+import shlex
+import shutil
+import socket
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jestlab.analysis.tables.claims import MARKS, difference
+from jestlab.models.data.files import write_whole
+from jestlab.platform import reports
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import same_lab_options
+from jestlab.platform.cli.output import counted, print_json, show, table
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import controller, executors, logs
+from jestlab.platform.launch.controller import Outcome
+from jestlab.platform.launch.display import Listener, display
+from jestlab.platform.launch.executor import Executor
+from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.planning import plan as planning
+from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
+from jestlab.platform.spec.load import load_stored
+from jestlab.platform.spec.resources import ExecutorName
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.spec.yaml import dump
+from jestlab.platform.store import leases
+from jestlab.platform.store.address import parse_url, sqlite_file
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+_NO_STORE = "0" * 8
+"""Stands for the store's id in manifests that are only looked at: there may be no store yet."""
+
+_SHORTEST = 16  # to which a statement is cut: a narrower terminal wraps the line
+
+
+def launch(
+    lab: Lab,
+    study: Study,
+    how: dict[str, Any],
+    *,
+    max_chip_hours: float | None,
+    render: Path | None,
+    no_reports: bool,
+    as_json: bool,
+) -> int:
+    """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
+    plan = planning.plan(study)  # raises all there is to raise before anything is written
+    if render is not None:
+        written = _render(lab, study, plan.runs, how, render)
+        show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
+        return 0
+
+    listener = _listener(as_json)
+    plan = _compared(lab, plan, how, max_chip_hours)
+    target = _Target.of(lab, study, plan.runs, how)
+    store = Store.open(lab.store_url)
+    gone = {
+        each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
+        for each in (plan, *plan.parts)
+    }
+    store.record(plan)
+    for name, count in gone.items():
+        if count:
+            keep = " To keep both studies: --set name=NAME" if name == study.name else ""
+            listener.note(
+                f"no longer part of {name}: {counted(count, 'run')} of the last launch; results stay in the "
+                f"store.{keep}"
+            )
+    outcome = target.launch(lab, store, study.name, plan.runs, listener)
+    if not outcome.launched:
+        listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
+    return _end(lab, store, plan, plan.runs, outcome, listener, not no_reports, as_json)
+
+
+def retry(
+    lab: Lab, experiment: str, run: str | None, how: dict[str, Any], *, no_reports: bool, as_json: bool
+) -> int:
+    """Launch the runs of an experiment that failed and those that waited for them; return the exit code."""
+    store = Store.open(lab.store_url, create=False)
+    study = load_stored(experiment, store.spec(experiment))
+    plan = planning.plan(study)
+    plan = plan.with_states(store.states(plan.fingerprints))
+    again = _failed_and_waiting(plan, run)
+    listener = _listener(as_json)
+    target = _Target.of(lab, study, again, how)
+    leases.reopen(store, [planned.fingerprint for planned in again])
+    outcome = target.launch(lab, store, study.name, again, listener)
+    if not again:
+        listener.note("nothing to retry: no run has failed")
+    return _end(lab, store, plan, again, outcome, listener, bool(again) and not no_reports, as_json)
+
+
+def _end(
+    lab: Lab,
+    store: Store,
+    plan: Plan,
+    runs: Sequence[PlannedRun],
+    outcome: Outcome,
+    listener: Listener,
+    reported: bool,
+    as_json: bool,
+) -> int:
+    """Bring reports up to date, print the outcome of the launched runs, and return the exit code."""
+    made = reports.Made()
+    if reported and not outcome.interrupted:
+        made = reports.bring_up_to_date(lab, store, plan.study, listener.note)
+    exit_code = outcome.exit_code or int(bool(made.failed))
+    if as_json:
+        print_json(_outcome_data(plan, runs, outcome, made, exit_code))
+    else:
+        _show_outcome(plan, runs, outcome, made)
+    return exit_code
+
+
+@dataclass(frozen=True)
+class _Stopped:
+    """A run to stop; what it needs and executes does not matter any more."""
+
+    fingerprint: str
+    name: str
+    label: str
+    seed: int
+    needs: Mapping[str, str] = field(default_factory=dict)
+    program: str = ""
+
+
+def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now: bool, as_json: bool) -> int:
+    """Stop the runs of an experiment, or one of them, and return the exit code."""
+    store = Store.open(lab.store_url, create=False)
+    rows = store.runs(experiment)
+    if run is not None:
+        rows = [naming.find(rows, run, seed)]
+    elif seed is not None:
+        raise click.UsageError("--seed: expected the name of a RUN before it")
+    wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
+    leases.request_stop(store, list(wanted), f"cancelled by {getpass.getuser()} on {socket.gethostname()}")
+    settings = Settings.find()
+    outcome = controller.launch(
+        lab,
+        store,
+        experiment,
+        [_Stopped(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()],
+        functools.cache(lambda name: executors.find(name, settings, lab)),
+        options=controller.Options(at_once=now, launches=False),
+        listener=_listener(as_json),
+    )
+    stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
+    if as_json:
+        print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
+    else:
+        click.echo(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
+        shared = store.shared(experiment, [row.fingerprint for row in stopped])
+        for other, count in sorted(shared.items()):
+            click.echo(
+                f"{count} of them also {'belongs' if count == 1 else 'belong'} to {other} and "
+                f"{'stays' if count == 1 else 'stay'} CANCELLED there until {other} is launched again"
+            )
+    over = (RunState.CANCELLED, RunState.COMPLETED)
+    return 0 if all(state in over for state in outcome.states.values()) else 1
+
+
+def _listener(as_json: bool) -> Listener:
+    """Show progress on standard error where standard output is for a program."""
+    return display(sys.stderr if as_json else sys.stdout)
+
+
+def _failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
+    """Find the runs that failed, all or those of one name or label, and the skipped ones that need them."""
+    again: dict[str, PlannedRun] = {}
+    for run in plan.runs:
+        named: list[PlannedRun | Alias] = [run, *run.aliases]
+        is_meant = name is None or any(name in (each.name, each.label) for each in named)
+        failed = run.state == RunState.FAILED and is_meant
+        waits = run.state == RunState.SKIPPED and any(needed in again for needed in run.needs.values())
+        if failed or waits:
+            again[run.fingerprint] = run
+    return list(again.values())
+
+
+def _compared(lab: Lab, plan: Plan, how: dict[str, Any], max_chip_hours: float | None) -> Plan:
+    """Compare a plan with the store and estimate what its runs will occupy. Writes nothing.
+
+    Raises:
+        UserError: The estimate exceeds the limit or is unknown; the settings are wrong; nothing says where
+            the runs go.
+    """
+    store = Store.open_readonly(lab.store_url)
+    with nullcontext() if store is None else closing(store):
+        if store is not None:
+            plan = plan.with_states(store.states(plan.fingerprints))
+        if not _is_complete(plan.runs):
+            place = executors.choose(how["on"], plan.study.resources, Settings.find())
+            plan = budgeted(plan, store, local=place == "local")
+            if max_chip_hours is not None:
+                refuse_above(plan, max_chip_hours)
+    return plan
+
+
+def _is_complete(runs: Sequence[PlannedRun]) -> bool:
+    return all(run.state == RunState.COMPLETED for run in runs)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where runs are launched, and how."""
+
+    place: ExecutorName
+    executor: Executor
+    settings: Settings  # whose accounts find executors of earlier launches
+    options: controller.Options
+    wakeup: Wakeup  # rung when a job of this machine has ended
+
+    @classmethod
+    def of(cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], how: dict[str, Any]) -> _Target:
+        """Choose the executor of a study's runs; its resources count where `how` says nothing.
+
+        Raises:
+            UserError: Runs would go where they cannot reach the store, or something that the executor needs
+                is not named anywhere.
+        """
+        resources, settings, wakeup = study.resources, Settings.find(), Wakeup()
+        # Nothing will be launched for a finished study, so it needs no executor.
+        place = "local" if _is_complete(runs) else executors.choose(how["on"], resources, settings)
+        executor = executors.get(place, resources, settings, lab, wakeup.set)
+        file = sqlite_file(parse_url(lab.store_url))
+        if place != "local" and file is not None:
+            raise UserError(
+                f"jobs on {place} cannot reach the SQLite file {file}: "
+                "give --store postgresql://user@host/database, or --on local"
+            )
+        options = controller.Options(
+            executor=place,
+            parallel=how["parallel"] or resources.parallel,
+            retries=resources.retries if how["retries"] is None else how["retries"],
+            lease_seconds=resources.lease_seconds,
+            fail_fast=how["fail_fast"],
+        )
+        return cls(place, executor, settings, options, wakeup)
+
+    def launch(
+        self, lab: Lab, store: Store, experiment: str, runs: Sequence[PlannedRun], listener: Listener
+    ) -> Outcome:
+        """Bring recorded runs to their end; runs that others need come first."""
+
+        @functools.cache
+        def by_name(name: ExecutorName) -> Executor:
+            return self.executor if name == self.place else executors.find(name, self.settings, lab)
+
+        try:
+            return controller.launch(
+                lab, store, experiment, runs, by_name,
+                options=self.options, listener=listener, wakeup=self.wakeup,
+            )  # fmt: skip
+        finally:
+            self.executor.close()
+
+
+def _render(
+    lab: Lab, study: Study, runs: Sequence[PlannedRun], how: dict[str, Any], folder: Path
+) -> list[Path]:
+    """Write what would be sent for the first attempt at each run; nothing is sent.
+
+    Raises:
+        UserError: Runs would go to processes of this machine, which have no manifests.
+    """
+    resources, settings = study.resources, Settings.find()
+    place = executors.choose(how["on"], resources, settings)
+    if place == "local":
+        raise UserError("local runs have no manifests: give --on kubernetes or --on vertex")
+    executor = executors.get(place, resources, settings, lab)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for run in runs:
+        job = executors.job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place, _NO_STORE)
+        path = folder / f"{job.name}.yaml"
+        write_whole(path, dump(executor.render(job) or {}).encode())
+        written.append(path)
+    return written
+
+
+# ---- what is printed
+
+
+def _outcome_data(
+    plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: reports.Made, exit_code: int
+) -> dict[str, Any]:
+    """Describe the outcome of the runs that were launched of a plan, for a program."""
+    data: dict[str, Any] = {
+        "experiment": plan.study.name,
+        "exit_code": exit_code,
+        "counts": dict(Counter(outcome.states.values())),
+        "runs": [
+            {
+                "run": run.name,
+                "label": run.label,
+                "seed": run.seed,
+                "fingerprint": run.fingerprint,
+                "state": outcome.states[run.fingerprint],
+                "reason": outcome.reasons.get(run.fingerprint),
+            }
+            for run in runs
+        ],
+        "reports": list(map(str, made.files.get(plan.study.name, []))),
+    }
+    if plan.parts:
+        data["studies"] = [
+            {
+                "experiment": part.study.name,
+                "counts": _counts(part, outcome),
+                "reports": list(map(str, made.files.get(part.study.name, []))),
+            }
+            for part in plan.parts
+        ]
+    return data
+
+
+def _show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: reports.Made) -> None:
+    """Print tables, paths, and what went wrong with the runs that were launched of a plan."""
+    study = plan.study
+    if plan.parts:
+        _show_parts(plan, outcome, made)
+    else:
+        _show_reports(study.name, made.files.get(study.name, []))
+    counts = Counter(outcome.states.values())
+    if counts[RunState.COMPLETED] < len(runs):
+        click.echo(_states({str(state): count for state, count in counts.items()}))
+    if outcome.interrupted:
+        click.echo("interrupted: the same command resumes from the last checkpoints")
+    failed = next((run for run in runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
+    if failed is not None:
+        same = same_lab_options()
+        click.echo(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
+        click.echo(f"then: jestlab retry {study.name}{same}")
+
+
+def _show_reports(study: str, written: Sequence[Path]) -> None:
+    """Print the tables of one study, and the paths of its other reports."""
+    _show_claims(written, study)
+    for path in written:
+        if path.suffix == ".md" and path.stem != "claims":
+            click.echo("\n" + path.read_text(encoding="utf-8"))
+    if written:
+        click.echo(f"reports: {written[0].parent}")
+    for path in written:
+        if path.suffix == ".png" and path.parent == written[0].parent:
+            click.echo(f"plot:    {path}")
+    if (page := _page(written)) is not None:
+        click.echo(f"page:    {page}")
+
+
+def _show_parts(plan: Plan, outcome: Outcome, made: reports.Made) -> None:
+    """Print a line for each part of a union, the verdicts on its claims, and the path of its own page."""
+    rows = [
+        (
+            part.study.name,
+            _states(_counts(part, outcome)),
+            str(_page(made.files.get(part.study.name, [])) or "–"),
+        )
+        for part in plan.parts
+    ]
+    click.echo(table(("STUDY", "RUNS", "PAGE"), rows))
+    own = made.files.get(plan.study.name, [])
+    has_claims = _show_claims(own, plan.study.name, by_study=True)
+    if (page := _page(own)) is not None:
+        click.echo(("" if has_claims else "\n") + f"page:    {page}")
+
+
+def _page(written: Sequence[Path]) -> Path | None:
+    return next((path for path in written if path.name == "report.html"), None)
+
+
+def _states(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+
+
+def _counts(plan: Plan, outcome: Outcome) -> dict[str, int]:
+    """Count the runs of a plan by state; those that were not launched are in their state of before."""
+    states = (outcome.states.get(run.fingerprint, run.state) for run in plan.runs)
+    return dict(Counter(str(state) for state in states if state is not None))
+
+
+def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = False) -> bool:
+    """Print the claims among an experiment's reports with their verdicts; return whether there are any."""
+    path = next((path for path in written if path.name == "claims.json"), None)
+    if path is None:
+        return False
+    content = json.loads(path.read_text(encoding="utf-8"))
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a pipe gets it all
+    click.echo("\n" + "\n".join(claim_lines(content["rows"], by_study, width)))
+    click.echo(content["caption"])
+    click.echo(f"claims:  jestlab table claims {shlex.quote(experiment)}{same_lab_options()}")
+    return True
+
+
+def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | None) -> list[str]:
+    """Write a line for each claim: the sign of its verdict, its study, its statement, and by how much.
+
+    Args:
+        rows: Of the table of claims, as its JSON has them.
+        by_study: Whether to name the study.
+        width: Columns that a line may take, for which statements are shortened; None for any number.
+
+    Returns:
+        Lines, the differences aligned to the right.
+    """
+    widest = max((len(row["study"]) for row in rows), default=0)
+    parts = [
+        (
+            f"{MARKS[row['verdict']]} " + (f"{row['study']:{widest}}  " if by_study else ""),
+            " ".join(row["statement"].split()),
+            "  " + difference({key: math.nan if value is None else value for key, value in row.items()}),
+        )
+        for row in rows
+    ]
+    natural = max((sum(map(len, part)) for part in parts), default=0)
+    total = natural if width is None else min(natural, width)
+    lines = []
+    for head, statement, end in parts:
+        room = total - len(head) - len(end)
+        if len(statement) > max(room, _SHORTEST):
+            statement = f"{statement[: max(room, _SHORTEST) - 1].rstrip()}…"
+        lines.append(head + statement.ljust(room) + end)
+    return lines

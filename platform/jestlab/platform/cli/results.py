@@ -1,0 +1,223 @@
+"""`jestlab table`, `plot` and `report`: results as tables, as figures, and as one HTML page.
+
+NumPy, pandas and Matplotlib are imported when a verb runs: `--help` is not to wait for them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jestlab.analysis.costs import Scope
+from jestlab.analysis.curves import CROSSINGS, Crossing
+from jestlab.analysis.frames import experiments as known
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
+from jestlab.analysis.tables.core import FORMATS, Format
+from jestlab.platform.cli.options import (
+    FILE,
+    FOLDER,
+    baseline_option,
+    examples,
+    json_option,
+    lab_options,
+    scope_option,
+)
+from jestlab.platform.cli.output import print_or_write, show, writing
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+
+_out_folder = click.option(
+    "--out", type=FOLDER, help="Folder to write to  [default: <root>/reports/EXPERIMENT]"
+)
+
+
+_TABLES = examples(
+    "table quickstart --baseline uniform",
+    "table quickstart --explain joint score",
+    "table speedups quickstart",
+    "table claims quickstart",
+    "table comparison quickstart --format latex --out table.tex",
+    "table specialists",
+)
+
+
+@click.command(epilog=_TABLES)
+@click.argument("name")
+@click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
+@baseline_option()
+@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@scope_option()
+@click.option("--mean", type=click.Choice(MEANS), default="all", show_default=True,
+              help="Average scores over all metrics, or over those that all runs have.")  # fmt: skip
+@click.option("--crossing", type=click.Choice(CROSSINGS), default="first", show_default=True,
+              help="Count a score as reached at its first crossing, or once it stays above.")  # fmt: skip
+@click.option("--published/--no-published", "with_published", default=True,
+              help="Whether the paper's tables also show published rows.")  # fmt: skip
+@click.option("--explain", nargs=2, metavar="ROW COLUMN",
+              help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
+@click.option("--out", type=FILE, help="Write to this file instead.")
+@json_option("The same as --format json.")
+@lab_options
+def table_command(
+    lab: Lab,
+    name: str,
+    experiments: tuple[str, ...],
+    baseline: str | None,
+    form: Format,
+    scope: Scope,
+    mean: Mean,
+    crossing: Crossing,
+    with_published: bool,
+    explain: tuple[str, str] | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a table from the store.
+
+    NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
+    of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
+    longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
+    both. Numbers are over completed seeds; csv and json hold the raw numbers.
+    """
+    url = lab.store_url
+    if name not in NAMES and name in known(url):
+        name, experiments = default_name(url, name), (name, *experiments)
+    made = table(
+        url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
+        with_published=with_published,
+    )  # fmt: skip
+    form = "json" if as_json else form
+    if explain is None:
+        text = made.render(form)
+    else:
+        told = Origins.read(url, made.experiments).explain(made, *explain)
+        is_json = form == "json"
+        text = (json.dumps(told.to_dict(), indent=2, ensure_ascii=False) if is_json else str(told)) + "\n"
+    print_or_write(out, text)
+
+
+# ---- plot
+
+_PLOTS = examples(
+    "plot quickstart",
+    "plot quickstart --kind pareto --out figures",
+    "plot quickstart --kind against --x schedule.examples_seen",
+    "plot --kind published",
+)
+
+# Those of `jestlab.analysis.figures.KINDS`, which takes too long to import for `--help`; a test compares.
+KINDS = (
+    "curves", "pareto", "speedup", "step_costs", "filtering_ratio", "approximation_share", "batch_size",
+    "loss_comparison", "against_reference", "optimiser_spikes", "learnability", "learnability_matrix",
+    "gibbs_comparison", "published", "against",
+)  # fmt: skip
+
+
+@click.command(epilog=_PLOTS)
+@click.argument("experiment", required=False)
+@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, metavar="KIND",
+              help="What to draw, of the kinds above.")  # fmt: skip
+@baseline_option()
+@scope_option()
+@click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
+@click.option("--by", metavar="KEY", multiple=True,
+              help="Config key whose values are lines  [default: selection.rule]")  # fmt: skip
+@click.option("--split", metavar="KEY", help="Config key whose values make a panel.")
+@click.option("--metric", default="loss", show_default=True, help="Training metric for optimiser_spikes.")
+@click.option("--group", help="Group of the published table  [default: its first]")
+@click.option("--source", help="Source of the published table  [default: the one with most points]")
+@click.option("--trajectories", is_flag=True, help="Show how runs move during training on the Pareto plot.")
+@click.option("--surfaces", is_flag=True, help="Show attainment surfaces over seeds on the Pareto plot.")
+@click.option("--run", metavar="RUN", help="Run of `diagnose` for learnability  [default: the first]")
+@_out_folder
+@json_option("Print the paths as a JSON list.")
+@lab_options
+def plot_command(
+    lab: Lab,
+    experiment: str | None,
+    kind: str,
+    out: Path | None,
+    as_json: bool,
+    by: tuple[str, ...],
+    **options: Any,
+) -> None:
+    """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
+
+    \b
+    curves               mean score over examples seen
+    pareto               final score against training FLOPs, with the front
+    speedup              how many fewer examples and FLOPs runs need to match the baseline
+    step_costs           what an example costs, by component
+    filtering_ratio      score against the filtering ratio
+    approximation_share  score against the share trained on approximately
+    batch_size           score against the batch size, and the gain over the baseline
+    loss_comparison      sigmoid and softmax
+    against_reference    learners against the references they select with
+    optimiser_spikes     a training metric over steps, by beta2 (or --x)
+    learnability         how learnable the batches are that each rule selects, from a `diagnose` run
+    learnability_matrix, gibbs_comparison: its panels alone
+    published            published methods, with comparable runs of EXPERIMENT, if given
+    against              score against any key of the config (--x, --by, --split)
+    all                  all kinds down to learnability for which the experiment has the runs
+
+    Figures that are up to date are not drawn again.
+    """
+    from jestlab.analysis import figures  # here, because NumPy takes longer to import than --help may
+
+    if experiment is None and kind != "published":
+        raise UserError("missing EXPERIMENT: only --kind published needs none")
+    if by:
+        options["by"] = by
+    request = figures.Request(lab.store_url, experiment or "", **options)
+    plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
+    folder = out or lab.reports / (experiment or kind)
+    with writing(folder):
+        paths = [str(path) for plot in plots for path in plot.save(folder)]
+    show(as_json, paths, "\n".join(paths))
+
+
+# ---- report
+
+
+@click.command(
+    epilog=examples("report quickstart", "report quickstart --baseline uniform --out ~/for-my-colleagues")
+)
+@click.argument("experiment")
+@baseline_option("as the spec's reports say, else the first run that is not a reference")
+@scope_option(default=None, otherwise="as the spec's reports say, else scoring")
+@_out_folder
+@json_option("Print the paths of all files as a JSON list.")
+@lab_options
+def report_command(
+    lab: Lab,
+    experiment: str,
+    baseline: str | None,
+    scope: Scope | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Write EXPERIMENT as one HTML page, report.html, and print its path.
+
+    The page opens from disk and needs no network: the answer, tables in which every number links to its
+    provenance, interactive figures, the spec's further reports, planned and actual costs, failures, and how
+    to reproduce it. The folder report/ beside it holds the tables as .tex and .csv and the figures as .pdf
+    and .png, each with a file that states its provenance.
+
+    Without --baseline, --scope and --out this is the page that a launch writes, and it is left as it is if it
+    is up to date. With any of them it is always written; in the lab's own folder it then stays until the next
+    launch, or report without them.
+    """
+    from jestlab.platform import reports
+
+    folder = out.expanduser() if out is not None else lab.reports / experiment
+    is_as_launched = baseline is None and scope is None and out is None
+    with writing(folder):
+        if is_as_launched:
+            paths = reports.bring_page_up_to_date(lab, experiment)
+        else:
+            paths = reports.write_page(lab, experiment, folder, baseline, scope)
+    show(as_json, [str(path) for path in paths], paths[0])

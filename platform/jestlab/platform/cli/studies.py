@@ -1,0 +1,291 @@
+"""`jestlab list`, `show` and `costs`: which studies there are, what one holds, and what its examples cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jestlab.analysis import units
+from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
+from jestlab.platform.cli.options import (
+    FOLDER,
+    baseline_option,
+    examples,
+    json_option,
+    scope_option,
+    spec_options,
+)
+from jestlab.platform.cli.output import absent_data, counted, print_json, show, table, writing
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.config_tree import flatten
+from jestlab.platform.spec.load import load, scales_of, study_module, study_names
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
+from jestlab.platform.spec.schema import Study
+
+_PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
+
+
+@click.command(epilog=examples("list"))
+@json_option()
+def list_command(as_json: bool) -> None:
+    """List the studies that can be launched by name, and the number of their runs at each scale."""
+    data, rows = [], []
+    for name in study_names():
+        at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
+        study = next(iter(at_scale.values()))
+        runs = {scale: len(plan(its, absent="note").runs) for scale, its in at_scale.items()}
+        parts = list(study.studies)
+        about = {"name": study.name, "question": study.question, "paper": study.paper}
+        data.append({**about, "runs": runs, "studies": parts})
+        counts = " ".join(f"{scale}:{count}" for scale, count in runs.items())
+        union = f"union of {counted(len(parts), 'study')}: " if parts else ""
+        rows.append((study.name, counts, study.paper or "–", union + study.question))
+    show(as_json, data, table(("STUDY", "RUNS", "PAPER", "QUESTION"), rows))
+
+
+# ---- show
+
+
+@click.command(epilog=examples("show quickstart", "show quickstart --set seeds=5 --yaml > five_seeds.yaml"))
+@spec_options
+@click.option(
+    "--yaml", "as_yaml", is_flag=True, help="Print the resolved spec, which launches the same runs."
+)
+@json_option("Print the resolved spec as JSON.")
+def show_command(study: Study, as_yaml: bool, as_json: bool) -> None:
+    """Show the question, runs, axes and reports of SPEC: a registered name, or a .py or .yaml file."""
+    if as_yaml and as_json:
+        raise click.UsageError("--yaml and --json: expected only one of them")
+    if as_yaml:
+        click.echo(study.to_yaml(), nl=False)
+    elif as_json:
+        print_json(study.to_dict())
+    else:
+        click.echo("\n".join(_about(study)))
+
+
+def _about(study: Study) -> Iterator[str]:
+    yield f"{study.name} ({study.scale})" if study.scale else study.name
+    if study.question:
+        yield f"  {study.question}"
+    if study.paper:
+        yield f"  {study.paper} of the paper"
+    if study.studies:
+        yield from _parts(study)
+    else:
+        yield from _details(study)
+    planned = plan(study, absent="note")
+    yield f"\n{counted(len(planned.runs), 'run')}{_where(study.resources)}"
+    yield from absent_data(planned)
+
+
+def _parts(study: Study) -> Iterator[str]:
+    """List the studies of a union."""
+    width = max(map(len, study.studies))
+    claims = sum(len(part.claims) for part in study.studies.values())
+    yield f"\nunion of {counted(len(study.studies), 'study')}" + (
+        f", {counted(claims, 'claim')}" if claims else ""
+    )
+    for name, part in study.studies.items():
+        about = ", ".join(filter(None, [part.paper, part.question]))
+        yield f"  {name.ljust(width)}  {about}".rstrip()
+    yield f"\nreports  {_reports(study)}"
+
+
+def _reports(study: Study) -> str:
+    return ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
+
+
+def _details(study: Study) -> Iterator[str]:
+    """List base, runs, axes, seeds, reports and claims of an ordinary study."""
+    if base := _settings(study.base):
+        yield "\nbase"
+        yield from (f"  {key} = {value}" for key, value in base.items())
+    width = max(len(name) for name in study.runs)
+    yield "\nruns"
+    for name, run in study.runs.items():
+        said = {} if run.program is None else {"program": run.program}
+        said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
+        said |= {"match": str(run.match)} if run.match else {}
+        changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
+        yield f"  {name.ljust(width)}  {changes}".rstrip()
+    if study.axes:
+        yield "\naxes"
+    for axis in study.axes:
+        points = sum(1 for _ in axis.points())
+        yield f"  {', '.join(axis.runs)}: {axis.kind}, {counted(points, 'point')}"
+        values = getattr(axis, axis.kind)
+        if isinstance(values, Mapping):
+            yield from (f"    {key}: {', '.join(map(_text, column))}" for key, column in values.items())
+        else:
+            yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
+    yield f"\nseeds  {', '.join(map(str, study.seeds))}"
+    yield f"reports  {_reports(study)}"
+    if study.claims:
+        yield "\nclaims"
+    for claim in study.claims:
+        yield f"  {claim.statement}{f' ({claim.source})' if claim.source else ''}"
+        yield f"    {claim}"
+
+
+def _where(resources: Resources) -> str:
+    """Write how many runs run at a time, and on what."""
+    on_pods = resources.tpu is not None
+    parallel = resources.parallel or (None if on_pods else LOCAL_PARALLEL)
+    return (f", {parallel} at a time" if parallel else "") + (f", each on {resources.tpu}" if on_pods else "")
+
+
+def _settings(config: dict[str, Any]) -> dict[str, str]:
+    return {key: _text(value) for key, value in flatten(config).items()}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _report(options: dict[str, Any]) -> str:
+    kind = options.pop("kind")
+    return f"{kind} ({', '.join(f'{k} {v}' for k, v in options.items())})" if options else str(kind)
+
+
+# ---- costs
+
+
+@click.command(
+    epilog=examples(
+        "costs quickstart",
+        "costs quickstart --plot figures",
+        "costs quickstart --scope reference_training --baseline uniform",
+    )
+)
+@spec_options
+@baseline_option()
+@scope_option("Which FLOPs count in equal budgets")
+@click.option("--plot", "folder", type=FOLDER, metavar="DIR",
+              help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
+@json_option("Print JSON, in FLOPs.")
+def costs_command(
+    study: Study, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool
+) -> None:
+    """Show what one example costs in each run of SPEC, relative to uniform sampling, by two conventions.
+
+    counted: what the code executes. paper: the JEST paper's formulas, in which the scoring pass is reused and
+    loss and selection are free. `jestlab plan` shows the cost of whole runs.
+
+    --plot writes PNG, SVG and PDF for each convention, at the sizes of the first run of SPEC that selects its
+    batches; a run with an approximate pass is preferred.
+    """
+    planned = plan(study, absent="note")
+    found = cost_breakdown(planned, baseline, scope)
+    paths = [] if folder is None else _draw(study, found, folder)
+    text = "\n".join([*_breakdown(found), *absent_data(planned), *paths])
+    show(as_json, _as_data(study, found) | {"plots": paths}, text)
+
+
+def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:
+    """Draw what a step of each method costs, by each convention; return the paths."""
+    from jestlab.analysis.figures import method_costs  # here, because it imports NumPy
+
+    step = found.selecting
+    if step is None:
+        raise UserError(
+            f"study {study.name}: no run selects its batches, so there is nothing to draw: leave out --plot"
+        )
+    with writing(folder):
+        drawn = [method_costs(step, convention).save(folder) for convention in CONVENTIONS]
+    return [str(path) for paths in drawn for path in paths]
+
+
+def _breakdown(found: CostBreakdown) -> Iterator[str]:
+    yield "Cost of one example seen, as a multiple of uniform sampling's with the same towers:"
+    yield ""
+    rows = []
+    for entry in found.entries:
+        for convention in CONVENTIONS:
+            cost = entry.by[convention]
+            whole = entry.step.iid.cost(convention).total()
+            matching = entry.matching[convention]
+            parts = [_multiple(getattr(cost, component) / whole) for component in EXECUTED]
+            label = entry.label if convention == CONVENTIONS[0] else ""
+            flops = units.flops(cost.total("reference_scoring"))
+            equal = "none" if matching is None else units.count(matching)
+            rows.append((label, convention, *parts, f"{entry.relative[convention]:.2f}", flops, equal))
+    columns = ("RUN", "BY", *_PARTS, "ALL", "FLOPs", "EQUAL BUDGET")
+    yield table(columns, rows, right=range(2, len(columns)))
+    yield ""
+    yield (
+        f"EQUAL BUDGET: the number of examples that cost as much as all of {found.baseline}'s, "
+        f"in scope {found.scope}."
+    )
+    needing = [entry for entry in found.entries if entry.shared_by is not None]
+    if needing:
+        yield ""
+        yield from _references(needing)
+    if found.left_out:
+        yield f"Not priced by the example: {', '.join(found.left_out)}."
+
+
+def _references(entries: list[Entry]) -> Iterator[str]:
+    """List the cost of the references that runs need, and the share of each run in it."""
+    rows = [
+        (
+            entry.label,
+            units.flops(entry.cost.total("reference_scoring")),
+            _flops(entry.reference_training),
+            str(entry.shared_by),
+            _flops(entry.cost.reference_training),
+            units.flops(entry.cost.total("reference_training")),
+        )
+        for entry in entries
+    ]
+    columns = ("RUN", "ITSELF", "REF. TRAINING", "SHARED BY", "SHARE", "WITH SHARE")
+    yield table(columns, rows, right=range(1, len(columns)))
+    yield ""
+    yield "REF. TRAINING is shared by the runs of this study that need it; a single run would pay all of it."
+
+
+def _flops(amount: float) -> str:
+    return units.flops(amount) if amount else "–"
+
+
+def _multiple(value: float) -> str:
+    return "–" if value == 0 else f"{value:.3f}" if value >= 0.0005 else "<0.001"
+
+
+def _as_data(study: Study, found: CostBreakdown) -> dict[str, Any]:
+    return {
+        "study": study.name,
+        "scale": study.scale,
+        "baseline": found.baseline,
+        "scope": found.scope,
+        "runs": [
+            {
+                "label": entry.label,
+                "seeds": entry.seeds,
+                "examples": entry.examples,
+                "step": asdict(entry.step),
+                "per_example": {
+                    convention: {
+                        **{f"{part}_flops": getattr(entry.by[convention], part) for part in EXECUTED},
+                        "total_flops": entry.by[convention].total("reference_scoring"),
+                        "relative": entry.relative[convention],
+                        "equal_budget_examples": entry.matching[convention],
+                    }
+                    for convention in CONVENTIONS
+                },
+                "executed_flops": entry.cost.total("reference_scoring"),
+                "reference_training_flops": entry.reference_training,
+                "reference_shared_by": entry.shared_by,
+                "reference_training_share_flops": entry.cost.reference_training,
+            }
+            for entry in found.entries
+        ],
+        "left_out": list(found.left_out),
+    }
