@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jestlab.analysis import conditions
+from jestlab.analysis import conditions, query
+from jestlab.models.data import conditions as filter_conditions
 from jestlab.models.data.filters import Filter
 
 COLUMNS: dict[str, list[Any]] = {
@@ -30,7 +32,7 @@ def kept_by_where(text: str) -> list[int]:
         values = COLUMNS[name]
         return lambda row: values[row[0]]
 
-    keeps = conditions.predicate(conditions.parse(text), getter)
+    keeps = query.predicate(conditions.parse(text), getter)
     return [row for row in range(COUNT) if keeps((row,))]
 
 
@@ -145,3 +147,8 @@ def test_neither_accepts_anything_else(text):
         with pytest.raises(ValueError) as error:
             parse(text)
         assert "\n" not in str(error.value)
+
+
+def test_both_parse_by_the_same_file():
+    files = [inspect.getsource(module) for module in (conditions, filter_conditions)]
+    assert files[0] == files[1], "copy the file that you have changed over the other"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jestlab.analysis import conditions
-from jestlab.analysis.conditions import WhereError, parse
+from jestlab.analysis import query
+from jestlab.analysis.conditions import ConditionError, parse
 
 PIECES = [
     "and",
@@ -50,13 +50,13 @@ TEXTS = st.one_of(
 def test_any_text_is_a_condition_or_an_error_of_one_line_with_the_place(text):
     try:
         condition = parse(text)
-    except WhereError as error:
+    except ConditionError as error:
         message = str(error)
-        assert "\n" not in message and message.startswith("where: ")
+        assert "\n" not in message and message.startswith(("character ", "1"))
         assert "character" in message
     else:
         for value in (3, "x", None, float("nan")):
-            assert conditions.predicate(condition, lambda _: lambda row: row[0])((value,)) in (
+            assert query.predicate(condition, lambda _: lambda row: row[0])((value,)) in (
                 True,
                 False,
                 None,
@@ -86,9 +86,9 @@ def test_any_text_is_a_condition_or_an_error_of_one_line_with_the_place(text):
     ],
 )
 def test_what_is_wrong_and_where(text, character, said):
-    with pytest.raises(WhereError) as error:
+    with pytest.raises(ConditionError) as error:
         parse(text)
-    assert str(error.value).startswith(f"where: character {character}, ")
+    assert str(error.value).startswith(f"character {character}, ")
     assert said in str(error.value)
 
 
@@ -138,7 +138,7 @@ SQL_TESTS = st.one_of(
 def test_on_columns_of_one_type_it_means_what_sqlite_takes_it_for(condition):
     """The text of a condition is SQL: SQLite is the oracle, precedence of `and`, `or` and `not` included."""
     names = ["t", "n", "x", "b"]
-    kept = conditions.predicate(parse(condition), lambda name: lambda row: row[names.index(name)])
+    kept = query.predicate(parse(condition), lambda name: lambda row: row[names.index(name)])
     rows = [tuple(row[name] for name in names) for row in ROWS]
     database = sqlite3.connect(":memory:")
     database.execute("PRAGMA case_sensitive_like = ON")
@@ -154,7 +154,7 @@ def test_on_columns_of_one_type_it_means_what_sqlite_takes_it_for(condition):
 @example("\\", '"')
 def test_a_text_in_quotes_is_that_text(text, quote):
     condition = f"a = {quote}{text.replace(quote, 2 * quote)}{quote}"
-    kept = conditions.predicate(parse(condition), lambda _: lambda row: row[0])
+    kept = query.predicate(parse(condition), lambda _: lambda row: row[0])
     assert kept((text,)) is True
     assert kept((text + "x",)) is False
 
@@ -166,7 +166,7 @@ def keys_of(text):
         asked.append(name)
         return lambda row: None
 
-    conditions.predicate(parse(text), getter)
+    query.predicate(parse(text), getter)
     return asked
 
 
@@ -187,7 +187,7 @@ def test_no_word_of_sql_is_reserved_but_those_of_the_grammar(name):
 
 def test_what_cannot_be_compared_is_neither_true_nor_false():
     def truth(text, value):
-        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((value,))
+        return query.predicate(parse(text), lambda _: lambda row: row[0])((value,))
 
     assert truth("a = 'x'", 3) is None
     assert truth("not a = 'x'", 3) is None
@@ -201,7 +201,7 @@ def test_what_cannot_be_compared_is_neither_true_nor_false():
 
 def test_comparisons_are_chained():
     def truth(text, value):
-        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((value,))
+        return query.predicate(parse(text), lambda _: lambda row: row[0])((value,))
 
     assert truth("0 < a <= 3", 3) is True and truth("0 < a <= 3", 0) is False
     assert truth("not 0 < a < 3", 5) is True
@@ -212,7 +212,7 @@ def test_comparisons_are_chained():
 
 def test_nan_is_missing():
     def truth(text):
-        return conditions.predicate(parse(text), lambda _: lambda row: row[0])((float("nan"),))
+        return query.predicate(parse(text), lambda _: lambda row: row[0])((float("nan"),))
 
     assert truth("a is null") is True
     assert [truth(text) for text in ("a = 1", "a != 1", "not a < 1", "a", "a not in (1)", "a < a")] == [
@@ -222,5 +222,5 @@ def test_nan_is_missing():
 
 def test_patterns_take_linear_time():
     pattern = "%a" * 200 + "b"
-    kept = conditions.predicate(parse(f"t like '{pattern}'"), lambda _: lambda row: row[0])
+    kept = query.predicate(parse(f"t like '{pattern}'"), lambda _: lambda row: row[0])
     assert kept(("a" * 20_000,)) is False

@@ -1,6 +1,6 @@
-"""Conditions on rows: `selection.rule = "joint" and seed < 3`, SQL's boolean expressions parsed by sqlglot.
+"""The language of conditions, SQL's boolean expressions: `selection.rule = "joint" and seed < 3`.
 
-    condition  = SQL's `and`, `or`, `not` and parentheses, over tests
+    condition  = "and", "or", "not" and parentheses over tests, with the precedence of SQL
     test       = key                                    holds where the key is true, or a number other than 0
                | operand { comparison operand }         = == != <> < <= > >=, also chained: 0 < seed <= 3
                | operand ["not"] "in" "(" values ")"    also in [ ] or { }
@@ -14,22 +14,17 @@ Nothing else is accepted: no functions, arithmetic, subqueries or comments. Keyw
 case, and no other word is reserved. True and false are 1 and 0. A comparison with a missing value (null or
 NaN) is neither true nor false, as in SQL, and so is its negation: such a row is not kept.
 
-NOTE: `jestlab.models.data.filters` reads the same language; tests/test_conditions.py compares the two.
+NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
+neither portion imports the other; tests/test_conditions.py compares them.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NoReturn
-
-from sqlglot import exp, parser, tokens
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import TokenError
-from sqlglot.tokenizer_core import TokenType as T
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
 
 LONGEST = 10_000
 """Maximum length of a condition, in characters."""
@@ -39,352 +34,247 @@ _DEEPEST = 50  # parentheses and negations within each other
 Value = str | int | float | bool
 """A constant in a condition."""
 
-Row = Sequence[Any]
-Getter = Callable[[Row], Any]
-Truth = Callable[[Row], bool | None]
-"""Whether a row satisfies a condition; None where that is unknown."""
+
+class ConditionError(ValueError):
+    """An invalid condition; the message is one line and begins with the place of the error."""
 
 
-class WhereError(ValueError):
-    """An invalid condition; the message is one line and names the place of the error."""
+@dataclass(frozen=True)
+class Key:
+    """A column or config key.
+
+    Attributes:
+        name: Its name, without backquotes.
+        position: Where it is in the text of the condition, in characters from 1.
+    """
+
+    name: str
+    position: int
 
 
-# ---- the grammar
+@dataclass(frozen=True)
+class Test:
+    """A test of operands.
 
-_COMPARISONS: dict[T, type[exp.Binary]] = {
-    T.EQ: exp.EQ,
-    T.NEQ: exp.NEQ,
-    T.LT: exp.LT,
-    T.LTE: exp.LTE,
-    T.GT: exp.GT,
-    T.GTE: exp.GTE,
-}
-_BRACKETS = {T.L_PAREN: T.R_PAREN, T.L_BRACKET: T.R_BRACKET, T.L_BRACE: T.R_BRACE}
-_NAME = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
-_CLOSED_QUOTES = re.compile(r"""(?:[^'"`]|'[^']*'|"[^"]*"|`[^`]*`)*""")
+    Attributes:
+        sign: A comparison (=, !=, <, <=, > or >=), "in", "like", "null" (the operand is missing), or "true"
+            (the operand is a key that holds by itself).
+        left: The operand.
+        right: What it is tested against: one operand, the constants of a list, one pattern, or nothing.
+    """
 
+    sign: str
+    left: Key | Value
+    right: tuple[Key | Value, ...] = ()
 
-class _Conditions(Dialect):
-    NUMBERS_CAN_BE_UNDERSCORE_SEPARATED = True
-
-    class Tokenizer(tokens.Tokenizer):
-        QUOTES: ClassVar = ["'"]
-        IDENTIFIERS: ClassVar = ["`", '"']  # the parser takes those in double quotes for strings
-        COMMENTS: ClassVar = []
-        VAR_SINGLE_TOKENS: ClassVar = {"."}  # a dot within a name belongs to it
-        SINGLE_TOKENS: ClassVar = {
-            "(": T.L_PAREN,
-            "[": T.L_BRACKET,
-            "{": T.L_BRACE,
-            ")": T.R_PAREN,
-            "]": T.R_BRACKET,
-            "}": T.R_BRACE,
-            "=": T.EQ,
-            "<": T.LT,
-            ">": T.GT,
-            ",": T.COMMA,
-            ".": T.DOT,
-            "-": T.DASH,
-            "+": T.PLUS,
-            "!": T.UNKNOWN,
-            "'": T.UNKNOWN,
-            '"': T.UNKNOWN,
-            "`": T.UNKNOWN,
-        }
-        KEYWORDS: ClassVar = {
-            "==": T.EQ,
-            "!=": T.NEQ,
-            "<>": T.NEQ,
-            "<=": T.LTE,
-            ">=": T.GTE,
-            "AND": T.AND,
-            "OR": T.OR,
-            "NOT": T.NOT,
-            "IN": T.IN,
-            "LIKE": T.LIKE,
-            "IS": T.IS,
-            "NULL": T.NULL,
-            "TRUE": T.TRUE,
-            "FALSE": T.FALSE,
-        }
-
-    class Parser(parser.Parser):
-        """Parse with sqlglot's `and` and `or` over the tests of this grammar alone."""
-
-        EXPRESSION_PARSERS: ClassVar = {exp.Condition: lambda self: self.whole()}
-        depth = 0
-
-        def whole(self) -> exp.Expr:
-            condition = self._parse_disjunction()
-            if condition is None or self._index < self._tokens_size:
-                self.fail("expected `and`, `or` or the end")
-            return condition
-
-        def _parse_equality(self, parse_is: bool = True) -> exp.Expr:
-            """Parse what `and` and `or` join: a negation, parentheses, or tests."""
-            self.depth += 1
-            if self.depth > _DEEPEST:
-                self.fail("nested too deeply")
-            if self._match(T.NOT):
-                condition: exp.Expr = exp.Not(this=self._parse_equality())
-            elif self._match(T.L_PAREN):
-                condition = exp.Paren(this=self._parse_disjunction())
-                self.expect(T.R_PAREN, "`)`")
-            else:
-                condition, *others = self.tests()
-                for other in others:
-                    condition = exp.And(this=condition, expression=other)
-            self.depth -= 1
-            return condition
-
-        def tests(self) -> list[exp.Expr]:
-            """Parse a key alone, or comparisons: several if they are chained."""
-            start = self._index
-            found: list[exp.Expr] = []
-            left = self.operand()
-            while self._match_set(_COMPARISONS):
-                comparison = _COMPARISONS[self._prev.token_type]
-                right = self.operand()
-                found.append(comparison(this=left, expression=right))
-                left = right.copy()
-            negated = self._match(T.NOT)
-            last: exp.Expr | None = None
-            if self._match(T.IN):
-                last = exp.In(this=left, expressions=self.values())
-            elif self._match(T.LIKE):
-                last = exp.Like(this=left, expression=self.pattern())
-            elif negated:
-                self.fail("expected `in` or `like`")
-            elif self._match(T.IS):
-                negated = self._match(T.NOT)
-                self.expect(T.NULL, "`null`")
-                last = exp.Is(this=left, expression=exp.Null())
-            elif not found and isinstance(left, exp.Column):
-                last = left
-            elif not found:
-                self._retreat(start)
-                self.fail("expected a key or a comparison")
-            if last is not None:
-                found.append(exp.Not(this=last) if negated else last)
-            return found
-
-        def operand(self) -> exp.Expr:
-            """Parse a key or a value."""
-            token = self._curr
-            backquoted = self.opens("`")
-            if not backquoted and token.token_type != T.VAR:
-                return self.value()
-            if not backquoted and not _NAME.fullmatch(token.text):
-                self.fail("not part of a condition")
-            self._advance()
-            name = exp.Identifier(this=token.text, quoted=backquoted)
-            return exp.Column(this=name.update_positions(token))
-
-        def value(self) -> exp.Expr:
-            """Parse a string, a number with or without a sign, true or false."""
-            token, start = self._curr, self._index
-            if token.token_type == T.STRING or self.opens('"'):
-                self._advance()
-                return exp.Literal.string(token.text)
-            if self._match_set((T.TRUE, T.FALSE)):
-                return exp.Boolean(this=token.token_type == T.TRUE)
-            sign = "-" if self._match(T.DASH) else "+"
-            if sign == "+":
-                self._match(T.PLUS)
-            point = "." if self._match(T.DOT) else ""
-            digits = self._curr.text
-            if self._curr.token_type != T.NUMBER:
-                self._retreat(start)
-                if token.token_type == T.NULL:
-                    self.fail("to ask for null, write `is null` or `is not null`")
-                if token.token_type == T.VAR or self.opens("`"):
-                    self.fail("expected a value: put text in quotes")
-                self.fail("expected a key, a text in quotes, a number, true or false")
-            if not math.isfinite(_number(sign + point + digits)):
-                self._retreat(start)
-                self.fail("number out of range")
-            self._advance()
-            return exp.Literal.number(sign + point + digits)
-
-        def values(self) -> list[exp.Expr]:
-            if not self._match_set(_BRACKETS):
-                self.fail("expected `(`")
-            end = _BRACKETS[self._prev.token_type]
-            found: list[exp.Expr] = []
-            while self._curr.token_type != end:
-                found.append(self.value())
-                if not self._match(T.COMMA):
-                    break
-            self.expect(end, "`,` or the end of the list")
-            return found
-
-        def pattern(self) -> exp.Expr:
-            if self._curr.token_type != T.STRING and not self.opens('"'):
-                self.fail("expected a pattern in quotes")
-            return self.value()
-
-        def opens(self, quote: str) -> bool:
-            """Tell whether the current token is an identifier in such quotes."""
-            return self._curr.token_type == T.IDENTIFIER and self.sql[self._curr.start] == quote
-
-        def expect(self, token: T, shown: str) -> None:
-            if not self._match(token):
-                self.fail(f"expected {shown}")
-
-        def fail(self, problem: str) -> NoReturn:
-            ended = self._index >= self._tokens_size
-            raise _error(self.sql, len(self.sql) if ended else self._curr.start, problem)
+    @property
+    def keys(self) -> list[Key]:
+        """The keys among the operands."""
+        return [operand for operand in (self.left, *self.right) if isinstance(operand, Key)]
 
 
-def parse(text: str) -> exp.Expr:
+@dataclass(frozen=True)
+class Junction:
+    """Conditions joined by "and" or "or", or one condition after "not"."""
+
+    sign: str
+    parts: tuple[Condition, ...]
+
+
+Condition = Junction | Test
+
+
+def tests(condition: Condition) -> Iterator[Test]:
+    """Yield the tests of a condition, in their order."""
+    if isinstance(condition, Test):
+        yield condition
+    else:
+        for part in condition.parts:
+            yield from tests(part)
+
+
+def parse(text: str) -> Condition:
     """Parse a condition.
 
-    Args:
-        text: A condition in the grammar of this module.
-
-    Returns:
-        Its syntax tree: And, Or, Not and Paren, over Column and the tests EQ, NEQ, LT, LTE, GT, GTE, In, Like
-        and Is, whose operands are Column, Literal, Neg and Boolean.
-
     Raises:
-        WhereError: It is not a condition; the message names the place.
+        ConditionError: The text is not a condition.
     """
     if len(text) > LONGEST:
-        raise WhereError(f"where: {len(text):,} characters: at most {LONGEST:,}")
-    dialect = _Conditions()
-    try:
-        found = dialect.parser().parse_into(exp.Condition, dialect.tokenize(text), text)[0]
-    except TokenError:
-        closed = _CLOSED_QUOTES.match(text)
-        raise _error(text, closed.end() if closed else 0, "missing closing quote") from None
-    assert found is not None
-    return found
+        raise ConditionError(f"{len(text):,} characters: must be at most {LONGEST:,}")
+    return _Parser(text).whole()
 
 
-def _error(text: str, start: int, problem: str) -> WhereError:
-    rest = "".join(c if c.isprintable() else " " for c in text[start : start + 30])
-    shown = f"at {rest + ('…' if len(text) > start + 30 else '')!r}" if rest else "at the end"
-    return WhereError(f"where: character {start + 1}, {shown}: {problem}")
+_TOKEN = re.compile(
+    r"""(?P<number>([+-]\s*)?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+)?)
+    |(?P<string>'([^']|'')*'|"([^"]|"")*")
+    |(?P<key>`([^`]|``)*`)
+    |(?P<unclosed>['"`])
+    |(?P<sign>==|!=|<>|<=|>=|[=<>])
+    |(?P<word>[^\s()\[\]{}<>=!,'"`+-]+)
+    |(?P<mark>\S)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
+_KEYWORDS = frozenset(("and", "or", "not", "in", "like", "is", "null", "true", "false"))
+_SIGNS = {"==": "=", "<>": "!="}
+_BRACKETS = {"(": ")", "[": "]", "{": "}"}
+_VALUE_EXPECTED = "expected a key, a text in quotes, a number, true or false"
 
 
-def _number(text: str) -> int | float:
+class _Parser:
+    """A recursive-descent parser: one method for each rule of the grammar, and one token ahead."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = list(_TOKEN.finditer(text))
+        self._index = self._depth = 0
+        for token in self._tokens:
+            if token.lastgroup == "unclosed":
+                self._fail("missing closing quote")
+            self._index += 1
+        self._index = 0
+
+    def whole(self) -> Condition:
+        condition = self._disjunction()
+        if self._index < len(self._tokens):
+            self._fail("expected `and`, `or` or the end")
+        return condition
+
+    def _disjunction(self) -> Condition:
+        return self._junction("or", lambda: self._junction("and", self._negation))
+
+    def _junction(self, sign: str, part: Callable[[], Condition]) -> Condition:
+        parts = [part()]
+        while self._takes(sign):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Junction(sign, tuple(parts))
+
+    def _negation(self) -> Condition:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail("nested too deeply")
+        if self._takes("not"):
+            condition: Condition = Junction("not", (self._negation(),))
+        elif self._takes("("):
+            condition = self._disjunction()
+            self._expect(")", "`)`")
+        else:
+            condition = self._tests()
+        self._depth -= 1
+        return condition
+
+    def _tests(self) -> Condition:
+        """Parse a key alone, or comparisons: several if they are chained."""
+        start = self._index
+        found: list[Condition] = []
+        left = self._operand()
+        while self._kind == "sign":
+            sign = self._next()
+            right = self._operand()
+            found.append(Test(_SIGNS.get(sign, sign), left, (right,)))
+            left = right
+        negated = self._takes("not")
+        last = None
+        if self._takes("in"):
+            last = Test("in", left, self._values())
+        elif self._takes("like"):
+            if self._kind != "string":
+                self._fail("expected a pattern in quotes")
+            last = Test("like", left, (self._value(),))
+        elif negated:
+            self._fail("expected `in` or `like`")
+        elif self._takes("is"):
+            negated = self._takes("not")
+            self._expect("null", "`null`")
+            last = Test("null", left)
+        elif not found and isinstance(left, Key):
+            last = Test("true", left)
+        elif not found:
+            self._index = start
+            self._fail("expected a key or a comparison")
+        if last is not None:
+            found.append(Junction("not", (last,)) if negated else last)
+        return found[0] if len(found) == 1 else Junction("and", tuple(found))
+
+    def _operand(self) -> Key | Value:
+        if self._kind not in ("key", "word"):
+            return self._value()
+        if self._kind == "word" and not _NAME.fullmatch(self._word):
+            self._fail("not part of a condition")
+        position = self._place + 1
+        name = self._next()
+        return Key(name[1:-1].replace("``", "`") if name[0] == "`" else name, position)
+
+    def _value(self) -> Value:
+        if self._kind in ("true", "false"):
+            return self._next().lower() == "true"
+        if self._kind == "string":
+            text = self._next()
+            return text[1:-1].replace(2 * text[0], text[0])
+        if self._kind == "null":
+            self._fail("to ask for null, write `is null` or `is not null`")
+        if self._kind != "number":
+            is_name = self._kind in ("key", "word")
+            self._fail("expected a value: put text in quotes" if is_name else _VALUE_EXPECTED)
+        number = as_number("".join(self._word.split()))
+        if not math.isfinite(number):
+            self._fail("number out of range")
+        self._index += 1
+        return number
+
+    def _values(self) -> tuple[Value, ...]:
+        if self._word not in _BRACKETS:
+            self._fail("expected `(`")
+        end = _BRACKETS[self._next()]
+        found: list[Value] = []
+        while self._word != end:
+            found.append(self._value())
+            if not self._takes(","):
+                break
+        self._expect(end, "`,` or the end of the list")
+        return tuple(found)
+
+    @property
+    def _word(self) -> str:
+        """The text of the next token; empty at the end."""
+        return self._tokens[self._index][0] if self._index < len(self._tokens) else ""
+
+    @property
+    def _kind(self) -> str:
+        """The kind of the next token: a group of `_TOKEN`, or the keyword that it is."""
+        if not self._word:
+            return "end"
+        word = self._word.lower()
+        return word if word in _KEYWORDS else str(self._tokens[self._index].lastgroup)
+
+    @property
+    def _place(self) -> int:
+        return self._tokens[self._index].start() if self._word else len(self._text)
+
+    def _next(self) -> str:
+        self._index += 1
+        return self._tokens[self._index - 1][0]
+
+    def _takes(self, word: str) -> bool:
+        taken = self._word.lower() == word
+        self._index += taken
+        return taken
+
+    def _expect(self, word: str, shown: str) -> None:
+        if not self._takes(word):
+            self._fail(f"expected {shown}")
+
+    def _fail(self, problem: str) -> NoReturn:
+        rest = self._text[self._place :]
+        shown = "".join(c if c.isprintable() else " " for c in rest[:30]) + ("…" if len(rest) > 30 else "")
+        raise ConditionError(
+            f"character {self._place + 1}, {f'at {shown!r}' if rest else 'at the end'}: {problem}"
+        )
+
+
+def as_number(text: str) -> int | float:
+    """Read a number, as an integer if it is one."""
     try:
         return int(text)
     except ValueError:
         return float(text)
-
-
-# ---- what is asked of a row
-
-_OPERATORS: dict[type[exp.Expr], Callable[[Any, Any], bool]] = {
-    exp.EQ: operator.eq,
-    exp.NEQ: operator.ne,
-    exp.LT: operator.lt,
-    exp.LTE: operator.le,
-    exp.GT: operator.gt,
-    exp.GTE: operator.ge,
-}
-
-
-def constant(node: exp.Expr) -> Value | None:
-    """Return the value of a constant operand; None for a key."""
-    match node:
-        case exp.Boolean():
-            return bool(node.this)
-        case exp.Literal():
-            return str(node.this) if node.is_string else _number(node.this)
-        case exp.Neg():  # as sqlglot keeps a negative number
-            return -_number(node.this.this)
-    return None
-
-
-def position(column: exp.Column) -> int:
-    """Return the position of a key in the text of its condition, in characters from 1."""
-    return int(column.this.meta["start"]) + 1
-
-
-def conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
-    """Split a condition into parts that all have to hold."""
-    return condition.flatten() if isinstance(condition, exp.And) else iter((condition,))
-
-
-def predicate(condition: exp.Expr, getter: Callable[[str], Getter]) -> Truth:
-    """Compile a condition to a function of rows.
-
-    Args:
-        condition: From `parse`.
-        getter: For a key's name, the function that gets its value from a row; None or NaN is a missing one.
-    """
-
-    def operand(node: exp.Expr) -> Getter:
-        if isinstance(node, exp.Column):
-            get = getter(node.name)
-            return lambda row: _present(get(row))
-        value = constant(node)
-        return lambda row: value
-
-    match condition:
-        case exp.And():
-            return _all([predicate(part, getter) for part in condition.flatten()])
-        case exp.Or():
-            return _negation(_all([_negation(predicate(part, getter)) for part in condition.flatten()]))
-        case exp.Paren():
-            return predicate(condition.this, getter)
-        case exp.Not():
-            return _negation(predicate(condition.this, getter))
-        case exp.Column():
-            get = operand(condition)
-            return lambda row: bool(found) if isinstance(found := get(row), int | float) else None
-        case exp.Is():
-            get = operand(condition.this)
-            return lambda row: get(row) is None
-        case exp.In():
-            get, values = operand(condition.this), [constant(value) for value in condition.expressions]
-            return lambda row: None if (found := get(row)) is None else found in values
-        case exp.Like():
-            return _like(operand(condition.this), str(condition.expression.this))
-    compare = _OPERATORS[type(condition)]
-    left, right = operand(condition.this), operand(condition.expression)
-
-    def truth(row: Row) -> bool | None:
-        a, b = left(row), right(row)
-        return compare(a, b) if kind_of(a) == kind_of(b) is not None else None
-
-    return truth
-
-
-def kind_of(value: object) -> str | None:
-    """Return the type in which values can be compared: text, or number (also true and false); else None."""
-    if isinstance(value, int | float):
-        return "number"
-    return "text" if isinstance(value, str) else None
-
-
-def _present(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _all(parts: Sequence[Truth]) -> Truth:
-    def truth(row: Row) -> bool | None:
-        known: bool | None = True
-        for part in parts:
-            found = part(row)
-            if found is False:
-                return False
-            if found is None:
-                known = None
-        return known
-
-    return truth
-
-
-def _negation(part: Truth) -> Truth:
-    return lambda row: None if (found := part(row)) is None else not found
-
-
-def _like(get: Getter, pattern: str) -> Truth:
-    # fnmatch's expressions take linear time whatever the pattern, unlike `.*` in a row.
-    wild = {"%": "*", "_": "?"}
-    glob = "".join(wild.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
-    matches = re.compile(fnmatch.translate(glob)).match
-    return lambda row: matches(found) is not None if isinstance(found := get(row), str) else None

@@ -11,18 +11,20 @@ mean the same everywhere. Configs are few, one a run; rows are many.
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
+import math
+import operator
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis import conditions
-from jestlab.analysis.conditions import Getter, Row
+from jestlab.analysis.conditions import Condition, ConditionError, Junction, Key, Value, parse
 from jestlab.analysis.connection import connect
-from jestlab.analysis.rows import Source, check, check_kinds, kind_of
+from jestlab.analysis.rows import Getter, Row, Source, check, check_kinds, kind_of, scalar_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -154,7 +156,7 @@ def select(
     Args:
         url: As of `frame`.
         view: Its name, with or without `v_`.
-        where: A condition, as `jestlab.analysis.where` has it: on the view's columns, on config keys
+        where: A condition in the language of `conditions`, on the view's columns, on config keys
             (`selection.rule`), and on keys of its columns of JSON (`versions.jax`). A column goes before a
             config key of its name, which is then `config.seed`.
         columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`. None:
@@ -170,20 +172,23 @@ def select(
     """
     if limit is not None and limit < 0:
         raise ValueError(f"limit {limit}: give 0 or more")
-    condition = conditions.parse(where) if where is not None else None
+    try:
+        condition = parse(where) if where is not None else None
+    except ConditionError as error:
+        raise ValueError(f"where: {error}") from None
     with connect(url or default_url()) as connection:
         source = Source(connection, view, experiment)
         untyped = [] if condition is None else check(condition, source)
-        kept = conditions.predicate(condition, source.getter) if condition is not None else None
+        kept = predicate(condition, source.getter) if condition is not None else None
         shown = source.expand(columns) if columns is not None else source.columns
         getters = [source.shown(name) for name in shown]
         sorting = [(source.getter(name), down) for name, down in map(_direction, order_by)]
         found: Iterable[Row] = source.rows(condition)
         if untyped:
             found = list(found)
-            for column in untyped:
-                get = source.getter(column.name)
-                check_kinds(column, {kind_of(value) for row in found if (value := get(row)) is not None})
+            for key, test in untyped:
+                get = source.getter(key.name)
+                check_kinds(key, test, {kind_of(value) for row in found if (value := get(row)) is not None})
         if kept is not None:
             found = (row for row in found if kept(row))
         if sorting:
@@ -192,6 +197,86 @@ def select(
                 found = _sorted(found, get, down)
         rows = [tuple(get(row) for get in getters) for row in itertools.islice(found, limit)]
     return Result(shown, rows)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+Truth = Callable[[Row], bool | None]
+"""Whether a row satisfies a condition; None where that is unknown."""
+
+
+def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
+    """Compile a condition to a function of rows.
+
+    Args:
+        condition: From `conditions.parse`.
+        getter: For a key's name, the function that gets its value from a row; None or NaN is a missing one.
+    """
+    if isinstance(condition, Junction):
+        parts = [predicate(part, getter) for part in condition.parts]
+        if condition.sign == "and":
+            return _all(parts)
+        return _negation(_all([_negation(part) for part in parts]) if condition.sign == "or" else parts[0])
+
+    def operand(found: Key | Value) -> Getter:
+        if isinstance(found, Key):
+            get = getter(found.name)
+            return lambda row: _present(get(row))
+        return lambda row: found
+
+    sign, get, right = condition.sign, operand(condition.left), condition.right
+    if sign == "true":
+        return lambda row: bool(found) if isinstance(found := get(row), int | float) else None
+    if sign == "null":
+        return lambda row: get(row) is None
+    if sign == "in":
+        return lambda row: None if (found := get(row)) is None else found in right
+    if sign == "like":
+        return _like(get, str(right[0]))
+    compare, other = _OPERATORS[sign], operand(right[0])
+
+    def truth(row: Row) -> bool | None:
+        a, b = get(row), other(row)
+        return compare(a, b) if scalar_kind(a) == scalar_kind(b) is not None else None
+
+    return truth
+
+
+def _present(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _all(parts: Sequence[Truth]) -> Truth:
+    def truth(row: Row) -> bool | None:
+        known: bool | None = True
+        for part in parts:
+            found = part(row)
+            if found is False:
+                return False
+            if found is None:
+                known = None
+        return known
+
+    return truth
+
+
+def _negation(part: Truth) -> Truth:
+    return lambda row: None if (found := part(row)) is None else not found
+
+
+def _like(get: Getter, pattern: str) -> Truth:
+    # fnmatch's expressions take linear time whatever the pattern, unlike `.*` in a row.
+    wild = {"%": "*", "_": "?"}
+    glob = "".join(wild.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
+    matches = re.compile(fnmatch.translate(glob)).match
+    return lambda row: matches(found) is not None if isinstance(found := get(row), str) else None
 
 
 def _direction(text: str) -> tuple[str, bool]:
@@ -210,7 +295,7 @@ def _sorted(rows: Iterable[Row], get: Getter, down: bool) -> list[Row]:
     known: list[tuple[int, Row]] = []
     rest: list[Row] = []
     for row in rows:
-        rank = _RANKS.get(conditions.kind_of(get(row)) or "")
+        rank = _RANKS.get(scalar_kind(get(row)) or "")
         if rank is None:
             rest.append(row)
         else:

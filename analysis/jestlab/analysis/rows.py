@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
-
-from jestlab.analysis import conditions
-from jestlab.analysis.conditions import Getter, Row, Value, WhereError
+from jestlab.analysis.conditions import Condition, Junction, Key, Test, Value, tests
 from jestlab.analysis.units import nearest
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+Row = Sequence[Any]
+Getter = Callable[[Row], Any]
 
 _COMPUTED = {"name": "text", "kind": "text", "experiment": "text", "final": "number", "attempts": "number"}
 """Kinds of columns that SQLite knows no type of, since a view computes them."""
@@ -109,14 +109,14 @@ class Source:
                 expanded.append(name)
         return list(dict.fromkeys(expanded))
 
-    def rows(self, condition: exp.Expr | None) -> Iterator[Row]:
+    def rows(self, condition: Condition | None) -> Iterator[Row]:
         """Yield rows in the view's order: all that satisfy the condition, and perhaps more."""
         from sqlalchemy import column
 
         statement = _select(self._view, list(self._fetched) or self.columns[:1])
         if self._experiment is not None:
             statement = statement.where(column("experiment") == self._experiment)
-        for part in conditions.conjuncts(condition) if condition is not None else ():
+        for part in _conjuncts(condition) if condition is not None else ():
             if (narrower := _in_sql(part, self._types)) is not None:
                 statement = statement.where(narrower)
         order = [name for name in _ORDER if name in self.columns]
@@ -189,63 +189,57 @@ class Source:
             raise ValueError(f"no experiment {experiment!r} in the results store: {near}")
 
 
-def check(condition: exp.Expr, source: Source) -> list[exp.Column]:
+def check(condition: Condition, source: Source) -> list[tuple[Key, Test]]:
     """Refuse unknown names, and comparisons with a type that a key never has; errors name the place.
 
     Returns:
-        The keys whose types only the rows themselves tell.
+        The keys whose types only the rows themselves tell, and their tests.
     """
     untyped = []
-    for column in condition.find_all(exp.Column):
-        try:
-            source.getter(column.name)
-        except ValueError as error:
-            quoted = " (text is written in quotes)" if isinstance(column.parent, exp.Binary) else ""
-            raise WhereError(f"{_place(column)}{error}{quoted}") from None
-        kinds = source.kinds(column.name)
-        if kinds is None:
-            untyped.append(column)
-        else:
-            check_kinds(column, kinds)
-            other = column.parent.expression if isinstance(column.parent, exp.Binary) else None
-            if isinstance(other, exp.Column) and other is not column:
+    for test in tests(condition):
+        compares = test.sign in _COMPARISONS
+        for key in test.keys:
+            try:
+                source.getter(key.name)
+            except ValueError as error:
+                quoted = " (text is written in quotes)" if compares or test.sign == "like" else ""
+                raise ValueError(f"{_place(key)}{error}{quoted}") from None
+            kinds = source.kinds(key.name)
+            if kinds is None:
+                untyped.append((key, test))
+                continue
+            check_kinds(key, test, kinds)
+            other = test.right[0] if compares else None
+            if isinstance(other, Key) and other is not key:
                 others = source.kinds(other.name)
                 if kinds and others and not kinds & others:
                     one, two = (" and ".join(sorted(each)) for each in (kinds, others))
-                    raise WhereError(
-                        f"{_place(column)}{column.name!r} holds {one} and {other.name!r} {two}: "
+                    raise ValueError(
+                        f"{_place(key)}{key.name!r} holds {one} and {other.name!r} {two}: "
                         "expected keys of one type"
                     )
     return untyped
 
 
-def check_kinds(column: exp.Column, kinds: set[str]) -> None:
-    """Refuse comparisons of a key with a value of a type that it never has.
+def check_kinds(key: Key, test: Test, kinds: set[str]) -> None:
+    """Refuse a test that compares a key with a value of a type that it never has.
 
     Args:
-        column: The key, within its condition.
-        kinds: The types that it has; empty where it has no values.
+        key: The key, an operand of the test.
+        test: The test.
+        kinds: The types that the key has; empty where it has no values.
     """
-    test = column.parent
-    values: list[Value | None] = []
-    match test:
-        case exp.Is():
-            return
-        case exp.In():
-            values = [conditions.constant(value) for value in test.expressions]
-        case exp.Binary() if not isinstance(test, exp.Connector):
-            values = [conditions.constant(test.this), conditions.constant(test.expression)]
-        case _:  # a key alone
-            values = [True]
-    for value in values:
-        if value is not None and kinds and kind_of(value) not in kinds:
+    if test.sign == "null" or not kinds:
+        return
+    for value in (True,) if test.sign == "true" else (test.left, *test.right):
+        if not isinstance(value, Key) and kind_of(value) not in kinds:
             holds = " and ".join(sorted(kinds))
             remedy = _remedy(value) if kinds & {"text", "number"} else "ask only whether it is null"
-            raise WhereError(f"{_place(column)}{column.name!r} holds {holds}, not {kind_of(value)}: {remedy}")
+            raise ValueError(f"{_place(key)}{key.name!r} holds {holds}, not {kind_of(value)}: {remedy}")
 
 
-def _place(column: exp.Column) -> str:
-    return f"where: character {conditions.position(column)}: "
+def _place(key: Key) -> str:
+    return f"where: character {key.position}: "
 
 
 def _remedy(value: Value) -> str:
@@ -258,44 +252,52 @@ def _remedy(value: Value) -> str:
 _PLAIN = re.compile(r"true|false|[+-]?[\d.]+", re.IGNORECASE)
 
 
-def kind_of(value: Any) -> str:
+def scalar_kind(value: object) -> str | None:
+    """Return the type in which values can be compared: text, or number (also true and false); else None."""
+    if isinstance(value, int | float):
+        return "number"
+    return "text" if isinstance(value, str) else None
+
+
+def kind_of(value: object) -> str:
     """Name the type of a value: text, number, list or section."""
-    return conditions.kind_of(value) or ("list" if isinstance(value, list) else "section")
+    return scalar_kind(value) or ("list" if isinstance(value, list) else "section")
 
 
-_IN_SQL: dict[type[exp.Expr], str] = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-}
+_COMPARISONS = frozenset(("=", "!=", "<", "<=", ">", ">="))
 
 
-def _in_sql(condition: exp.Expr, types: Mapping[str, str]) -> Any | None:
+def _conjuncts(condition: Condition) -> Iterator[Condition]:
+    """Split a condition into parts that all have to hold."""
+    if isinstance(condition, Junction) and condition.sign == "and":
+        for part in condition.parts:
+            yield from _conjuncts(part)
+    else:
+        yield condition
+
+
+def _in_sql(test: Condition, types: Mapping[str, str]) -> Any | None:
     """Translate a condition to SQL if every database gives it the same meaning; else None."""
     from sqlalchemy import column
 
-    key = condition.this
-    if not isinstance(key, exp.Column) or isinstance(condition, exp.Not):
+    if isinstance(test, Junction) or not isinstance(test.left, Key):
         return None
-    kind = types.get(key.name, "")
-    if isinstance(condition, exp.In):
-        values = [conditions.constant(value) for value in condition.expressions]
-        return column(key.name).in_(values) if all(_exact(kind, value) for value in values) else None
-    sign = _IN_SQL.get(type(condition))
-    value = conditions.constant(condition.expression) if sign else None
+    name = test.left.name
+    kind = types.get(name, "")
+    if not all(_exact(kind, value) for value in test.right):
+        return None
+    if test.sign == "in":
+        return column(name).in_(test.right)
     # Databases sort texts in many ways.
-    if sign is None or not _exact(kind, value) or (kind == "text" and sign != "="):
+    if test.sign not in _COMPARISONS or (kind == "text" and test.sign != "="):
         return None
-    return column(key.name).op(sign, is_comparison=True)(value)
+    return column(name).op(test.sign, is_comparison=True)(test.right[0])
 
 
-def _exact(kind: str, value: Value | None) -> bool:
+def _exact(kind: str, value: Key | Value) -> bool:
     if isinstance(value, str):
         return kind == "text" and "\0" not in value
-    return kind == "number" and value is not None and not isinstance(value, bool) and abs(value) < _EXACT
+    return kind == "number" and not isinstance(value, Key | bool) and abs(value) < _EXACT
 
 
 def _select(view: str, columns: Sequence[str]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from jestlab.models.config.section import Fraction, LocalPath, Section, Seed
+from jestlab.models.data.filters import Filter, missing_column
 
 
 class NoiseRates(Section):
@@ -101,11 +102,6 @@ class Data(Section):
     def _reads(cls, text: str | None, given: ValidationInfo) -> str | None:
         """Reject a filter that is invalid, or not valid for these data, before anything runs."""
         if text is not None:
-            from jestlab.models.data.filters import (  # loads sqlglot, a quarter of a second
-                Filter,
-                missing_column,
-            )
-
             columns = Filter.parse(text).columns
             if given.field_name == "recaption":
                 columns = [*columns, SYNTHETIC_CAPTION]
