@@ -75,14 +75,15 @@ def test_any_text_is_a_condition_or_an_error_of_one_line_with_the_place(text):
         ("seed in 3", 9, "expected `(`"),
         ("seed not 3", 10, "expected `in` or `like`"),
         ("seed in (1 2)", 12, "expected `,` or the end of the list"),
-        ("'joint'", 1, "expected a key or a comparison"),
+        ("'joint'", 8, "at the end: expected a comparison"),
         ("os.system('x')", 10, "expected `and`, `or` or the end"),
         ("seed < 3; drop table run", 9, "expected `and`, `or` or the end"),
         ("seed + 1 = 3", 6, "expected `and`, `or` or the end"),
         ("seed = 3 -- all", 10, "expected `and`, `or` or the end"),
         ("seed = (select 1)", 8, "expected a key, a text in quotes"),
-        ("a..b = 3", 1, "not part of a condition"),
-        ("not " * 60 + "a", 201, "nested too deeply"),
+        ("a..b = 3", 2, "expected `and`, `or` or the end"),
+        ("(seed < 3 3", 11, "expected `and`, `or` or `)`"),
+        ("not " * 60 + "a", 37, "nested too deeply"),
     ],
 )
 def test_what_is_wrong_and_where(text, character, said):

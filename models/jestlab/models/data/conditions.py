@@ -1,18 +1,10 @@
 """The language of conditions, SQL's boolean expressions: `selection.rule = "joint" and seed < 3`.
 
-    condition  = "and", "or", "not" and parentheses over tests, with the precedence of SQL
-    test       = key                                    holds where the key is true, or a number other than 0
-               | operand { comparison operand }         = == != <> < <= > >=, also chained: 0 < seed <= 3
-               | operand ["not"] "in" "(" values ")"    also in [ ] or { }
-               | operand ["not"] "like" string          % is any text, _ any character; case matters
-               | operand "is" ["not"] "null"
-    operand    = key | value
-    key        = name { "." name } | "`" anything "`"
-    value      = string in single or double quotes, doubled within | number | "true" | "false"
-
-Nothing else is accepted: no functions, arithmetic, subqueries or comments. Keywords may be written in any
-case, and no other word is reserved. True and false are 1 and 0. A comparison with a missing value (null or
-NaN) is neither true nor false, as in SQL, and so is its negation: such a row is not kept.
+Nothing is accepted but the grammar below: no functions, arithmetic, subqueries or comments. Keywords may be
+written in any case, and no other word is reserved. A key by itself holds where it is true, or a number
+other than 0. True and false are 1 and 0. In a pattern, % is any text and _ any character; case matters. A
+comparison with a missing value (null or NaN) is neither true nor false, as in SQL, and so is its negation:
+such a row is not kept.
 
 NOTE: `jestlab.analysis.conditions` and `jestlab.models.data.conditions` are copies of one file, because
 neither portion imports the other; tests/test_conditions.py compares them.
@@ -21,15 +13,59 @@ neither portion imports the other; tests/test_conditions.py compares them.
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from lark import Lark, Token
 
 LONGEST = 10_000
 """Maximum length of a condition, in characters."""
 
-_DEEPEST = 50  # parentheses and negations within each other
+_DEEPEST = 50  # conditions within each other
+
+_GRAMMAR = r"""
+    ?start: disjunction | _NEVER OTHER
+    ?disjunction: conjunction (_OR conjunction)*
+    ?conjunction: factor (_AND factor)*
+    ?factor: NOT factor -> negation | LPAR disjunction ")" -> group | tests
+
+    tests: key -> holds | operand comparison+ | operand comparison* last_test
+    comparison: SIGN operand
+    ?last_test: [NOT] _IN values -> within | [NOT] _LIKE string -> like | _IS [NOT] _NULL -> missing
+    values: "(" _values? ")" | "[" _values? "]" | "{" _values? "}"
+    _values: value ("," value)* ","?
+
+    ?operand: key | value
+    key: NAME -> name | QUOTED -> quoted_name
+    ?value: string | NUMBER -> number | _TRUE -> true | _FALSE -> false
+    string: STRING
+
+    _OR: /or(?![\w.])/i
+    _AND: /and(?![\w.])/i
+    NOT: /not(?![\w.])/i
+    _IN: /in(?![\w.])/i
+    _LIKE: /like(?![\w.])/i
+    _IS: /is(?![\w.])/i
+    _NULL: /null(?![\w.])/i
+    _TRUE: /true(?![\w.])/i
+    _FALSE: /false(?![\w.])/i
+    NAME: /(?!(and|or|not|in|like|is|null|true|false)(?![\w.]))[^\W\d]\w*(\.\w+)*/i
+    QUOTED: /`([^`]|``)*`/
+    STRING: /'([^']|'')*'|"([^"]|"")*"/
+    NUMBER: /([+-]\s*)?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+)?/i
+    SIGN: "==" | "!=" | "<>" | "<=" | ">=" | "=" | "<" | ">"
+    LPAR: "("
+    OTHER.-1: /\S/
+    %declare _NEVER
+    %ignore /\s+/
+"""
+"""The grammar, for lark. OTHER is part of no condition: it makes every text a series of tokens, so that all
+errors are found by the parser, which knows what it expects."""
+
+_SIGNS = {"==": "=", "<>": "!="}
 
 Value = str | int | float | bool
 """A constant in a condition."""
@@ -99,182 +135,138 @@ def parse(text: str) -> Condition:
     Raises:
         ConditionError: The text is not a condition.
     """
+    from lark.exceptions import UnexpectedToken
+
     if len(text) > LONGEST:
         raise ConditionError(f"{len(text):,} characters: must be at most {LONGEST:,}")
-    return _Parser(text).whole()
+    try:
+        return cast(Condition, _parser().parse(text))
+    except UnexpectedToken as error:
+        position = len(text) if error.token.type == "$END" else error.token.start_pos or 0
+        raise _error(text, position, _problem(error.token, error.accepts or set())) from None
+    except _TokenError as error:
+        raise _error(text, error.token.start_pos or 0, str(error)) from None
 
 
-_TOKEN = re.compile(
-    r"""(?P<number>([+-]\s*)?(\d+(_\d+)*(\.(\d+(_\d+)*)?)?|\.\d+(_\d+)*)(e[+-]?\d+)?)
-    |(?P<string>'([^']|'')*'|"([^"]|"")*")
-    |(?P<key>`([^`]|``)*`)
-    |(?P<unclosed>['"`])
-    |(?P<sign>==|!=|<>|<=|>=|[=<>])
-    |(?P<word>[^\s()\[\]{}<>=!,'"`+-]+)
-    |(?P<mark>\S)""",
-    re.IGNORECASE | re.VERBOSE,
-)
-_NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
-_KEYWORDS = frozenset(("and", "or", "not", "in", "like", "is", "null", "true", "false"))
-_SIGNS = {"==": "=", "<>": "!="}
-_BRACKETS = {"(": ")", "[": "]", "{": "}"}
-_VALUE_EXPECTED = "expected a key, a text in quotes, a number, true or false"
+def _error(text: str, position: int, problem: str) -> ConditionError:
+    rest = text[position:]
+    shown = "".join(c if c.isprintable() else " " for c in rest[:30]) + ("…" if len(rest) > 30 else "")
+    return ConditionError(f"character {position + 1}, {f'at {shown!r}' if rest else 'at the end'}: {problem}")
 
 
-class _Parser:
-    """A recursive-descent parser: one method for each rule of the grammar, and one token ahead."""
+def _problem(token: Token, accepted: set[str]) -> str:
+    """Say what was expected in place of a token, given the types of the tokens that can stand there."""
+    if token.type == "OTHER" and token in "'\"`":
+        return "missing closing quote"
+    if "NUMBER" in accepted and token.type == "_NULL":
+        return "to ask for null, write `is null` or `is not null`"
+    if "NAME" not in accepted and "NUMBER" in accepted and token.type in ("NAME", "QUOTED"):
+        return "expected a value: put text in quotes"
+    expected = {
+        "$END": "`and`, `or` or the end",
+        "NUMBER": "a key, a text in quotes, a number, true or false",
+        "_AND": "`and`, `or` or `)`",
+        "SIGN": "a comparison",
+        "_LIKE": "`in` or `like`",
+        "STRING": "a pattern in quotes",
+        "_NULL": "`null`",
+        "COMMA": "`,` or the end of the list",
+        "LPAR": "`(`",
+        "RPAR": "`)`",
+    }
+    return next(f"expected {text}" for type_, text in expected.items() if type_ in accepted)
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = list(_TOKEN.finditer(text))
-        self._index = self._depth = 0
-        for token in self._tokens:
-            if token.lastgroup == "unclosed":
-                self._fail("missing closing quote")
-            self._index += 1
-        self._index = 0
 
-    def whole(self) -> Condition:
-        condition = self._disjunction()
-        if self._index < len(self._tokens):
-            self._fail("expected `and`, `or` or the end")
-        return condition
+class _TokenError(Exception):
+    def __init__(self, token: Token, problem: str) -> None:
+        super().__init__(problem)
+        self.token = token
 
-    def _disjunction(self) -> Condition:
-        return self._junction("or", lambda: self._junction("and", self._negation))
 
-    def _junction(self, sign: str, part: Callable[[], Condition]) -> Condition:
-        parts = [part()]
-        while self._takes(sign):
-            parts.append(part())
-        return parts[0] if len(parts) == 1 else Junction(sign, tuple(parts))
+@cache
+def _parser() -> Lark:
+    from lark import Lark
 
-    def _negation(self) -> Condition:
-        self._depth += 1
-        if self._depth > _DEEPEST:
-            self._fail("nested too deeply")
-        if self._takes("not"):
-            condition: Condition = Junction("not", (self._negation(),))
-        elif self._takes("("):
-            condition = self._disjunction()
-            self._expect(")", "`)`")
-        else:
-            condition = self._tests()
-        self._depth -= 1
-        return condition
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=True, transformer=cast(Any, _Builder()))
 
-    def _tests(self) -> Condition:
-        """Parse a key alone, or comparisons: several if they are chained."""
-        start = self._index
+
+class _Builder:
+    """Builds a condition: one method for each rule of the grammar, given what its parts have become.
+
+    A test is on its way as (sign, what is tested against, whether it is negated); its left operand is that of
+    the comparison, or the right one of the comparison before it.
+    """
+
+    def disjunction(self, parts: list[Condition]) -> Condition:
+        return Junction("or", tuple(parts))
+
+    def conjunction(self, parts: list[Condition]) -> Condition:
+        return Junction("and", tuple(parts))
+
+    def negation(self, parts: list[Any]) -> Condition:
+        return _not_too_deep(parts[0], Junction("not", (parts[1],)))
+
+    def group(self, parts: list[Any]) -> Condition:
+        return _not_too_deep(parts[0], parts[1])
+
+    def holds(self, parts: list[Key]) -> Condition:
+        return Test("true", parts[0])
+
+    def tests(self, parts: list[Any]) -> Condition:
+        left, *rest = parts
         found: list[Condition] = []
-        left = self._operand()
-        while self._kind == "sign":
-            sign = self._next()
-            right = self._operand()
-            found.append(Test(_SIGNS.get(sign, sign), left, (right,)))
-            left = right
-        negated = self._takes("not")
-        last = None
-        if self._takes("in"):
-            last = Test("in", left, self._values())
-        elif self._takes("like"):
-            if self._kind != "string":
-                self._fail("expected a pattern in quotes")
-            last = Test("like", left, (self._value(),))
-        elif negated:
-            self._fail("expected `in` or `like`")
-        elif self._takes("is"):
-            negated = self._takes("not")
-            self._expect("null", "`null`")
-            last = Test("null", left)
-        elif not found and isinstance(left, Key):
-            last = Test("true", left)
-        elif not found:
-            self._index = start
-            self._fail("expected a key or a comparison")
-        if last is not None:
-            found.append(Junction("not", (last,)) if negated else last)
+        for sign, right, negated in rest:
+            test = Test(sign, left, right)
+            found.append(Junction("not", (test,)) if negated else test)
+            left = right[0] if right else left
         return found[0] if len(found) == 1 else Junction("and", tuple(found))
 
-    def _operand(self) -> Key | Value:
-        if self._kind not in ("key", "word"):
-            return self._value()
-        if self._kind == "word" and not _NAME.fullmatch(self._word):
-            self._fail("not part of a condition")
-        position = self._place + 1
-        name = self._next()
-        return Key(name[1:-1].replace("``", "`") if name[0] == "`" else name, position)
+    def comparison(self, parts: list[Any]) -> tuple[str, Any, bool]:
+        return _SIGNS.get(parts[0], str(parts[0])), (parts[1],), False
 
-    def _value(self) -> Value:
-        if self._kind in ("true", "false"):
-            return self._next().lower() == "true"
-        if self._kind == "string":
-            text = self._next()
-            return text[1:-1].replace(2 * text[0], text[0])
-        if self._kind == "null":
-            self._fail("to ask for null, write `is null` or `is not null`")
-        if self._kind != "number":
-            is_name = self._kind in ("key", "word")
-            self._fail("expected a value: put text in quotes" if is_name else _VALUE_EXPECTED)
-        number = as_number("".join(self._word.split()))
+    def within(self, parts: list[Any]) -> tuple[str, Any, bool]:
+        return "in", parts[1], parts[0] is not None
+
+    def like(self, parts: list[Any]) -> tuple[str, Any, bool]:
+        return "like", (parts[1],), parts[0] is not None
+
+    def missing(self, parts: list[Any]) -> tuple[str, Any, bool]:
+        return "null", (), parts[0] is not None
+
+    def values(self, parts: list[Value]) -> tuple[Value, ...]:
+        return tuple(parts)
+
+    def name(self, parts: list[Token]) -> Key:
+        return Key(str(parts[0]), (parts[0].start_pos or 0) + 1)
+
+    def quoted_name(self, parts: list[Token]) -> Key:
+        return Key(parts[0][1:-1].replace("``", "`"), (parts[0].start_pos or 0) + 1)
+
+    def string(self, parts: list[Token]) -> str:
+        quote = parts[0][0]
+        return parts[0][1:-1].replace(2 * quote, quote)
+
+    def number(self, parts: list[Token]) -> int | float:
+        digits = "".join(parts[0].split())
+        try:
+            number: int | float = int(digits)
+        except ValueError:
+            number = float(digits)
         if not math.isfinite(number):
-            self._fail("number out of range")
-        self._index += 1
+            raise _TokenError(parts[0], "number out of range")
         return number
 
-    def _values(self) -> tuple[Value, ...]:
-        if self._word not in _BRACKETS:
-            self._fail("expected `(`")
-        end = _BRACKETS[self._next()]
-        found: list[Value] = []
-        while self._word != end:
-            found.append(self._value())
-            if not self._takes(","):
-                break
-        self._expect(end, "`,` or the end of the list")
-        return tuple(found)
+    def true(self, _: object) -> bool:
+        return True
 
-    @property
-    def _word(self) -> str:
-        """The text of the next token; empty at the end."""
-        return self._tokens[self._index][0] if self._index < len(self._tokens) else ""
-
-    @property
-    def _kind(self) -> str:
-        """The kind of the next token: a group of `_TOKEN`, or the keyword that it is."""
-        if not self._word:
-            return "end"
-        word = self._word.lower()
-        return word if word in _KEYWORDS else str(self._tokens[self._index].lastgroup)
-
-    @property
-    def _place(self) -> int:
-        return self._tokens[self._index].start() if self._word else len(self._text)
-
-    def _next(self) -> str:
-        self._index += 1
-        return self._tokens[self._index - 1][0]
-
-    def _takes(self, word: str) -> bool:
-        taken = self._word.lower() == word
-        self._index += taken
-        return taken
-
-    def _expect(self, word: str, shown: str) -> None:
-        if not self._takes(word):
-            self._fail(f"expected {shown}")
-
-    def _fail(self, problem: str) -> NoReturn:
-        rest = self._text[self._place :]
-        shown = "".join(c if c.isprintable() else " " for c in rest[:30]) + ("…" if len(rest) > 30 else "")
-        raise ConditionError(
-            f"character {self._place + 1}, {f'at {shown!r}' if rest else 'at the end'}: {problem}"
-        )
+    def false(self, _: object) -> bool:
+        return False
 
 
-def as_number(text: str) -> int | float:
-    """Read a number, as an integer if it is one."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _not_too_deep(token: Token, condition: Condition) -> Condition:
+    def depth(condition: Condition) -> int:
+        return 0 if isinstance(condition, Test) else 1 + max(map(depth, condition.parts))
+
+    if depth(condition) > _DEEPEST:
+        raise _TokenError(token, "nested too deeply")
+    return condition
