@@ -6,6 +6,9 @@ import difflib
 import math
 from collections.abc import Iterable, Sequence
 
+MISSING = "—"
+"""Shown where there is no value."""
+
 _STEPS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from jestlab.analysis import figures, frames
-from jestlab.analysis.figures import style
+from jestlab.analysis.figures.plot import ink, looks
 
 
 @pytest.fixture
@@ -287,11 +287,11 @@ def test_nothing_half_written_is_left(pareto, tmp_path):
 
 
 def test_every_label_has_a_distinct_look():
-    looks = style.looks(["uniform", *(f"run {i}" for i in range(30))], "uniform")
-    assert len(set(looks.values())) == 31
-    in_grey = {(look.marker, str(look.line)) for look in list(looks.values())[:11]}
+    found = looks(["uniform", *(f"run {i}" for i in range(30))], "uniform")
+    assert len(set(found.values())) == 31
+    in_grey = {(look.marker, str(look.line)) for look in list(found.values())[:11]}
     assert len(in_grey) == 11
-    assert re.fullmatch("#[0-9a-f]{6}", style.ink("#E69F00"))
+    assert re.fullmatch("#[0-9a-f]{6}", ink("#E69F00"))
 
 
 def test_the_user_s_matplotlib_settings_are_ignored(pareto, tmp_path):

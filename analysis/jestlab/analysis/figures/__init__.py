@@ -1,7 +1,7 @@
 """The figures of an experiment, by name: `draw("pareto", Request(url, experiment)).save(folder)`.
 
 Each figure has a module that turns results into plain data once. `drawing` prints that data with matplotlib;
-`charts` hands it to the page. Colours, markers and words that figures share are in `style`.
+`charts` hands it to the page. Colours, markers and words that figures share are in `plot`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from ..curves import Effort
 from ..frames import Frames
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .learnability import gibbs_comparison, learnability, learnability_matrix
-from .learning_curves import learning_curves
+from .learning_curves import learning_curves, speedup
 from .optimiser_spikes import optimiser_spikes
 from .pareto import pareto
 from .plot import Plot, Texts
 from .published import published_scores
 from .references import against_reference
-from .speedup import speedup
 from .step_costs import method_costs, step_costs
 
 if TYPE_CHECKING:

@@ -15,8 +15,18 @@ from ..configs import BATCH_SIZE, Configs
 from ..curves import score_curves
 from ..frames import Frames
 from .drawing import draw_line_panels
-from .plot import Plot, Texts
-from .style import about_unfinished, difference_axis, looks, scale, score_axis, seeds, title, what_score_is
+from .plot import (
+    Plot,
+    Texts,
+    about_unfinished,
+    difference_axis,
+    looks,
+    scale,
+    score_axis,
+    seeds,
+    title,
+    what_score_is,
+)
 
 if TYPE_CHECKING:
     import pandas as pd

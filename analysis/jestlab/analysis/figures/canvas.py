@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import units
-from .plot import Texts
-from .style import GREY, ink
+from .plot import GREY, Texts, ink
 
 if TYPE_CHECKING:
     import pandas as pd

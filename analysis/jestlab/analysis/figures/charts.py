@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .plot import Plot
-from .style import GREY, axis_unit, near_references
+from .plot import GREY, Plot, axis_unit, near_references
 
 if TYPE_CHECKING:
     import pandas as pd

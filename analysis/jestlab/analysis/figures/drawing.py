@@ -30,8 +30,7 @@ from .canvas import (
     tick_at_values,
     widest,
 )
-from .plot import Texts
-from .style import COMPONENT_LOOKS, GREY, axis_unit, ink, near_references
+from .plot import COMPONENT_LOOKS, GREY, Texts, axis_unit, ink, near_references
 
 if TYPE_CHECKING:
     import pandas as pd

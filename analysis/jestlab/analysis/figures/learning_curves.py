@@ -1,14 +1,19 @@
-"""Learning curves: mean scores over training, with bands over seeds."""
+"""Learning curves with bands over seeds, and how much sooner runs reach the baseline's final score."""
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING, Any
+
 from ..costs import Scope
-from ..curves import Band, Effort, mean_curves, score_curves
+from ..curves import Band, Effort, break_even, mean_curves, score_curves
 from ..frames import Frames
-from .drawing import draw_curves
-from .plot import Plot, Texts
-from .style import (
+from ..tables import speedup_table
+from .drawing import draw_curves, draw_speedup
+from .plot import (
     BANDS,
+    Plot,
+    Texts,
     about_references,
     require_competitors,
     score_axis,
@@ -16,6 +21,10 @@ from .style import (
     title,
     what_score_is,
 )
+from .published import published_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def learning_curves(
@@ -60,3 +69,132 @@ def learning_curves(
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x = "examples seen" if effort == "examples_seen" else "training FLOPs"
     return Plot("curves", data, Texts(title(frames), " ".join(sentences), x, score_axis(frames)), draw_curves)
+
+
+_MOST = 30  # labels beside the baseline
+
+
+def speedup(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    published: pd.DataFrame | None = None,
+    source: str | None = None,
+) -> Plot:
+    """Plot learning curves with the factor by which each is sooner, FLOPs to match, and published methods.
+
+    The numbers are those of `tables.speedup_table`: paired by seed, medians, censored where not reached.
+
+    Args:
+        frames: Results of an experiment, from `frames.read`.
+        baseline: Label or run to match; by default the study's first non-reference run.
+        scope: What counts as FLOPs.
+        published: Published cells, from `published.read`, for a third panel; None for two. There are also
+            two if no published table can be compared by FLOPs.
+        source: Where it is published; by default the one with most points.
+
+    Returns:
+        The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
+        label, x examples, y, low, high) and "match" (where the label reaches the baseline's final score: x,
+        y, factor); panel "flops" with rows of kind "bar" (label, x FLOPs to match, NaN where they are not
+        enough, their ends low and high, spent, factor, reached, seeds); panel "published" as of
+        `published_scores`.
+
+    Raises:
+        ValueError: If no run has completed with a score, or there is no such baseline.
+    """
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    table = speedup_table(frames, baseline, scope).frame
+    compared_with = len(table) - 1
+    table = _soonest(table, compared)
+    curves = mean_curves(score_curves(frames, scope), "examples_seen")
+    curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", "examples_seen": "x"})
+    level = curves.loc[curves["label"] == compared, "y"].iloc[-1]
+    data = pd.concat(
+        [
+            curves.assign(panel="curves", kind="curve"),
+            _matches(table[table["label"] != compared], float(level)),
+            _bars(table, compared),
+        ],
+        ignore_index=True,
+    )
+    data = styled(frames, data, compared, [])
+    if frames.scores_are_shares:
+        of_scores = data["panel"] == "curves"
+        data.loc[of_scores, ["y", "low", "high"]] *= 100
+    sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
+    sentences.append(
+        "Factors: the baseline's examples divided by the examples needed to match its final score, with the "
+        "same seed, median over seeds. Bars: the same in FLOPs; lines on them: lowest to highest seed; open: "
+        "spent without reaching it."
+    )
+    if len(table) - 1 < compared_with:
+        sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
+    sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    sentences += _about_break_even(break_even(frames, compared), list(table["label"]))
+    beside = _beside(published, frames, compared, source)
+    if beside is not None:
+        data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
+        sentences.append(f"Right: published methods. {beside.texts.caption}")
+    words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames))
+    return Plot("speedup", data, words, draw_speedup)
+
+
+def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, source: str | None) -> Plot | None:
+    """Published methods, if some have FLOPs; a source that is named has to exist."""
+    if published is None:
+        return None
+    try:
+        return published_scores(published, frames, baseline, source=source)
+    except ValueError:
+        if source is not None:
+            raise
+        return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
+
+
+def _about_break_even(runs: dict[str, float], shown: list[str]) -> list[str]:
+    """Say for runs that need a reference how many of them pay for it."""
+    paid = [f"{label} {runs[label]:,.0f}" for label in shown if math.isfinite(runs.get(label, math.inf))]
+    never = [label for label in shown if label in runs and math.isinf(runs[label])]
+    counts = [", ".join(paid)] if paid else []
+    counts += [f"never: {', '.join(never)}"] if never else []
+    what = "Runs after which a reference has paid for itself, its scoring included"
+    return [f"{what}: {'; '.join(counts)}."] if counts else []
+
+
+def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """Keep the baseline and as many others as fit: those that match it with the fewest examples."""
+    others = rows[rows["label"] != baseline]
+    kept = others.sort_values("fewer_examples", ascending=False, kind="stable").head(_MOST)["label"]
+    return rows[(rows["label"] == baseline) | rows["label"].isin(kept)]
+
+
+def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
+    """Where each label reaches the level."""
+    import pandas as pd
+
+    found: list[dict[str, Any]] = []
+    for row in rows.to_dict("records"):
+        if math.isfinite(row["examples_most"]) and math.isfinite(row["fewer_examples"]):
+            match = {"panel": "curves", "kind": "match", "label": row["label"], "y": level}
+            found.append(match | {"x": row["examples_to_match"], "factor": row["fewer_examples"]})
+    return pd.DataFrame(found)
+
+
+def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+    """FLOPs to match, the baseline itself by the same rule."""
+    import pandas as pd
+
+    bars: list[dict[str, Any]] = []
+    for row in rows.to_dict("records"):
+        bar = {"panel": "flops", "kind": "bar", "label": row["label"], "factor": row["fewer_flops"]}
+        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds_compared"], "spent": row["flops_spent"]}
+        reached = math.isfinite(row["flops_most"])
+        bar["x"] = row["flops_to_match"] if reached else math.nan
+        ends = math.isfinite(row["flops_low"]) and math.isfinite(row["flops_high"])
+        bar["low"], bar["high"] = (row["flops_low"], row["flops_high"]) if ends else (math.nan, math.nan)
+        if reached or not math.isnan(row["flops_spent"]):
+            bars.append(bar)
+    return pd.DataFrame(bars)

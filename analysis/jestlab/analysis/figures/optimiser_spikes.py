@@ -10,8 +10,7 @@ from .. import frames as reading
 from ..measures import FAR, running_median, spike_count
 from .against import Axis, placed, value_text
 from .drawing import draw_step_panels
-from .plot import Plot, Texts
-from .style import looks, title
+from .plot import Plot, Texts, looks, title
 
 if TYPE_CHECKING:
     import pandas as pd

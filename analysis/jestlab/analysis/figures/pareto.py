@@ -11,8 +11,9 @@ from ..curves import mean_curves, score_curves
 from ..frames import Frames
 from ..pareto import attainment, front, hypervolume, standing
 from .drawing import draw_pareto
-from .plot import Plot, Texts
-from .style import (
+from .plot import (
+    Plot,
+    Texts,
     about_references,
     about_unfinished,
     require_competitors,

@@ -1,22 +1,254 @@
-"""A figure before it is drawn: its data, its texts, and how to draw and save it."""
+"""A figure before it is drawn: its data and texts, its colours, markers, lines and words, and how to save it.
+
+To change the colour of a curve, change it here: figures carry their looks in their data, and both drawings
+read them from there. The page lightens colours in dark mode (`ink` in report/page.js).
+
+Colours are Okabe and Ito's ("Color Universal Design", 2008), legible in print, in grey and to the
+colour-blind. No two runs of a figure differ by colour alone: each also has its own marker and line style.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .. import units
+from ..curves import Band
 from ..files import write_whole
-from .style import applied
+from ..frames import Frames
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+GREY = "#6e6e6e"  # references, fronts and notes, which do not compete
+
+_NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
+_BASELINE = "#000000"
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195")
+_MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
+_LINES: tuple[Any, ...] = (
+    "-",
+    (0, (5, 1.5)),
+    (0, (5, 1.5, 1, 1.5)),
+    (0, (2, 1)),
+    (0, (8, 1.5, 1, 1.5, 1, 1.5)),
+)
+
+COMPONENT_LOOKS = {
+    "learner": ("#0072B2", ""),
+    "image_tower": ("#0072B2", ""),
+    "text_tower": ("#56B4E9", ""),
+    "loss": ("#7A5195", ""),
+    "scoring": ("#E69F00", "////"),
+    "selection": ("#009E73", "...."),
+    "reference_scoring": ("#CC79A7", "xxxx"),
+}
+"""Component of the cost → colour and hatch; hatches tell components apart in grey."""
+
+_RC: dict[str, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e4e4e4",
+    "grid.linewidth": 0.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4,
+    "hatch.linewidth": 0.5,
+    "hatch.color": "white",
+    "text.parse_math": False,  # a $ in a run's name is a $
+    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
+    "svg.fonttype": "path",  # independent of installed fonts
+    "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
+}
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the curve of one label is drawn: colour, marker and line style, as matplotlib names them."""
+
+    colour: str
+    marker: str
+    line: Any
+
+
+def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
+    """Choose a look for each label, the same in every figure of an experiment; the baseline is black."""
+    others = [label for label in labels if label != baseline]
+    chosen = {
+        label: Look(_COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)])
+        for i, label in enumerate(others)
+    }
+    return {baseline: Look(_BASELINE, "o", "-"), **chosen}
+
+
+def ink(colour: str) -> str:
+    """Darken a colour for text, since letters need more contrast than lines."""
+    channels = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(0.72 * channel):02x}" for channel in channels)
+
+
+def shades(colour: str, count: int) -> list[str]:
+    """Return `count` shades from light to the colour itself, for lines that have an order."""
+    channels = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    whites = [0.6 - 0.6 * i / max(1, count - 1) for i in range(count)]
+    return ["#" + "".join(f"{round(c + white * (255 - c)):02x}" for c in channels) for white in whites]
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Apply our style, over matplotlib's defaults and not the user's, while drawing and saving."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", _RC]):
+        yield
+
+
+BANDS: dict[Band, str] = {
+    "range": "from the lowest to the highest seed",
+    "std": "± standard deviation over seeds",
+}
+
+
+def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:
+    """Order rows as in the study, scale scores to the axis unit, and add how each label looks and reads.
+
+    Args:
+        frames: Results of the experiment.
+        data: Rows with a column label.
+        baseline: Label of the baseline, which is drawn in black.
+        scores: Columns that hold scores.
+
+    Returns:
+        The rows with role ("baseline", "competitor", "reference"), text, colour, marker and line.
+    """
+    data = data.copy()
+    apart = set(frames.apart_from(baseline))
+    chosen = looks([label for label in frames.labels if label not in apart], baseline)
+    roles = {label: "reference" if label in apart else "competitor" for label in frames.labels}
+    data["role"] = data["label"].map(roles | {baseline: "baseline"})
+    data["text"] = data["label"].map(texts(frames))
+    for part in ("colour", "marker", "line"):
+        data[part] = data["label"].map({label: getattr(look, part) for label, look in chosen.items()})
+    data[list(scores)] = data[list(scores)] * scale(frames)
+    order = {label: position for position, label in enumerate(frames.labels)}
+    return data.sort_values("label", key=lambda labels: labels.map(order), kind="stable", ignore_index=True)
+
+
+def texts(frames: Frames) -> dict[str, str]:
+    """Return each label's name in a figure, marked where some of its seeds have not completed."""
+    return {
+        label: label if done == planned else f"{label} ({done} of {planned} seeds)"
+        for label, (done, planned) in seeds(frames).items()
+    }
+
+
+def seeds(frames: Frames) -> dict[str, tuple[int, int]]:
+    """Return for each label how many of its seeds have completed, and how many are planned."""
+    completed = frames.runs["state"].eq("COMPLETED").groupby(frames.runs["label"]).agg(["sum", "size"])
+    return {str(label): (int(done), int(planned)) for label, done, planned in completed.itertuples()}
+
+
+def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
+    """Raise a ValueError if nothing but references has a score."""
+    if (data["role"] == "reference").all():
+        raise ValueError(
+            f"only references of experiment {frames.experiment!r} have a score so far: {frames.progress()}"
+        )
+
+
+def about_references(data: pd.DataFrame) -> list[str]:
+    """Describe references in sentences; they have no point, since they train on other data and budget.
+
+    Args:
+        data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
+            label's last row its end.
+    """
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    sentences = []
+    for what, completed in (("Final score", True), ("Score so far", False)):
+        of = ends[ends["final"].astype(bool) == completed]
+        shown = ", ".join(
+            f"{label} {score:.1f}" for label, score in zip(of["label"], of["mean"], strict=True)
+        )
+        if shown:
+            # A reference far from the others' scores is not drawn: it would squeeze them.
+            sentences.append(f"{what} of the reference (grey dashes if in range): {shown}.")
+    return sentences
+
+
+def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
+    """Name those of the labels that are not shown because none of their seeds has completed."""
+    missing = [label for label in labels if seeds(frames)[label][0] == 0]
+    return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
+
+
+def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
+    """Return what values on the horizontal axis are divided by, and the axis label with the unit of that."""
+    if "FLOP" not in x_label:
+        return 1.0, x_label
+    divisor, unit = units.flops_unit([values.max()])
+    return divisor, f"{x_label} ({unit})"
+
+
+def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:
+    """Return final scores and names of the references that get a line: those near the others' scores.
+
+    Args:
+        data: Rows of a figure: role, label, text, and the score as `mean`.
+        scores: Scores of the others.
+    """
+    known = list(scores)
+    low, high = min(known), max(known)
+    room = _NEAR * (high - low)
+    ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
+    return [
+        (float(score), str(text))
+        for score, text in zip(ends["mean"], ends["text"], strict=True)
+        if low - room <= score <= high + room
+    ]
+
+
+def scale(frames: Frames) -> float:
+    """Return what scores are multiplied by for display: 100 where they are shares, else 1."""
+    return 100.0 if frames.scores_are_shares else 1.0
+
+
+def score_axis(frames: Frames) -> str:
+    """Return the label of an axis of scores."""
+    return "mean score (%)" if frames.scores_are_shares else "mean score"
+
+
+def difference_axis(frames: Frames, to: str) -> str:
+    """Return the label of an axis of differences from the score of `to`."""
+    return f"score − {to} (points)" if frames.scores_are_shares else f"score − {to}"
+
+
+def what_score_is(frames: Frames) -> str:
+    """Say in a sentence which metrics the score is the mean of."""
+    names = frames.metrics
+    return f"Score: mean of {', '.join(names)}." if len(names) > 1 else f"Score: {names[0]}."
+
+
+def title(frames: Frames) -> str:
+    """Return the study's question, or else its name."""
+    return frames.question or frames.experiment
+
 
 SUFFIXES = (".png", ".svg", ".pdf")
 

@@ -8,8 +8,7 @@ from ..curves import score_curves
 from ..frames import Frames
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from .drawing import draw_published
-from .plot import Plot, Texts
-from .style import GREY, looks
+from .plot import GREY, Plot, Texts, looks
 
 if TYPE_CHECKING:
     import pandas as pd

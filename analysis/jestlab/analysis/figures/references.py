@@ -10,8 +10,7 @@ from ..configs import Configs, lookup
 from ..frames import Frames
 from .against import final_scores, value_text
 from .drawing import draw_scatter_panels
-from .plot import Plot, Texts
-from .style import difference_axis, looks, scale, title, what_score_is
+from .plot import Plot, Texts, difference_axis, looks, scale, title, what_score_is
 
 if TYPE_CHECKING:
     import pandas as pd

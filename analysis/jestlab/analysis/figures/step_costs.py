@@ -9,8 +9,7 @@ from ..configs import Configs
 from ..costs import CONVENTIONS, Convention, Step, paper_step, step_bars
 from ..frames import Frames
 from .drawing import draw_stacked_bars
-from .plot import Plot, Texts
-from .style import title
+from .plot import Plot, Texts, title
 
 if TYPE_CHECKING:
     import pandas as pd

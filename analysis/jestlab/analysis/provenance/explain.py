@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..connection import connect
-from ..tables.cells import Column
-from ..tables.core import Table
+from ..tables.core import Column, Table
 from .history import History, load
 
 Differences = dict[str, tuple[str | None, str | None]]

@@ -9,8 +9,7 @@ As frames, one row a cell:
 Modules:
     cell         one cell: what it can say, in which units, and what its print can stand for
     files        cells as CSV files (the paper's among them), as frames, and from a store
-    derivation   how cells follow from others
-    lint         which printed numbers cannot be right
+    lint         how cells follow from others, and which printed numbers cannot be right
 """
 
 from jestlab.analysis.published.cell import QUANTITIES, CellKey, PublishedCell, interval

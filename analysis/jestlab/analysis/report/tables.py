@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import units
 from ..measures import SCORE
 from ..provenance import History
-from ..tables.cells import MISSING, Column, Record
 from ..tables.claims import MARKS, difference, names
-from ..tables.core import Table
+from ..tables.core import MISSING, Column, Record, Table
 from ..tables.show import known
 from ..verdicts import Judged, Verdict
 

@@ -13,10 +13,8 @@ from ..frames import Frames, experiments, read
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
-from .finals import MEANS, Finals, Mean, finals
 from .paper import LAYOUTS, paper_table
-from .speedups import speedup_table
-from .summary import summary
+from .summary import MEANS, Finals, Mean, finals, speedup_table, summary
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..measures import SCORE
 from ..verdicts import Judged, Verdict, counted
 from . import show
-from .cells import Column, Record
-from .core import Table
+from .core import Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,12 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from .cells import MISSING, Cell, Column, Line, Printed
+from ..units import MISSING
+
+if TYPE_CHECKING:
+    from .core import Cell, Column, Line, Printed
 
 # ---- GitHub's Markdown, aligned so that it also reads in a terminal
 

@@ -24,10 +24,9 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .cells import Column, Record
-from .core import Table
-from .finals import Finals
+from .core import Column, Record, Table
 from .rows import own_rows, published_rows, with_unique_names
+from .summary import Finals
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..configs import Configs
 from ..costs import paper_run
 from ..published.cell import COUNTED, DELTA, EXAMPLES, FILTERED, MEAN, PER_ITERATION, TOTAL
-from .finals import Finals
+from .summary import Finals
 
 if TYPE_CHECKING:
     import pandas as pd

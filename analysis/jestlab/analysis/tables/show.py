@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..frames import Frames
-from .cells import MISSING as MISSING
-from .cells import Column, Record
-from .core import Table
-from .finals import Finals
+from .core import MISSING as MISSING
+from .core import Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .summary import Finals
 
 ONE_SEED = "†"
 

@@ -1,22 +1,112 @@
-"""The final table of an experiment: scores, costs and speed-ups of each run."""
+"""Tables of one experiment: final scores and costs of each run, and when it matches the baseline."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, get_args
 
-from .. import units
+from .. import curves, units
 from ..costs import Scope
-from ..curves import CROSSING_WORDS, Crossing
+from ..curves import CROSSING_WORDS, Crossing, score_curves, speedups
 from ..frames import Frames
+from ..intervals import censored_median, half_widths, to_match
 from . import show
-from .cells import Column
-from .core import Table
-from .finals import Finals, Mean, finals
-from .speedups import EFFORTS, factor_column, reaching
+from .core import Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Mean = Literal["all", "shared"]
+"""Over which metrics a score is taken: all, so that a run which lacks one has no score; or those that every
+completed run has."""
+
+MEANS: tuple[Mean, ...] = get_args(Mean)
+
+
+@dataclass(frozen=True)
+class Finals:
+    """The final results of an experiment, compared with a baseline.
+
+    Attributes:
+        frames: The experiment.
+        baseline: Label that others are compared with.
+        scope: What counts as FLOPs.
+        averaged: The metrics whose mean the score is.
+        runs: One row a completed run that was evaluated, in the order of the study: fingerprint, label, seed,
+            the metrics, score, delta (score minus that of the baseline with the same seed; NaN for the
+            baseline, for references that stand apart, and without such a seed), examples_seen, flops, and
+            the columns of `curves.speedups`, NaN where a run is not compared.
+    """
+
+    frames: Frames
+    baseline: str
+    scope: Scope
+    averaged: tuple[str, ...]
+    runs: pd.DataFrame
+
+    @cached_property
+    def by_label(self) -> pd.DataFrame:
+        """One row a label, in the order of the study: index label; run, apart (bool), seeds, seeds_planned;
+        for each metric, score and delta `_mean`, `_std` and `_seeds`; delta_low, delta_high (95% confidence
+        interval of the mean); examples_seen, flops (means)."""
+        import pandas as pd
+
+        of_label = self.frames.runs.groupby("label", sort=False)
+        rows = pd.DataFrame({"run": of_label["run"].first(), "apart": False})
+        rows.loc[self.frames.apart_from(self.baseline), "apart"] = True
+        ended = self.runs.groupby("label")
+        rows["seeds"] = ended.size()
+        rows["seeds_planned"] = of_label.size()
+        for name in [*self.frames.metrics, "score", "delta"]:
+            # The standard deviation is the sample's: n − 1.
+            spread = ended[name].agg(["mean", "std", "count"])
+            rows[[f"{name}_mean", f"{name}_std", f"{name}_seeds"]] = spread
+        counts = [name for name in rows.columns if name == "seeds" or str(name).endswith("_seeds")]
+        rows[counts] = rows[counts].fillna(0).astype(int)
+        half = half_widths(rows["delta_std"], rows["delta_seeds"])
+        rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
+        rows[["examples_seen", "flops"]] = ended[["examples_seen", "flops"]].mean()
+        return rows
+
+
+def finals(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    mean: Mean = "all",
+    crossing: Crossing = "first",
+) -> Finals:
+    """Compute the final results of an experiment.
+
+    Args:
+        frames: The experiment.
+        baseline: Label or run to compare with; by default the study's first run that is no reference.
+        scope: What counts as FLOPs.
+        mean: Over which metrics the score is taken.
+        crossing: Which crossing of the baseline's final score counts.
+
+    Raises:
+        ValueError: No run has completed yet, no metric is shared where the mean is over such, or there is no
+            such baseline.
+    """
+    compared = frames.baseline(baseline)
+    averaged = frames.metrics if mean == "all" else frames.shared_metrics
+    if not averaged:
+        raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
+    curves = score_curves(frames, scope, averaged)
+    ended = curves[curves["final"]].drop(columns=["step", "final"])
+    if ended.empty:
+        raise ValueError(f"no run of experiment {frames.experiment!r} has completed yet: {frames.progress()}")
+    competes = ~ended["label"].isin([compared, *frames.apart_from(compared)])
+    of_baseline = ended[ended["label"] == compared].set_index("seed")["score"]
+    ended["delta"] = (ended["score"] - ended["seed"].map(of_baseline)).where(competes)
+    sooner = speedups(curves, compared, crossing)
+    sooner = sooner[~sooner["label"].isin(frames.apart_from(compared))]
+    runs = ended.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
+    return Finals(frames, compared, scope, tuple(averaged), runs)
 
 
 def summary(
@@ -140,3 +230,201 @@ def _with_references(found: Finals, mean: Mean, crossing: Crossing) -> str:
         "; fewer FLOPs leaves out making the reference: with its scoring and each run's share in its "
         f"training, the factors are {', '.join(factors)}"
     )
+
+
+EFFORTS = ("examples", "flops")
+
+_PAID = (
+    "break-even: runs that must share the reference until it has paid in FLOPs, its scoring counted; ∞: never"
+)
+
+
+def speedup_table(
+    frames: Frames,
+    baseline: str | None = None,
+    scope: Scope = "scoring",
+    mean: Mean = "all",
+    crossing: Crossing = "first",
+) -> Table:
+    """Build the table of examples and FLOPs that each run takes to match the baseline.
+
+    One row a label that is compared, in the order of the study. A run that does not get there is
+    right-censored: it takes more than it spent. One that is there at its first evaluation is left-censored.
+
+    Args:
+        frames: The experiment.
+        baseline: Label or run to match; by default the study's first run that is no reference.
+        scope: What counts as FLOPs.
+        mean: Over which metrics the score is taken.
+        crossing: Which crossing of the baseline's final score counts.
+
+    Returns:
+        A table whose frame has label, apart, the columns of `reaching`, and break_even where any run needs
+        something that has to be made first.
+
+    Raises:
+        ValueError: As `finals`, or no run can be compared.
+    """
+    found = finals(frames, baseline, scope, mean, crossing)
+    rows = reaching(found)
+    if rows.empty:
+        raise ValueError(
+            f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
+        )
+    paid = curves.break_even_of_runs(frames, found.baseline, found.averaged, crossing)
+    of_labels = curves.break_even_over_seeds(paid)
+    if of_labels:
+        rows["break_even"] = [of_labels.get(str(label), math.nan) for label in rows.index]
+    scale, unit = units.flops_unit(found.runs["flops"])
+    reached = f"seeds that reach the final score of {found.baseline}, of those compared"
+    table = Table(
+        name=f"{frames.experiment} speed-ups",
+        caption=f"{frames.experiment}: examples and FLOPs until a run reaches the final score of "
+        f"{found.baseline} with the same seed, {CROSSING_WORDS[crossing]}; also for {found.baseline} itself. "
+        "Median over seeds [least, greatest].",
+        frame=rows.reset_index().assign(row=rows.index, apart=False),
+        columns=(
+            Column("run", "run", lambda row: str(row["label"]), align="left"),
+            Column(
+                "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
+                formula=reached,
+            ),
+            effort_column("examples", "examples to match", units.count, found.baseline),
+            factor_column("examples", "fewer examples", found.baseline),
+            effort_column(
+                "flops", f"{unit} to match", lambda flops: units.significant(flops / scale), found.baseline
+            ),
+            factor_column("flops", "fewer FLOPs", found.baseline),
+            *([_break_even_column(found.baseline)] if of_labels else []),
+        ),
+        notes=(
+            f"FLOPs: {frames.counted(scope)}",
+            "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
+            "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
+            *([_PAID] if of_labels else []),
+            *show.gaps(found),
+        ),
+        parts=found.runs.merge(paid, on=["label", "seed"], how="left").assign(
+            row=lambda runs: runs["label"], experiment=frames.experiment
+        ),
+        baselines={label: found.baseline for label in frames.labels if label != found.baseline},
+    )  # fmt: skip
+    return show.with_marks_explained(table)
+
+
+def _break_even_column(baseline: str) -> Column:
+    """Column of the number of runs after which a reference has paid for itself."""
+
+    def text(row: Record) -> str:
+        runs = float(row["break_even"])
+        return show.MISSING if math.isnan(runs) else "∞" if math.isinf(runs) else f"{runs:,.0f}"
+
+    return Column(
+        "break_even",
+        "break-even",
+        text,
+        mark=one_seed_mark(text),
+        formula=f"the fewest runs that together, with making all that they need once, cost less FLOPs to the "
+        f"final score of {baseline} than as many of {baseline}: median over seeds",
+        inputs=("making_flops", "scored_flops"),
+        compares=True,
+    )
+
+
+# ---- over seeds
+
+
+def reaching(found: Finals) -> pd.DataFrame:
+    """Compute what each label takes to match the baseline, in the order of the study.
+
+    Returns:
+        Index label; seeds_compared, seeds_reached; for each effort: `<effort>_to_match` (median over seeds,
+        or what it is at least where `<effort>_most` is more), `<effort>_low` and `_high` (range over seeds;
+        infinite where one does not get there), `<effort>_spent` (the least by which one had not got there,
+        else NaN), `<effort>_at_most` and `_low_at_most` (bool: the median, or the least, is of a run that was
+        there at its first evaluation), `fewer_<effort>` (censored median) and `fewer_<effort>_at_least`.
+    """
+    import pandas as pd
+
+    compared = found.runs.dropna(subset="reached")
+    columns = {str(name): compared[name].to_numpy() for name in compared.columns}
+    lines = []
+    for label, at in compared.groupby("label", sort=False).indices.items():
+        line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
+        line["seeds_reached"] = int(columns["reached"][at].sum())
+        first = [bool(bounded) for bounded in columns["bounded"][at]]
+        for effort in EFFORTS:
+            names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
+            took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
+            missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
+            reach, factor = to_match(took, spent), censored_median(fewer)
+            line |= {f"{effort}_to_match": reach.value, f"{effort}_most": reach.most}
+            line |= {f"{effort}_low": reach.low, f"{effort}_high": reach.high, f"fewer_{effort}": factor}
+            line[f"{effort}_spent"] = min(missed, default=math.nan)
+            bounded = [each for each, early in zip(took, first, strict=True) if early]
+            # A bound that lies on the median's other side cannot move it.
+            line[f"{effort}_at_most"] = any(each >= reach.value for each in bounded)
+            line[f"{effort}_low_at_most"] = reach.low in bounded
+            factors = [each for each, early in zip(fewer, first, strict=True) if early]
+            line[f"fewer_{effort}_at_least"] = any(each <= factor for each in factors)
+        lines.append(line)
+    return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
+
+
+def effort_column(effort: str, header: str, shown: Callable[[float], str], baseline: str) -> Column:
+    """Column of the effort at which the baseline's score is reached."""
+
+    def text(row: Record) -> str:
+        value, most, low, high = (row[f"{effort}_{part}"] for part in ("to_match", "most", "low", "high"))
+        if math.isnan(value):
+            return show.MISSING
+        if row["seeds_reached"] == 0:
+            return f"> {shown(value)}, not reached"
+        sign = "> " if most > value else "≤ " if row[f"{effort}_at_most"] else ""
+        middle = f"{sign}{shown(value)}"
+        if row["seeds_compared"] == 1 or low == high:
+            return middle
+        least = f"≤ {shown(low)}" if row[f"{effort}_low_at_most"] else shown(low)
+        greatest = shown(high) if math.isfinite(high) else f"> {shown(row[f'{effort}_spent'])}"
+        return f"{middle} [{least}, {greatest}]"
+
+    return Column(
+        f"{effort}_to_match",
+        header,
+        text,
+        mark=one_seed_mark(text),
+        formula=f"{effort} at which the run's curve reaches the final score of {baseline} with the same "
+        "seed, interpolated between the two evaluations around it: median over seeds [least, greatest]",
+        inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
+    )
+
+
+def factor_column(effort: str, header: str, baseline: str) -> Column:
+    """Column of the factor by which less effort is needed than by the baseline."""
+    key = f"fewer_{effort}"
+
+    def text(row: Record) -> str:
+        factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
+        of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
+        if not math.isnan(factor):
+            least = "≥ " if row[f"{key}_at_least"] is True and math.isfinite(factor) else ""
+            return ("∞" if math.isinf(factor) else f"{least}{factor:.1f}×") + of_seeds
+        unreached = compared > 0 and math.isnan(row["fewer_examples"])
+        return f"not reached{of_seeds}" if unreached else show.MISSING
+
+    return Column(
+        key,
+        header,
+        text,
+        lambda row: round(float(row[key]), 1),
+        mark=one_seed_mark(text),
+        formula=f"median over seeds of the {effort} that {baseline} takes to its final score, over those "
+        "that the run takes to it with the same seed",
+        inputs=(f"{effort}_to_match",),
+        compares=True,
+    )
+
+
+def one_seed_mark(text: Callable[[Record], str]) -> Callable[[Record], str]:
+    """Mark cells that rest on one seed and are not empty."""
+    return lambda row: "" if text(row) == show.MISSING else show.one_seed("seeds_compared")(row)
