@@ -1,6 +1,7 @@
 """Settings for every test, made before JAX is imported anywhere."""
 
 import importlib.util
+import itertools
 import os
 import re
 import subprocess
@@ -15,9 +16,15 @@ from hypothesis import settings
 settings.register_profile("without deadline", deadline=None)
 settings.load_profile("without deadline")
 
-# Tests compile much and compute little: compiling without optimization takes less than half the time.
+# Tests compile much and compute little: so, a step compiles in a sixth of the time. Without the new emitters
+# a fusion is not lowered through MLIR; a split count of 1 makes one LLVM module of a program instead of many.
 # Flags that the caller gave stay as they are, e.g. XLA_FLAGS=--xla_cpu_max_isa=AVX2.
-FAST_COMPILATION = {"--xla_backend_optimization_level": "0", "--xla_llvm_disable_expensive_passes": "true"}
+FAST_COMPILATION = {
+    "--xla_backend_optimization_level": "0",
+    "--xla_llvm_disable_expensive_passes": "true",
+    "--xla_cpu_use_fusion_emitters": "false",
+    "--xla_cpu_parallel_codegen_split_count": "1",
+}
 
 _flags = os.environ.get("XLA_FLAGS", "").split()
 _named = {flag.split("=")[0] for flag in _flags}
@@ -55,6 +62,20 @@ MARKS_BY_PATH = {
 }
 """Mark → where it is of all tests."""
 
+LONGEST = (
+    "models/training/test_devices.py",
+    "test_readme.py",
+    "experiments/",
+    "platform/lab/test_remote_lab.py",
+    "models/training/test_step.py",
+    "models/training/test_loop.py",
+    "platform/test_hosts.py",
+    "platform/launch/test_faults.py",
+    "models/training/test_diagnose.py",
+    "platform/launch/test_launch.py",
+)
+"""Where the tests that take longest are, dearest first; parallel test processes start with them."""
+
 ORACLES = ("torch", "transformers")
 PROGRAMS = ("git", "uname")
 """What may be started in spite of `--no-processes`."""
@@ -86,6 +107,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for mark, places in MARKS_BY_PATH.items():
             if path.startswith(places):
                 item.add_marker(mark)
+    worker = getattr(items[0].config, "workerinput", None) if items else None
+    if worker:
+        items[:] = _longest_first(items, worker["workercount"])
+
+
+def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Order tests so that none that takes long is left for the end.
+
+    `--dist worksteal` gives each worker one piece of the list, of equal lengths; whoever is done takes tests
+    from the end of another's piece. So the places of `LONGEST` are dealt out to the beginnings of the pieces,
+    each place as a whole, because its tests share fixtures.
+    """
+    root = Path(__file__).parent
+    long: list[list[pytest.Item]] = [[] for _ in LONGEST]
+    short = []
+    for item in items:
+        path = item.path.relative_to(root).as_posix()
+        place = next((long[i] for i, start in enumerate(LONGEST) if path.startswith(start)), short)
+        place.append(item)
+    begun = iter(short)
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        piece = list(itertools.chain.from_iterable(long[worker::workers]))
+        size = (len(items) - len(ordered)) // (workers - worker)
+        ordered += piece + list(itertools.islice(begun, max(size - len(piece), 0)))
+    return ordered + list(begun)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
