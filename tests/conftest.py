@@ -65,11 +65,13 @@ MARKS_BY_PATH = {
 LONGEST = (
     "models/training/test_devices.py",
     "test_readme.py",
-    "experiments/",
+    "experiments/test_laion_transfer.py",
     "platform/lab/test_remote_lab.py",
     "models/training/test_step.py",
     "models/training/test_loop.py",
     "platform/test_hosts.py",
+    "platform/programs/test_embed_program.py",
+    "platform/programs/test_diagnose_program.py",
     "platform/launch/test_faults.py",
     "models/training/test_diagnose.py",
     "platform/launch/test_launch.py",
@@ -121,7 +123,7 @@ def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """
     root = Path(__file__).parent
     long: list[list[pytest.Item]] = [[] for _ in LONGEST]
-    short = []
+    short: list[pytest.Item] = []
     for item in items:
         path = item.path.relative_to(root).as_posix()
         place = next((long[i] for i, start in enumerate(LONGEST) if path.startswith(start)), short)

@@ -45,8 +45,29 @@ def one():
 
 
 @pytest.fixture(scope="module")
-def plain(one):
-    return steps(config(), devices=one)
+def found_by(one):
+    """A function from a config to the metrics of its steps and the parameters after them; it computes each
+    config once."""
+    known = {}
+
+    def found(config):
+        key = config.model_dump_json()
+        if key not in known:
+            known[key] = steps(config, devices=one)
+        return known[key]
+
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain(found_by):
+    return found_by(config())
+
+
+@pytest.fixture(scope="module")
+def joint(found_by):
+    """The metrics of each step with joint selection."""
+    return found_by(config(selection=JOINT))[0]
 
 
 def test_without_filtering_every_rule_is_plain_training(one, plain):
@@ -85,22 +106,20 @@ def test_an_approximation_changes_the_step(one, plain, share):
     ids=["microbatches", "remat and scan"],
 )
 @pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
-def test_how_a_step_is_computed_does_not_change_it(one, runtime, loss):
+def test_how_a_step_is_computed_does_not_change_it(one, found_by, runtime, loss):
     """Microbatches, too: every example meets the negatives of the whole batch."""
     share = {"approximation": {"share": 0.25}}
-    expected, _ = steps(config(loss=loss, **share), devices=one)
+    expected, _ = found_by(config(loss=loss, **share))
     assert_like(steps(config(loss=loss, runtime=runtime, **share), devices=one)[0], expected)
 
 
-def test_microbatches_select_what_the_whole_batch_selects(one):
-    whole, _ = steps(config(selection=JOINT), devices=one)
+def test_microbatches_select_what_the_whole_batch_selects(one, joint):
     parts, _ = steps(config(selection=JOINT, runtime={"microbatches": 2}), devices=one)
-    assert [m["selected"] for m in parts] == [m["selected"] for m in whole]
+    assert [m["selected"] for m in parts] == [m["selected"] for m in joint]
 
 
-def test_several_steps_a_call_are_as_many_calls(one):
+def test_several_steps_a_call_are_as_many_calls(one, joint):
     cfg = config(selection=JOINT)
-    expected, _ = steps(cfg, 3, devices=one)
     model = TwoTowerModel(cfg.model)
     reference = initialize(cfg.model, jax.random.key(9))
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
@@ -110,12 +129,11 @@ def test_several_steps_a_call_are_as_many_calls(one):
     state, metrics = step(one.replicate(state), one.split(stacked, axis=1), one.replicate(reference))
     assert int(state.step) == 3
     found = [{name: np.asarray(value[i]).tolist() for name, value in metrics.items()} for i in range(3)]
-    assert_like(found, expected)
+    assert_like(found, joint)
 
 
-def test_cached_embeddings_select_what_the_reference_selects(one):
+def test_cached_embeddings_select_what_the_reference_selects(one, joint):
     cfg = config(selection=JOINT)
-    expected, _ = steps(cfg, 1, devices=one)
     model = TwoTowerModel(cfg.model)
     reference = initialize(cfg.model, jax.random.key(9))
     batch = batch_of(cfg, 0)
@@ -128,21 +146,20 @@ def test_cached_embeddings_select_what_the_reference_selects(one):
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
     step = build_step(cfg, None, one)
     _, metrics = step(one.replicate(state), one.split(batch), one.replicate(scalars))
-    assert metrics["selected"].tolist() == expected[0]["selected"]
+    assert metrics["selected"].tolist() == joint[0]["selected"]
 
 
-def test_selected_positions_are_what_is_trained_on(one):
+def test_selected_positions_are_what_is_trained_on(one, joint):
     """The loss is that of the selected pairs, taken out by hand."""
     cfg = config(selection=JOINT)
-    history, _ = steps(cfg, 1, devices=one)
     batch = batch_of(cfg, 0)
-    chosen = np.array(history[0]["selected"])
+    chosen = np.array(joint[0]["selected"])
     assert sorted(set(chosen.tolist())) == sorted(chosen.tolist())
     plain_step = build_step(config(), None, one)
     state = initial_state(cfg, initialize(cfg.model, jax.random.key(0)), jax.random.key(cfg.seed))
     taken = {name: x[chosen] for name, x in batch.items()}
     _, metrics = plain_step(one.replicate(state), one.split(taken), None)
-    assert float(metrics["loss"]) == pytest.approx(history[0]["loss"], rel=1e-6)
+    assert float(metrics["loss"]) == pytest.approx(joint[0]["loss"], rel=1e-6)
 
 
 def test_a_selection_without_its_reference_is_refused(one):
