@@ -111,10 +111,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(mark)
     worker = getattr(items[0].config, "workerinput", None) if items else None
     if worker:
-        items[:] = _longest_first(items, worker["workercount"])
+        items[:] = longest_first(items, worker["workercount"])
 
 
-def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+def longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """Order tests so that none that takes long is left for the end.
 
     `--dist worksteal` gives each worker one piece of the list, of equal lengths; whoever is done takes tests

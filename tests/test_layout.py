@@ -3,8 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.conftest import LONGEST, longest_first
 
 ROOT = Path(__file__).parents[1]
 PORTIONS = ("experiments", "platform", "models", "analysis")
@@ -28,6 +31,25 @@ def test_no_package_markers_among_the_tests():
 def test_test_files_have_names_of_their_own():
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("place", LONGEST)
+def test_what_starts_first_is_there(place):
+    """A file that moved would start late again, and nobody would see why."""
+    assert (ROOT / "tests" / place).exists()
+
+
+def test_the_longest_tests_begin_the_workers_pieces():
+    """Each place stays whole, and no test is lost or added."""
+    paths = ["test_layout.py"] * 30 + [LONGEST[1]] * 4 + ["test_conditions.py"] * 31 + [LONGEST[0]] * 5
+    items: Any = [SimpleNamespace(path=ROOT / "tests" / path) for path in paths]
+    for workers in (1, 2):
+        ordered = longest_first(items, workers)
+        assert sorted(map(id, ordered)) == sorted(map(id, items))
+        found = [item.path.relative_to(ROOT / "tests").as_posix() for item in ordered]
+        assert found[:5] == [LONGEST[0]] * 5
+        second = 35 if workers == 2 else 5
+        assert found[second : second + 4] == [LONGEST[1]] * 4
 
 
 def test_the_standard_librarys_platform_is_not_shadowed():
