@@ -125,7 +125,7 @@ def test_tags(lab):
 
 @pytest.mark.parametrize("tag", ["two words", "a,b", "a/b", "", "x" * 65, "new\nline"])
 def test_what_is_no_tag(lab, tag):
-    with pytest.raises(UserError, match="is no tag"):
+    with pytest.raises(UserError, match="invalid tag"):
         called(lab, "tag", "toy", "fine", tag)
     assert json.loads(called(lab, "tag", "toy", "--json")) == []
 

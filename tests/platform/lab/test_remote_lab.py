@@ -211,8 +211,9 @@ def test_the_address_is_the_same_everywhere_and_scratch_is_each_machines(monkeyp
     assert found.root != Lab.find("gs://other/lab", "postgresql://host/db").root
 
 
-@pytest.mark.parametrize("written", [["--root", URL], [f"--root={URL}"]])
-def test_pods_need_no_folder_for_a_lab_in_a_bucket(written):
+def test_pods_need_no_folder_for_a_lab_in_a_bucket():
+    from executor_harnesses import job
+
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
     from jestlab.platform.launch.executors import manifest
@@ -223,4 +224,5 @@ def test_pods_need_no_folder_for_a_lab_in_a_bucket(written):
     executors.get("kubernetes", resources, settings, Lab(Path("scratch"), "postgresql://host/db", URL))
     with pytest.raises(UserError, match=r"kubernetes\.root"):
         executors.get("kubernetes", resources, settings, Lab(Path("lab"), "postgresql://host/db"))
-    assert manifest.mounted_at("/lab", written) == written
+    assert manifest.arguments_at("/lab", job("one", arguments=["--root", URL])) == ["--root", URL]
+    assert manifest.arguments_at("/lab", job("one", arguments=["--root", "lab"])) == ["--root", "/lab"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,9 @@ from typing import Any
 import pytest
 import rows_support as rows
 from sqlalchemy import Engine, inspect, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
@@ -43,8 +46,8 @@ def test_a_new_store_has_what_the_models_say(store_url, postgres_server, tmp_pat
     from alembic.migration import MigrationContext
 
     engine = writable(store_url)
-    sqlite = engine.dialect.name == "sqlite"
-    other = f"sqlite:///{tmp_path / 'modelled.db'}" if sqlite else postgres_server.new_database()
+    on_sqlite = engine.dialect.name == "sqlite"
+    other = f"sqlite:///{tmp_path / 'modelled.db'}" if on_sqlite else postgres_server.new_database()
     modelled = writable(other)
     Base.metadata.create_all(modelled)
     with engine.connect() as connection:
@@ -65,14 +68,26 @@ def test_a_new_store_has_what_the_models_say(store_url, postgres_server, tmp_pat
         assert sorted_(found.get_unique_constraints(table)) == sorted_(wanted.get_unique_constraints(table))
         assert sorted_(found.get_indexes(table)) == sorted_(wanted.get_indexes(table))
     assert sorted(found.get_view_names()) == sorted(VIEWS)
-    if sqlite:
+    if on_sqlite:
         with engine.connect() as connection:
             [made] = connection.scalars(text("SELECT sql FROM sqlite_master WHERE name = 'metric'"))
         assert "WITHOUT ROWID" in made
     for each in (engine, modelled):
         each.dispose()
-    if not sqlite:
+    if not on_sqlite:
         postgres_server.drop(other)
+
+
+def test_the_tables_are_those_of_the_newest_schema():
+    """Fails when `tables.py` changes: then a new schema is due, and a migration that leads there."""
+    made = ""
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        for table in Base.metadata.sorted_tables:
+            made += str(CreateTable(table).compile(dialect=dialect))
+            for index in sorted(table.indexes, key=str):
+                made += str(CreateIndex(index).compile(dialect=dialect))
+    assert schema.HEAD == "0003"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "d75dcea9c7b6c75e"
 
 
 def _column(column):
@@ -127,7 +142,7 @@ def test_rows_and_constraints_stay_when_a_schema_follows(filled, later):
 
 def test_a_migration_that_fails_changes_nothing(filled, later, monkeypatch):
     before = rows.everything(filled)
-    broken = {**VIEWS, "v_broken": type(VIEWS["v_runs"])("", {}, "SELECT FROM WHERE")}
+    broken = {**VIEWS, "v_broken": type(VIEWS["v_runs"])({}, "SELECT FROM WHERE")}
     monkeypatch.setattr(schema, "VIEWS", broken)
     with pytest.raises(Exception, match="syntax error"):
         schema.migrate(filled, later)

@@ -194,15 +194,11 @@ class VertexHarness(_Remote[FakeGoogle]):
             "store_secret": "projects/our-lab/secrets/jestlab-store/versions/latest",
             "root": "/gcs/our-bucket/lab",
         }
-        return Vertex(
-            VertexSettings(**(said | settings)),
-            slice_ or parse_slice("v5e-4x4"),
-            IMAGE,
-            endpoint=self.api.url,
-            logging_endpoint=self.api.url,
-            credentials=Credentials("the-users-token"),
-            answer_seconds=answer_seconds,
-        )
+        slice_ = slice_ or parse_slice("v5e-4x4")
+        made = Vertex(VertexSettings(**(said | settings)), slice_, IMAGE, answer_seconds=answer_seconds)
+        made.endpoint = made.logging_endpoint = self.api.url
+        made.credentials = Credentials("the-users-token")
+        return made
 
     def count(self) -> int:
         return sum(
@@ -279,7 +275,7 @@ class LocalHarness:
 
     def end(self, handle: str, code: int) -> None:
         (self._folder / f"{_log(handle).stem}.code").write_text(str(code))
-        [parent] = (one for one in self._executors if handle in one.launched)
+        [parent] = (one for one in self._executors if handle in one._children)
         labs.wait_until(lambda: parent.statuses([handle])[handle].state.is_over)
 
     def prints(self, handle: str, lines: list[str]) -> None:
@@ -307,11 +303,11 @@ class LocalHarness:
 
     def close(self) -> None:
         for executor in self._executors:
-            for handle in executor.launched:
+            for handle in list(executor._children):
                 executor.stop(handle, now=True)
 
     def _handles(self) -> list[str]:
-        return [handle for executor in self._executors for handle in executor.launched]
+        return [handle for executor in self._executors for handle in executor._children]
 
 
 class ForkedHarness(LocalHarness):

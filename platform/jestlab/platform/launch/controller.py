@@ -12,10 +12,10 @@ import functools
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
@@ -23,9 +23,8 @@ from jestlab.platform.launch import logs, processes, reconcile
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError
 from jestlab.platform.launch.executors import Executors, job_of
-from jestlab.platform.launch.liveness import Liveness
+from jestlab.platform.launch.liveness import Liveness, Termination
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
-from jestlab.platform.launch.termination import Termination
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
 from jestlab.platform.store import leases
@@ -39,7 +38,7 @@ if TYPE_CHECKING:  # imports XManager, which takes a second
 LAST_SECONDS = 15.0
 """How long after a second Ctrl-C the end of runs is waited for."""
 
-STOPPED = "the launch was stopped"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ class Outcome:
     Attributes:
         states: Fingerprint → state, of every run of the plan.
         reasons: Fingerprint → reason, of the runs that did not complete.
-        interrupted: Whether it was stopped by its user.
-        launched: How many runs had not completed before.
+        interrupted: Whether its user stopped it.
+        launched: Number of runs that had not completed before.
     """
 
     states: Mapping[str, RunState]
@@ -115,9 +114,6 @@ def launch(
         listener: Told what happens.
         wakeup: Set by whoever knows that there is something to see, such as the end of a process.
 
-    Returns:
-        The states that the runs ended in.
-
     Raises:
         UserError: An environment variable that sets an interval is not a number of seconds.
     """
@@ -132,8 +128,7 @@ def launch(
     return Outcome(store.states(fingerprints), store.reasons(fingerprints), interrupted, len(waiting))
 
 
-@dataclass(frozen=True)
-class _Claimed:
+class _Claimed(NamedTuple):
     """An attempt that is to be launched."""
 
     target: Target
@@ -142,43 +137,36 @@ class _Claimed:
     log: str
 
 
+@dataclass
 class _Controller:
     """One launch, from its first look at the runs to the state in which all of them stay."""
 
-    def __init__(
-        self,
-        lab: Lab,
-        store: Store,
-        title: str,
-        runs: Sequence[Target],
-        executors: Executors,
-        options: Options,
-        listener: Listener,
-        wakeup: Wakeup,
-    ) -> None:
-        self._lab = lab
-        self._store = store
-        self._title = title
-        self._runs = {run.fingerprint: run for run in runs}
-        self._executors = executors
-        self._options = options
-        self._listener = listener
-        self._wakeup = wakeup
+    lab: Lab
+    store: Store
+    title: str
+    targets: Sequence[Target]
+    executors: Executors
+    options: Options
+    listener: Listener
+    wakeup: Wakeup
+
+    def __post_init__(self) -> None:
         self._intervals = Intervals.from_environment()
         self._rules = RetryRules(
-            options.retries,
+            self.options.retries,
             backoff_seconds=self._intervals.backoff,
             max_backoff_seconds=self._intervals.max_backoff,
         )
         self._name = processes.identity()
-        self._id: int | None = None
+        self._id: int | None = None  # this launcher's in the store
         self._store_id = ""
         self._beaten_at = 0.0
-        self._liveness = Liveness(self._name, executors, options.lease_seconds)
-        self._termination = Termination(executors, listener.note, at_once=options.at_once)
+        self._liveness = Liveness(self._name, self.executors, self.options.lease_seconds)
+        self._termination = Termination(self.executors, self.listener.note, at_once=self.options.at_once)
         self._ours: list[Lease] = []  # live attempts that this controller looks after
         self._final: dict[str, RunState] = {}
-        self._outside = {need for run in runs for need in run.needs.values()} - self._runs.keys()
+        self._runs = {run.fingerprint: run for run in self.targets}
+        self._outside = {need for run in self.targets for need in run.needs.values()} - self._runs.keys()
         self._needed: Mapping[str, RunState] = {}  # of runs that others bring to their end
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._stopping: str | None = None
@@ -191,18 +179,21 @@ class _Controller:
 
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
-        self._listener.begin(len(self._runs))
+        self.listener.begin(len(self._runs))
         try:
-            with self._signals():
-                while not await self._pass():
-                    await self._wakeup.wait(self._intervals.poll)
+            for number in _SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
+            while not await self._pass():
+                await self.wakeup.wait(self._intervals.poll)
         finally:
-            self._listener.end()
+            for number in _SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
+            self.listener.end()
             if self._experiment is not None:
                 await self._experiment.__aexit__(None, None, None)
             if self._id is not None and not self._store_away:
                 with suppress(StoreError):  # other launchers will notice that this one has gone
-                    await asyncio.to_thread(leases.leave, self._store, self._id)
+                    await asyncio.to_thread(leases.leave, self.store, self._id)
         return self._interrupted
 
     async def _pass(self) -> bool:
@@ -211,12 +202,12 @@ class _Controller:
             claimed = await asyncio.to_thread(self._reconcile)
         except StoreError as error:
             if not self._store_away:
-                self._listener.note(f"{error}: waiting for the store; what runs goes on")
+                self.listener.note(f"{error}: waiting for the store; what runs goes on")
             self._store_away = True
             self._liveness.forget()
             return self._termination.at_once
         if self._store_away:
-            self._listener.note("the store is back")
+            self.listener.note("the store is back")
             self._store_away = False
         if self._has_to_open and not self._opened:
             await self._open()
@@ -226,7 +217,7 @@ class _Controller:
             await self._start(one)
         if self._termination.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
             for lease in self._ours:
-                self._listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
+                self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
             return True
         return len(self._final) == len(self._runs)
 
@@ -235,16 +226,16 @@ class _Controller:
     def _reconcile(self) -> list[_Claimed]:
         """Read, decide and act; what is returned has been claimed and is still to be launched."""
         self._beat()
-        standings = leases.standings(self._store, self._runs)
-        self._needed = self._store.states(self._outside) if self._outside else {}
+        standings = leases.standings(self.store, self._runs)
+        self._needed = self.store.states(self._outside) if self._outside else {}
         live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
         self._ours = [lease for lease in live if lease.launcher == self._name]
-        signs = self._liveness.check(live, leases.heartbeats(self._store))
+        signs = self._liveness.check(live, leases.heartbeats(self.store))
         self._final, ready = {}, []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
             action = reconcile.decide(run, self._seen(run, target, signs), self._rules)
-            if isinstance(action, reconcile.Claim) and not self._options.launches:
+            if isinstance(action, reconcile.Claim) and not self.options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
                 ready.append((run, target))
@@ -253,50 +244,47 @@ class _Controller:
             self._show(run, target, action)
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
-            self._listener.progress(self._store.progress(running, ("loss", "examples_seen")))
+            self.listener.progress(self.store.progress(running, ("loss", "examples_seen")))
         return self._claim(ready)
 
     def _seen(self, run: Standing, target: Target, signs: Mapping[int, Signs]) -> Seen:
         """Collect what is known of a run beyond its row in the store."""
         known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
-        needs = {self._title_of(needed): self._stays_in(needed) for needed in target.needs.values()}
+        needs = dict(self._needed_run(needed) for needed in target.needs.values())
         return Seen(**vars(known), needs=needs, stopping=self._stopping, now=now())
 
-    def _title_of(self, fingerprint: str) -> str:
-        return _name(self._runs[fingerprint]) if fingerprint in self._runs else f"run {fingerprint[:8]}"
-
-    def _stays_in(self, fingerprint: str) -> RunState | None:
-        """The state in which a needed run stays, as far as can be told; None where that is open."""
+    def _needed_run(self, fingerprint: str) -> tuple[str, RunState | None]:
+        """Return the title of a needed run and the state in which it stays; None where that is open."""
         if fingerprint in self._runs:
-            return self._final.get(fingerprint)
+            return _name(self._runs[fingerprint]), self._final.get(fingerprint)
         state = self._needed.get(fingerprint)
         waits = state is None or not state.is_terminal or state == RunState.PREEMPTED
-        return None if waits else state
+        return f"run {fingerprint[:8]}", None if waits else state
 
     def _act(self, run: Standing, target: Target, action: reconcile.Action) -> None:
         match action:
             case reconcile.Done(state):
                 self._final[run.fingerprint] = state
-                if state == RunState.FAILED and self._options.fail_fast and self._stopping is None:
+                if state == RunState.FAILED and self.options.fail_fast and self._stopping is None:
                     self._stopping = f"{_name(target)} failed"
             case reconcile.Enter(state, reason):
-                leases.enter(self._store, run, state, reason)
-                self._wakeup.set()
+                leases.enter(self.store, run, state, reason)
+                self.wakeup.set()
             case reconcile.Wait(str(reason)) if run.lease is not None and reason != run.reason:
-                leases.waits(self._store, run.lease, reason)
+                leases.waits(self.store, run.lease, reason)
             case reconcile.Adopt(lease):
-                leases.adopt(self._store, lease, self._enter())
-                self._wakeup.set()
+                leases.adopt(self.store, lease, self._enter())
+                self.wakeup.set()
             case reconcile.Stop(lease):
                 self._termination.stop(lease)
             case reconcile.End(lease, state, reason, exit_code, kill):
-                said = logs.summary(self._lab.root / lease.log) if state == RunState.FAILED else ""
+                said = logs.summary(self.lab.root / lease.log) if state == RunState.FAILED else ""
                 said = f"{reason}: {said}" if said else reason
                 heard = lease.heartbeat_at if kill else None
-                ended = leases.end(self._store, run.fingerprint, lease.id, state, said, exit_code, heard)
+                ended = leases.end(self.store, run.fingerprint, lease.id, state, said, exit_code, heard)
                 if ended and kill:
                     self._termination.kill(lease)
-                self._wakeup.set()
+                self.wakeup.set()
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
         """Claim attempts for the free slots, in the order of the plan."""
@@ -305,8 +293,8 @@ class _Controller:
         if not self._opened:
             self._has_to_open = True
             return []
-        executor = self._executors(self._options.executor)
-        slots = self._options.parallel or executor.parallel
+        executor = self.executors(self.options.executor)
+        slots = self.options.parallel or executor.parallel
         claimed: list[_Claimed] = []
         for run, target in ready:
             busy = len(self._ours) + len(claimed)
@@ -314,17 +302,10 @@ class _Controller:
                 break
             if run.lease is not None and run.lease.executor != "local":
                 self._termination.kill(run.lease)  # a job that was put back into a queue would come again
-            log = f"{run.directory}/{logs.NAME}"
-            lease_seconds = self._options.lease_seconds
+            log, lease = f"{run.directory}/{logs.NAME}", self.options.lease_seconds
             try:
                 claim = leases.claim(
-                    self._store,
-                    run.fingerprint,
-                    self._enter(),
-                    executor.name,
-                    executor.chips,
-                    log,
-                    lease_seconds,
+                    self.store, run.fingerprint, self._enter(), executor.name, executor.chips, log, lease
                 )
             except StoreError:
                 if claimed:
@@ -340,11 +321,11 @@ class _Controller:
         try:
             from jestlab.platform.launch.xmanager import Experiment
 
-            made = await asyncio.to_thread(Experiment, self._lab.xmanager, self._title)
+            made = await asyncio.to_thread(Experiment, self.lab.xmanager, self.title)
             self._experiment = await made.__aenter__()
         except Exception as error:  # its records are a courtesy: what runs does not depend on them
-            self._listener.note(f"XManager keeps no record of this launch: {type(error).__name__}: {error}")
-        self._wakeup.set()
+            self.listener.note(f"XManager keeps no record of this launch: {type(error).__name__}: {error}")
+        self.wakeup.set()
 
     async def _start(self, one: _Claimed) -> None:
         """Launch a claimed attempt as a work unit of XManager."""
@@ -352,7 +333,7 @@ class _Controller:
             if self._stopping is not None:
                 raise ExecutorError(self._stopping)
             number, place = one.claim.number, one.executor.name
-            job = job_of(self._lab, self._title, one.target, number, one.log, place, self._store_id)
+            job = job_of(self.lab, self.title, one.target, number, one.log, place, self._store_id)
             if self._experiment is not None:
                 handle = await self._experiment.add(one.executor, job)
             else:
@@ -362,7 +343,7 @@ class _Controller:
             ended = ended if self._stopping is None else RunState.CANCELLED
             attempt = (one.target.fingerprint, one.claim.attempt_id)
             await self._write_surely(leases.end, *attempt, ended, str(error), None)
-            self._wakeup.set()
+            self.wakeup.set()
         else:
             stop = functools.partial(one.executor.stop, handle)
             await self._write_surely(leases.launched, one.claim.attempt_id, handle, stop=stop)
@@ -373,7 +354,7 @@ class _Controller:
         """Write what must not be lost while the store is away; the user may still stop the job meanwhile."""
         while True:
             try:
-                await asyncio.to_thread(write, self._store, *values)
+                await asyncio.to_thread(write, self.store, *values)
                 return
             except StoreError:
                 if self._stopping is not None and stop is not None:
@@ -385,41 +366,30 @@ class _Controller:
 
     # ---- its user, and itself
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Context in which a first SIGINT or SIGTERM stops the runs and a second one kills them."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._interrupt)
-        try:
-            yield
-        finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
-
     def _interrupt(self) -> None:
+        """Stop the runs on the first SIGINT or SIGTERM, and kill them on the second."""
         if self._interrupted:
             self._termination.at_once = True
             self._interrupted_at = time.monotonic()
         else:
-            self._interrupted, self._stopping = True, STOPPED
-            self._listener.note("stopping the runs; once more to end them at once")
+            self._interrupted, self._stopping = True, "the launch was stopped"
+            self.listener.note("stopping the runs; once more to end them at once")
         # Now, and not in the next pass alone: that may be waiting for a store that is away.
         for lease in self._ours:
             asyncio.get_running_loop().run_in_executor(None, self._termination.stop, lease)
-        self._wakeup.set()
+        self.wakeup.set()
 
     def _enter(self) -> int:
         """Return this launcher's id in the store, where it enters itself the first time."""
         if self._id is None:
-            self._store_id = self._store.id()
-            self._id = leases.enter_launcher(self._store, self._name)
+            self._store_id = self.store.id()
+            self._id = leases.enter_launcher(self.store, self._name)
             self._beaten_at = time.monotonic()
         return self._id
 
     def _beat(self) -> None:
         if self._id is not None and time.monotonic() - self._beaten_at > self._intervals.heartbeat:
-            leases.beat(self._store, self._id)
+            leases.beat(self.store, self._id)
             self._beaten_at = time.monotonic()
 
     def _show(self, run: Standing, target: Target, action: reconcile.Action) -> None:
@@ -429,9 +399,7 @@ class _Controller:
                 shown = (state, reason)
             case reconcile.End(_, RunState.PREEMPTED, reason, _, _):
                 shown = (RunState.PENDING, f"{reason}; goes on from its last checkpoint")
-            case reconcile.Enter(RunState.PENDING, reason):
-                shown = (RunState.PENDING, reason)
-            case reconcile.Wait(str(reason)):
+            case reconcile.Enter(RunState.PENDING, reason) | reconcile.Wait(str(reason)):
                 shown = (RunState.PENDING, reason)
             case reconcile.Wait() if run.state == RunState.RUNNING:
                 another = run.lease is not None and run.lease.launcher != self._name
@@ -440,7 +408,7 @@ class _Controller:
                 return
         if self._shown.get(run.fingerprint) != shown:
             self._shown[run.fingerprint] = shown
-            self._listener.state(target, *shown)
+            self.listener.state(target, *shown)
 
 
 def _name(run: Target) -> str:

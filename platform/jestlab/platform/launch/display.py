@@ -97,18 +97,14 @@ class Moving(Lines):
     def begin(self, count: int) -> None:
         """Draw the bar for all runs."""
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
         from rich.text import Text
 
-        class _Remaining(ProgressColumn):
+        class _Remaining(TimeRemainingColumn):
             """Shows the time left of a run; none for all of them, whose lengths differ."""
 
-            def __init__(self) -> None:
-                super().__init__()
-                self._of_run = TimeRemainingColumn()
-
             def render(self, task: Task) -> Text:
-                return Text("") if task.fields.get("of_all") else self._of_run.render(task)
+                return Text("") if task.fields.get("of_all") else super().render(task)
 
         self._total = count
         console = Console(file=self._stream)
@@ -182,12 +178,7 @@ class Rate:
         self._seen: deque[tuple[float, float]] = deque(maxlen=_RATE_SAMPLES)
 
     def add(self, value: float | None, at: float | None = None) -> float | None:
-        """Add a value and return the rate per second; None before there are two values.
-
-        Args:
-            value: The number now, if it is known.
-            at: When, in seconds; now by default.
-        """
+        """Add a value, seen `at` a time in seconds; return the rate per second, None before two values."""
         if value is None:
             return None
         at = time.monotonic() if at is None else at

@@ -38,10 +38,9 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True)
 class JobStatus:
-    """State of a job, and why.
+    """State of a job.
 
     Attributes:
-        state: What is known.
         reason: Why, in words; may be empty.
         exit_code: Of its (first) process, minus the signal's number when a signal ended it; None where the
             executor does not know.
@@ -121,11 +120,7 @@ class Executor(Protocol):
         """Return the states of jobs by handle: one for every handle, UNKNOWN where nothing can be known."""
 
     def stop(self, handle: str, *, now: bool) -> None:
-        """Ask a job to stop, or kill it; does nothing to a job that is over.
-
-        Args:
-            handle: The job.
-            now: Whether to kill it, without time to save.
+        """Ask a job to stop, or kill it now, without time to save; does nothing to a job that is over.
 
         Raises:
             ExecutorAway: The executor cannot be reached now; the job may still run.

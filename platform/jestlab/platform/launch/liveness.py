@@ -1,4 +1,4 @@
-"""Which attempts are alive: by their jobs, their heartbeats and their launchers.
+"""Which attempts are alive, by their jobs, heartbeats and launchers; and how their jobs are stopped.
 
 Silence is measured by this process's own monotonic clock: the clocks of other machines may differ.
 """
@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.processes import state_of
 from jestlab.platform.launch.reconcile import Signs
 from jestlab.platform.store.records import Lease, RunState
 
@@ -25,16 +25,10 @@ SILENT_SECONDS = 120.0
 
 
 class Liveness:
-    """Watches live attempts for one launcher."""
+    """Watches live attempts for one launcher; others count as gone after `lease_seconds` of silence."""
 
     def __init__(self, launcher: str, executors: Executors, lease_seconds: float) -> None:
-        """Create it; nothing has been seen yet.
-
-        Args:
-            launcher: Name of the launcher that asks.
-            executors: Executors by name.
-            lease_seconds: How long other launchers may be silent before they count as gone.
-        """
+        """Create it; nothing has been seen yet."""
         self._launcher = launcher
         self._executors = executors
         self._lease_seconds = lease_seconds
@@ -57,9 +51,7 @@ class Liveness:
                 job=jobs[lease.id],
                 ours=lease.launcher == self._launcher,
                 orphaned=self._is_orphaned(lease.launcher, launchers),
-                silent_seconds=self._silence.seconds(
-                    ("attempt", lease.id), (lease.heartbeat_at, jobs[lease.id].state)
-                ),
+                silent_seconds=self._silence.seconds(lease.id, (lease.heartbeat_at, jobs[lease.id].state)),
             )
             for lease in live
         }
@@ -69,9 +61,9 @@ class Liveness:
         self._silence.clear()
 
     def _is_orphaned(self, launcher: str | None, launchers: Mapping[str, object]) -> bool:
-        if launcher is None or launcher not in launchers or processes.is_gone(launcher):
+        if launcher is None or launcher not in launchers or state_of(launcher) == JobState.GONE:
             return True
-        silent = self._silence.seconds(("launcher", launcher), launchers[launcher])
+        silent = self._silence.seconds(launcher, launchers[launcher])
         return launcher != self._launcher and silent > self._lease_seconds
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
@@ -83,10 +75,8 @@ class Liveness:
                 handles.setdefault(lease.executor, {})[lease.handle] = lease.id
             else:
                 # An attempt that has begun runs, even if its launcher died before it could record the handle.
-                begun = lease.state == RunState.RUNNING
-                found[lease.id] = JobStatus(
-                    JobState.UNKNOWN if begun else JobState.GONE, "it was never launched"
-                )
+                state = JobState.UNKNOWN if lease.state == RunState.RUNNING else JobState.GONE
+                found[lease.id] = JobStatus(state, "it was never launched")
         for name, attempts in handles.items():
             try:
                 statuses = self._executors(name).statuses(list(attempts))
@@ -97,23 +87,17 @@ class Liveness:
 
 
 class Silence:
-    """Measures how long things have shown no new sign of life."""
+    """Measures how long things have shown no new sign of life, by a clock in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Create it.
-
-        Args:
-            clock: Seconds.
-        """
+        """Create it; nothing has been seen yet."""
         self._clock = clock
         self._seen: dict[Hashable, tuple[object, float]] = {}
 
     def seconds(self, thing: Hashable, sign: object) -> float:
         """Return the seconds since a thing was first seen with its present sign of life.
 
-        Args:
-            thing: What is watched.
-            sign: Anything that changes while it lives, such as its last heartbeat.
+        The sign is anything that changes while the thing lives, such as its last heartbeat.
         """
         before = self._seen.get(thing)
         if before is None or before[0] != sign:
@@ -126,20 +110,52 @@ class Silence:
         self._seen.clear()
 
 
-def doubts(lease: Lease | None, now: datetime) -> str | None:
-    """Say why a run that the store calls RUNNING may not run any more, and what to do; None without doubts.
+class Termination:
+    """Remembers which jobs were asked to stop, and when; `at_once` gives them no time to save."""
 
-    Args:
-        lease: A run's last attempt.
-        now: The time, as the store has it.
-    """
+    def __init__(self, executors: Executors, complain: Callable[[str], None], *, at_once: bool) -> None:
+        """Create it; `complain` is told, once a job, why it cannot be stopped."""
+        self._executors = executors
+        self._complain = complain
+        self._asked: dict[int, float] = {}  # attempt → when
+        self._failed: set[int] = set()
+        self.at_once = at_once
+
+    def stop(self, lease: Lease) -> None:
+        """Ask an attempt's job to stop; once its executor's grace period is over, kill it."""
+        asked = self._asked.get(lease.id)
+        if self.at_once:
+            self.kill(lease)
+        elif asked is None:
+            self._asked[lease.id] = time.monotonic()
+            self._send(lease, now=False)
+        elif time.monotonic() - asked > self._executors(lease.executor).grace_seconds:
+            self.kill(lease)
+
+    def kill(self, lease: Lease) -> None:
+        """Kill an attempt's job now."""
+        self._send(lease, now=True)
+
+    def _send(self, lease: Lease, now: bool) -> None:
+        if lease.handle is None:
+            return
+        try:
+            self._executors(lease.executor).stop(lease.handle, now=now)
+        except UserError as error:
+            if lease.id not in self._failed:
+                self._complain(f"attempt {lease.number} cannot be stopped from here: {error}")
+            self._failed.add(lease.id)
+
+
+def doubts(lease: Lease | None, now: datetime) -> str | None:
+    """Say why a run that the store calls RUNNING may have stopped, and what to do; None without doubts."""
     if lease is None or not lease.is_live:
         return None
-    if lease.executor == "local" and lease.handle and processes.state_of(lease.handle) == JobState.GONE:
+    if lease.executor == "local" and lease.handle and state_of(lease.handle) == JobState.GONE:
         return "its process has vanished: launch again to go on"
     silent = (now - lease.heartbeat_at).total_seconds()
     if silent <= SILENT_SECONDS:
         return None
-    if lease.launcher is None or processes.is_gone(lease.launcher):
+    if lease.launcher is None or state_of(lease.launcher) == JobState.GONE:
         return f"no sign of life for {silent:.0f} s, and no launcher looks after it: launch again to go on"
     return f"no sign of life for {silent:.0f} s"

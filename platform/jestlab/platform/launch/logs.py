@@ -13,13 +13,7 @@ _BLOCK = 1 << 16
 
 
 def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
-    """The last lines of a file, as they stand.
-
-    Args:
-        path: The file; without one there are none.
-        count: How many lines.
-        limit: Bytes to return at most: a log may be one endless line.
-    """
+    """Return the last lines of a file, at most `limit` bytes: a log may be one endless line."""
     if not path.exists():
         return b""
     with path.open("rb") as stream:
@@ -35,24 +29,19 @@ def last_lines(path: Path, count: int, limit: int = 1 << 24) -> bytes:
 
 
 def summary(path: Path, count: int = 3) -> str:
-    """The last lines that say something, as one line fit for a table.
-
-    Args:
-        path: The log.
-        count: How many lines.
-    """
+    """Return the last lines of a log that say something, as one line fit for a table."""
     return tail(last_lines(path, 4 * count, limit=4_096).decode(errors="replace"), count)
 
 
 def tail(text: str, count: int = 3) -> str:
-    """The last lines of a text that say something, as one line fit for a table, without passwords in URLs."""
+    """Return the last lines of a text that say something, as one line without passwords in URLs."""
     said = (one_line(line) for line in without_url_credentials(text).splitlines())
     lines = [line for line in said if line and not line.startswith("---")]
     return one_line(" | ".join(lines[-count:]))
 
 
 def one_line(text: str, length: int = 500) -> str:
-    """Text as one printable line: no control characters, white space single, its middle left out if long."""
+    """Return text as one printable line: white space single, its middle left out if long."""
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
     half = length // 2

@@ -31,10 +31,7 @@ _OVER = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def exit_from_shell(code: int) -> int:
-    """Convert a container's exit code to `subprocess`'s convention: 128 + n, as shells count, becomes -n.
-
-    143 stays: a worker that was asked to stop exits with it by itself.
-    """
+    """Convert 128 + n, as shells count signals, to −n; 143 stays: a worker exits with it by itself."""
     ended_by_signal = 128 < code <= 128 + signal.NSIG and code != EXIT_STOPPED
     return 128 - code if ended_by_signal else code
 
@@ -107,15 +104,6 @@ class Process:
             return JobState.UNKNOWN
         return JobState.RUNNING if self.runs() else JobState.GONE
 
-    def signal_group(self, number: int) -> None:
-        """Send a signal to its process group, which has its id.
-
-        Raises:
-            PermissionError: It is another user's.
-        """
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
-
     def end_session(self) -> None:
         """Kill what is left of its session, whose id nobody else gets while one of its processes is left."""
         if start_of(self.pid) not in (None, self.start):
@@ -136,15 +124,9 @@ def own_handle(log: Path) -> str:
     return f"{identity()}:{log}"
 
 
-def is_gone(name: str) -> bool:
-    """Whether a process named by `identity` is known to have ended; False if it cannot be known from here."""
-    process = Process.parse(name)
-    return process.is_here and not process.runs() and not process.is_hidden()
-
-
-def state_of(handle: str) -> JobState:
-    """What is known of a local job from outside: see `Process.state`."""
-    return Process.parse(handle).state()
+def state_of(name: str) -> JobState:
+    """Return what is known from outside of a process, by its name or a local job's handle."""
+    return Process.parse(name).state()
 
 
 @functools.cache

@@ -72,23 +72,14 @@ class RetryRules:
 
 @dataclass(frozen=True)
 class Wait:
-    """Do nothing now.
-
-    Attributes:
-        reason: Why its job has not begun; None where that is unknown, or it has.
-    """
+    """Do nothing now; `reason` says why the job has not begun, if that is known."""
 
     reason: str | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """Leave the run in this state until it is launched again.
-
-    Attributes:
-        state: COMPLETED, FAILED, CANCELLED or SKIPPED.
-        reason: Why.
-    """
+    """Leave the run in this state until it is launched again."""
 
     state: RunState
     reason: str | None = None
@@ -126,9 +117,7 @@ class End:
     """End its attempt, whose worker cannot do so any more.
 
     Attributes:
-        lease: The attempt.
         state: What attempt and run become.
-        reason: Why.
         exit_code: Of the process, where it is known.
         kill: Whether something of the job may be left that has to be killed first.
     """
@@ -177,13 +166,7 @@ class Seen(Signs):
 
 
 def decide(run: Standing, seen: Seen, rules: RetryRules) -> Action:
-    """Decide what to do about a run now.
-
-    Args:
-        run: Its row in the store.
-        seen: What else is known.
-        rules: When a run is tried again.
-    """
+    """Decide what to do about a run now, from its row in the store and what else is known."""
     if run.state == RunState.COMPLETED:
         return Done(run.state)
     if run.lease is not None and run.lease.is_live:
@@ -220,21 +203,19 @@ def _ended(lease: Lease, job: JobStatus, stopping: str | None) -> End:
     """End an attempt whose job is over and whose worker has not said how it ended."""
     if stopping is not None:
         return End(lease, RunState.CANCELLED, stopping, job.exit_code)
+    state, words = RunState.PREEMPTED, describe_exit(job.exit_code) if job.exit_code is not None else "failed"
     if job.state == JobState.PREEMPTED:
-        return End(lease, RunState.PREEMPTED, job.reason or "its machines were taken away", job.exit_code)
-    if job.state == JobState.GONE:
-        return End(lease, RunState.PREEMPTED, job.reason or "its process vanished", job.exit_code)
-    if job.exit_code == EXIT_BUSY:
-        return End(
-            lease, RunState.PREEMPTED, "its worker could not tell the store how it ended", job.exit_code
-        )
-    if job.exit_code in _ASKED_TO_STOP:
-        return End(lease, RunState.PREEMPTED, describe_exit(job.exit_code), job.exit_code)
-    if job.state == JobState.SUCCEEDED:
-        reason = "ended without completing"
+        reason = job.reason or "its machines were taken away"
+    elif job.state == JobState.GONE:
+        reason = job.reason or "its process vanished"
+    elif job.exit_code == EXIT_BUSY:
+        reason = "its worker could not tell the store how it ended"
+    elif job.exit_code in _ASKED_TO_STOP:
+        reason = words
     else:
-        reason = job.reason or (describe_exit(job.exit_code) if job.exit_code is not None else "failed")
-    return End(lease, RunState.FAILED, reason, job.exit_code)
+        state = RunState.FAILED
+        reason = "ended without completing" if job.state == JobState.SUCCEEDED else job.reason or words
+    return End(lease, state, reason, job.exit_code)
 
 
 def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
@@ -246,7 +227,10 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
     if run.state == RunState.PREEMPTED and run.fruitless >= rules.max_fruitless:
         return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
     if run.state == RunState.FAILED:
-        if run.failures > rules.retries or _is_final(run.lease):
+        # Trying again cannot help where the input is wrong, or the run was preempted too often.
+        lease = run.lease
+        final = lease and (lease.exit_code == EXIT_REFUSED or lease.state == RunState.PREEMPTED)
+        if run.failures > rules.retries or final:
             return Done(run.state, run.reason)
         if seen.stopping is None:
             return Enter(
@@ -269,11 +253,6 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
 
 def _settle(run: Standing, state: RunState, reason: str) -> Action:
     return Done(state, run.reason) if run.state == state else Enter(state, reason)
-
-
-def _is_final(lease: Lease | None) -> bool:
-    """Whether trying again cannot help: its input is wrong, or it was preempted too often."""
-    return lease is not None and (lease.exit_code == EXIT_REFUSED or lease.state == RunState.PREEMPTED)
 
 
 def _has_waited(run: Standing, now: datetime, seconds: float) -> bool:

@@ -1,14 +1,11 @@
-"""When a launcher looks again or tries again: intervals, the wakeup event, and retries of API calls."""
+"""When a launcher looks again or tries again: intervals, and the wakeup event."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jestlab.platform.errors import UserError
 
@@ -38,11 +35,7 @@ class Intervals:
 
     @classmethod
     def from_environment(cls) -> Intervals:
-        """Read the intervals that the environment sets.
-
-        Raises:
-            UserError: A variable is not a number of seconds.
-        """
+        """Read the intervals that the environment sets; UserError if one is not a number of seconds."""
         found = {}
         for name in cls.__dataclass_fields__:
             variable = f"JESTLAB_{name.upper()}_SECONDS"
@@ -76,24 +69,3 @@ class Wakeup:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._event.wait(), seconds)
         self._event.clear()
-
-
-def api_retries(may_pass: Callable[[BaseException], bool]) -> Retrying:
-    """Create tenacity's caller for a cloud's API: three attempts at a call that may safely be repeated.
-
-    Few, because a launch or a poll is repeated later anyway: one call must not hold up others for long.
-
-    Args:
-        may_pass: Whether an error is temporary: too many requests, the server's fault, no answer.
-    """
-    return Retrying(
-        retry=retry_if_exception(may_pass),
-        stop=stop_after_attempt(3),
-        wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
-        reraise=True,
-    )
-
-
-def is_temporary(status: int | None) -> bool:
-    """Whether an HTTP status says that the same request may succeed soon."""
-    return status is None or status in (408, 429) or status >= 500

@@ -14,7 +14,6 @@ import contextlib
 import io
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +32,7 @@ from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobSt
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0
 _LOCK_SECONDS = 10.0
-_MEANING = {
-    JobState.QUEUED: _STATES.RUNNING,
-    JobState.RUNNING: _STATES.RUNNING,
-    JobState.UNKNOWN: _STATES.RUNNING,
+_OVER = {
     JobState.SUCCEEDED: _STATES.COMPLETED,
     JobState.FAILED: _STATES.FAILED,
     JobState.PREEMPTED: _STATES.FAILED,
@@ -45,12 +41,7 @@ _MEANING = {
 
 
 class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job as XManager's work units see it.
-
-    Attributes:
-        handle: The job's handle; None if it could not be launched.
-        error: Why it could not be launched.
-    """
+    """A job as XManager's work units see it; without a handle, `error` says why it was not launched."""
 
     def __init__(self, executor: Executor, handle: str | None, error: ExecutorError | None) -> None:
         self.handle = handle
@@ -67,7 +58,7 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
     def get_status(self) -> Any:
         """Return the present status of the job."""
         seen = self._look()
-        return status.LocalWorkUnitStatus(_MEANING[seen.state], seen.reason)
+        return status.LocalWorkUnitStatus(_OVER.get(seen.state, _STATES.RUNNING), seen.reason)
 
     def save_to_storage(self, experiment_id: int, work_unit_id: int) -> None:
         """Do nothing: the results store has what XManager's database would hold."""
@@ -85,12 +76,7 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
 
 @attr.s(auto_attribs=True)
 class Handover(xm.Executor):  # type: ignore[misc]
-    """Executes a job of XManager by one of jestlab's executors.
-
-    Attributes:
-        executor: The executor.
-        job: The job that it launches.
-    """
+    """Executes a job of XManager by one of jestlab's executors."""
 
     executor: Executor
     job: Job
@@ -121,12 +107,7 @@ class Experiment:
     """An experiment of XManager to which attempts are added."""
 
     def __init__(self, folder: Path, title: str) -> None:
-        """Create it, with its metadata and messages in a folder.
-
-        Args:
-            folder: XManager's folder.
-            title: Name of the study.
-        """
+        """Create it, with its metadata and messages in a folder."""
         folder.mkdir(parents=True, exist_ok=True)
         _quiet(folder / "log.txt")
         # Two launchers must neither create the tables at once nor get the same id, the time in milliseconds.
@@ -144,18 +125,11 @@ class Experiment:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with _silenced():
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints
             await self._experiment.__aexit__(None, None, None)
 
     async def add(self, executor: Executor, job: Job) -> str:
-        """Launch a job as a work unit.
-
-        Returns:
-            The job's handle.
-
-        Raises:
-            ExecutorError: It could not be launched; the executor's own error.
-        """
+        """Launch a job as a work unit and return its handle; ExecutorError if it could not be launched."""
         unit = await self._experiment.add(
             xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
         )
@@ -163,13 +137,6 @@ class Experiment:
         if launched.error is not None:
             raise launched.error
         return str(launched.handle)
-
-
-@contextlib.contextmanager
-def _silenced() -> Iterator[None]:
-    """Context in which XManager's prints are dropped."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        yield
 
 
 def _use_database(folder: Path) -> None:

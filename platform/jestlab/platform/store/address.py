@@ -16,17 +16,14 @@ _EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
 
 
 def parse_url(url: str) -> URL:
-    """Parse the URL of a store.
-
-    Args:
-        url: Of a SQLite file or of a PostgreSQL database; `postgres://` and `postgresql://` are the same.
+    """Parse the URL of a SQLite file or a PostgreSQL database (`postgres://` or `postgresql://`).
 
     Raises:
         UserError: It is not such a URL. The message holds no password.
     """
     try:
         address = make_url(url)
-    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+    except (ArgumentError, ValueError):  # ValueError: an invalid port
         raise UserError(f"store {shown_url(url)!r} is not a database URL: expected {_EXAMPLES}") from None
     if address.drivername in _POSTGRESQL:
         if not address.database:
@@ -40,15 +37,15 @@ def parse_url(url: str) -> URL:
 
 
 def sqlite_file(address: URL) -> Path | None:
-    """The file of a SQLite store; None for a database on a server."""
+    """Return the file of a SQLite store; None for a database on a server."""
     if address.get_backend_name() != "sqlite":
         return None
     return Path(address.database or "")
 
 
 def shown_url(address: URL | str) -> str:
-    """An address as people may see it: a file's path, or a URL with every password replaced by ***."""
-    if isinstance(address, str):  # one that could not be parsed: nobody knows where its password ends
+    """Return an address to show: a file's path, or a URL with every password replaced by ***."""
+    if isinstance(address, str):  # could not be parsed: where its password ends is unknown
         hidden = re.sub(r"(//)?([^/@:]*):.*@", r"\1\2:***@", address, flags=re.DOTALL)
         return re.sub(r"((?:ssl)?password=)[^&\s]*", r"\1***", hidden, flags=re.IGNORECASE)
     if (path := sqlite_file(address)) is not None and path != Path():
@@ -60,7 +57,7 @@ def shown_url(address: URL | str) -> str:
 
 
 def existing_file(url: str) -> Path | None:
-    """The file of a SQLite store; None for a database on a server."""
+    """Return the file of a SQLite store, which must exist; None for a database on a server."""
     path = sqlite_file(parse_url(url))
     if path is not None and not path.exists():
         raise UserError(f"no store at {path}: launch a study first, or give --root or --store")

@@ -1,4 +1,4 @@
-"""Notes and tags: what people say about experiments and runs."""
+"""Notes and tags of experiments and runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, delete, select
 
@@ -18,31 +18,19 @@ KEEP = "keep"
 """The tag that protects an experiment or a run from `jestlab gc`."""
 
 _LONGEST_TAG = 64
-_TAG = re.compile(r"[^\s,/\x00-\x1f]+")
+_TAG = re.compile(rf"[^\s,/\x00-\x1f]{{1,{_LONGEST_TAG}}}")
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What an annotation is about: an experiment or a run, one of them.
-
-    Attributes:
-        experiment: Its name.
-        fingerprint: The run's.
-    """
+    """What a note or tag is about: an experiment by its name, or a run by its fingerprint."""
 
     experiment: str | None = None
     fingerprint: str | None = None
 
 
-@dataclass(frozen=True)
-class NoteRow:
-    """A note.
-
-    Attributes:
-        text: What it says.
-        author: Who wrote it.
-        created_at: When, UTC.
-    """
+class NoteRow(NamedTuple):
+    """A note; its time is UTC."""
 
     text: str
     author: str
@@ -52,14 +40,8 @@ class NoteRow:
 def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
     """Write a note.
 
-    Args:
-        store: Where.
-        subject: What it is about.
-        text: What it says.
-        author: Who says so.
-
     Raises:
-        UserError: It says nothing, or there is no such subject.
+        UserError: The text is empty, or there is no such subject.
     """
     if not text.strip():
         raise UserError("the note is empty: give its text")
@@ -69,7 +51,7 @@ def add_note(store: Store, subject: Subject, text: str, author: str) -> None:
 
 
 def notes(store: Store, subject: Subject) -> list[NoteRow]:
-    """Notes about a subject, the oldest first."""
+    """Return the notes about a subject, oldest first."""
     with store.reading() as connection:
         rows = connection.execute(
             select(Note.text, Note.author, Note.created_at)
@@ -80,20 +62,16 @@ def notes(store: Store, subject: Subject) -> list[NoteRow]:
 
 
 def add_tags(store: Store, subject: Subject, names: Sequence[str]) -> None:
-    """Tag a subject; with a tag that it has nothing happens.
-
-    Args:
-        store: Where.
-        subject: What is tagged.
-        names: The tags.
+    """Tag a subject; tags that it already has stay as they are.
 
     Raises:
-        UserError: One is no tag, or there is no such subject.
+        UserError: A name is not a valid tag, or there is no such subject.
     """
     for name in names:
-        if not _TAG.fullmatch(name) or len(name) > _LONGEST_TAG:
+        if not _TAG.fullmatch(name):
             raise UserError(
-                f"{name!r} is no tag: one word without commas and slashes, {_LONGEST_TAG} characters at most"
+                f"invalid tag {name!r}: expected one word without commas and slashes, "
+                f"{_LONGEST_TAG} characters at most"
             )
     with store.writing() as connection:
         columns = _columns(connection, subject)
@@ -102,10 +80,10 @@ def add_tags(store: Store, subject: Subject, names: Sequence[str]) -> None:
 
 
 def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
-    """Take tags away; one that the subject does not have is an error, and nothing happens.
+    """Remove tags from a subject, all or none.
 
     Raises:
-        UserError: It has no such tag.
+        UserError: The subject lacks one of the tags.
     """
     with store.writing() as connection:
         own = _is(Tag, _columns(connection, subject))
@@ -117,14 +95,14 @@ def remove_tags(store: Store, subject: Subject, names: Collection[str]) -> None:
 
 
 def tags(store: Store, subject: Subject) -> list[str]:
-    """Tags of a subject, in alphabetical order."""
+    """Return the tags of a subject, in alphabetical order."""
     with store.reading() as connection:
         own = _is(Tag, _columns(connection, subject))
         return sorted(connection.scalars(select(Tag.name).where(*own)))
 
 
 def _columns(connection: Connection, subject: Subject) -> dict[str, int]:
-    """The column that says what an annotation is about, with its value."""
+    """Return the column that identifies the subject, with its value."""
     if subject.fingerprint is not None:
         found = connection.scalar(select(Run.id).where(Run.fingerprint == subject.fingerprint))
         if found is None:

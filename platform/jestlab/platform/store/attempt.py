@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -17,7 +18,7 @@ from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
 from jestlab.platform.store.provenance import Provenance, device
 from jestlab.platform.store.records import RunState
-from jestlab.platform.store.spool import Batch, Points, Spool
+from jestlab.platform.store.spool import Batch, Points, Spool, as_name, as_number, as_step
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt as AttemptRow
 from jestlab.platform.store.tables import Run, now, to_json
@@ -48,46 +49,35 @@ _STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("its_id"))
 
 
 class AttemptLost(Exception):
-    """The attempt is over for the store: another one may have the run, and this one may write no more."""
+    """The attempt was revoked: another one may have the run, and this one can no longer write."""
 
 
 class ValueRefused(ValueError):
-    """The database does not take a value that was recorded. Everything else was written."""
+    """The database refused a value that was recorded. Everything else was written."""
 
 
 class Attempt:
     """One worker's attempt at a run. Points are buffered and written in bulk; the last write of a step wins.
 
-    A background thread writes what is buffered every second. While the store cannot be reached, points go to
-    a file in the run's folder and are replayed later, each once. A value that the database refuses is left
-    out; the program hears of it at its next call, and the run fails. All methods may be called from any
-    thread.
+    A background thread writes the buffer every second. While the store cannot be reached, points go to a file
+    in the run's folder and are replayed later, each once. A value that the database refuses is left out; the
+    program hears of it at its next call, and the run fails. All methods may be called from any thread.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        fingerprint: str,
-        run_id: int,
-        attempt_id: int,
-        number: int,
-        directory: Path,
-        sure_seconds: float,
-        disk_lasts: bool,
-    ) -> None:
-        """Use `begin`."""
-        self.number = number
+    def __init__(self, store: Store, fingerprint: str, row: Any, directory: Path, disk_lasts: bool) -> None:
+        """Use `begin`; `row` is the attempt's in the store."""
+        self.number = row.number
         self.ended_before = False
         """Whether an earlier attempt completed the run and could not write that."""
         self._store = store
         self._fingerprint = fingerprint
-        self._id = attempt_id
-        self._run_id = run_id
+        self._id = row.id
+        self._run_id = row.run_id
         self._directory = directory
         self._refused: ValueRefused | None = None  # the first one
-        self._points = Points(run_id)
-        self._spool = Spool(directory, attempt_id)
-        self._sure_seconds = sure_seconds
+        self._points = Points(row.run_id)
+        self._spool = Spool(directory, row.id)
+        self._sure_seconds = row.lease_seconds * SURE_SHARE
         self._disk_lasts = disk_lasts
         self._spooled = False
         self._buffer = Batch()
@@ -118,10 +108,10 @@ class Attempt:
         """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
 
         Args:
-            store: Where to write.
+            store: The store.
             fingerprint: The run.
-            number: Of the attempt.
-            directory: The run's folder, on this machine.
+            number: Number of the attempt.
+            directory: The run's folder on this machine.
             provenance: What runs where.
             handle: Of this process, for a local job whose launcher died before it could store the handle.
             again: Whether this process has tried before, and cannot know whether it succeeded.
@@ -129,7 +119,7 @@ class Attempt:
                 store has it.
 
         Raises:
-            AttemptLost: The attempt was given up, or another worker has taken it up.
+            AttemptLost: The attempt was revoked, or another worker has taken it up.
         """
         with store.writing() as connection:
             row = connection.execute(
@@ -143,6 +133,8 @@ class Attempt:
                 state = "unknown" if row is None else row.state
                 raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {state}: not taken up")
             move(connection, fingerprint, RunState.RUNNING, None)
+            in_json = ("versions", "environment")
+            columns = vars(provenance) | {name: to_json(getattr(provenance, name)) for name in in_json}
             connection.execute(
                 update(AttemptRow)
                 .where(AttemptRow.id == row.id)
@@ -151,27 +143,16 @@ class Attempt:
                     handle=row.handle or (handle if row.executor == "local" else None),
                     started_at=now(),
                     heartbeat_at=now(),
-                    host=provenance.host,
                     pid=os.getpid(),
-                    git_commit=provenance.git_commit,
-                    git_patch=provenance.git_patch,
-                    versions=to_json(provenance.versions),
-                    device=provenance.device,
-                    environment=to_json(provenance.environment),
+                    **columns,
                 )
             )
-        sure = row.lease_seconds * SURE_SHARE
-        attempt = cls(store, fingerprint, row.run_id, row.id, number, directory, sure, disk_lasts)
+        attempt = cls(store, fingerprint, row, directory, disk_lasts)
         attempt._ticker.start()
         return attempt
 
     def catch_up(self) -> None:
-        """Write what earlier attempts left in their spools. Repeat it if the store cannot be reached.
-
-        Raises:
-            AttemptLost: This attempt is over for the store.
-            StoreUnreachable: The store cannot be reached.
-        """
+        """Write what earlier attempts left in their spools; on StoreUnreachable, call it again."""
         with self._store.reading() as connection:
             known = set(connection.scalars(select(AttemptRow.id).where(AttemptRow.run_id == self._run_id)))
         for left in Spool.left_in(self._directory, before=self._id):
@@ -186,33 +167,24 @@ class Attempt:
 
         Raises:
             ValueError: A step or name that no database takes.
-            ValueRefused: The database did not take a value that was recorded before.
-            AttemptLost: This attempt is over for the store.
+            ValueRefused: The database refused a value that was recorded before.
+            AttemptLost: The attempt was revoked.
         """
-        self._add(Batch.of_metrics(step, metrics))
+        points = [(as_step(step), as_name(name), as_number(value)) for name, value in metrics.items()]
+        self._add(Batch(points=points))
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> None:
-        """Record scores named `dataset/metric`.
-
-        Raises:
-            ValueError: A name without a slash, or as `log`.
-            AttemptLost: This attempt is over for the store.
-        """
+        """Record scores named `dataset/metric`; raises as `log`."""
         self._add(Batch.of_scores(step, examples_seen, flops_total, scores))
 
     def progress(self, step: int, total_steps: int) -> None:
         """Record how far the run is, in steps."""
-        self._add(Batch.of_progress(step, total_steps))
+        self._add(Batch(progress=(as_step(step), as_step(total_steps))))
 
     def artifact(self, name: str, path: Path, root: Path) -> None:
-        """Record a file or folder with its size and digest.
-
-        Args:
-            name: What to call it; the same name again replaces it.
-            path: Where it lies, inside the lab.
-            root: The lab's root.
+        """Record a file or folder of the lab with its size and digest; the same name again replaces it.
 
         Raises:
             ValueError: It lies outside the lab, or does not exist.
@@ -222,13 +194,13 @@ class Attempt:
     def flush(self) -> None:
         """Make durable all that was recorded: in the store, or else in the spool.
 
-        Whoever is about to change what later attempts start from (a checkpoint) calls this first. Then the
-        attempt must be sure that the run is still its own: if the store has been out of reach for longer than
-        `SURE_SHARE` of the lease, this waits for it; at once, if the spool may be lost with its machine.
+        Call it before changing what later attempts start from (a checkpoint). The attempt must then be sure
+        that the run is still its own: if the store has been out of reach for longer than `SURE_SHARE` of the
+        lease, this waits for it; at once, if the spool may be lost with its machine.
 
         Raises:
-            AttemptLost: This attempt is over for the store; nothing was written.
-            ValueRefused: The database did not take a value; everything else was written.
+            AttemptLost: The attempt was revoked; nothing was written.
+            ValueRefused: The database refused a value; everything else was written.
             UserError: Neither the store nor the spool can be written; everything stays buffered.
         """
         said = False
@@ -243,7 +215,7 @@ class Attempt:
             raise self._refused
 
     def stop_requested(self) -> str | None:
-        """Why the run's user wants it to stop, as last read from the store; None to go on."""
+        """Return why the user stops the run, as last read from the store; None to go on."""
         return self._stop_reason
 
     # ---- how it ends
@@ -252,8 +224,8 @@ class Attempt:
         """Write the last points and set the run COMPLETED, in one transaction.
 
         Raises:
-            ValueRefused: The database did not take a value; the run is FAILED.
-            AttemptLost: This attempt is over for the store.
+            ValueRefused: The database refused a value; the run is FAILED.
+            AttemptLost: The attempt was revoked.
             StoreUnreachable: The store could not be reached for `END_SECONDS`; the end is in the spool.
         """
         self._end(RunState.COMPLETED, None, 0)
@@ -263,7 +235,7 @@ class Attempt:
         self._end(RunState.FAILED, reason, exit_code)
 
     def interrupt(self, reason: str) -> None:
-        """Write the last points and set the run PREEMPTED, or CANCELLED if its user wanted it to stop."""
+        """Write the last points and set the run PREEMPTED, or CANCELLED if its user stopped it."""
         self._end(RunState.PREEMPTED, reason, 143)
 
     def _end(self, state: RunState, reason: str | None, exit_code: int) -> None:
@@ -302,11 +274,10 @@ class Attempt:
                 self._wake.set()
 
     def _write(self, keep: bool) -> bool:
-        """Write what is buffered, and the heartbeat, in one transaction; whether the store has it now.
+        """Write the buffer and the heartbeat in one transaction; return whether the store has it now.
 
-        Args:
-            keep: Whether it has to be durable if the store cannot be reached. Otherwise this does not ask a
-                store again that could not be reached a moment ago.
+        With `keep`, it has to be durable even if the store cannot be reached. Without, a store that could not
+        be reached a moment ago is not asked again.
         """
         with self._writing:
             if self._lost:

@@ -1,7 +1,6 @@
-"""Copies of a store: into one SQLite file, whatever database it is in, and from such a file.
+"""Copy a store into one SQLite file, whatever database it is in, and fill a store from such a file.
 
-A copy is another store, with an id of its own: two that went on under one id would take over, and end, each
-other's jobs.
+A copy is another store with an id of its own: two stores with one id would adopt, and end, each other's jobs.
 """
 
 from __future__ import annotations
@@ -14,17 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    MetaData,
-    Table,
-    exists,
-    func,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import Connection, Engine, MetaData, exists, func, select, update
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
@@ -36,23 +25,19 @@ from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run, no
 _ROWS = 10_000
 """How many rows are in memory at once."""
 
-_RESTORED = "restored from a backup"
-
 
 def back_up(url: str, path: Path) -> None:
     """Copy a store as it is at one moment, while others may go on writing.
 
     Args:
-        url: Of the store.
+        url: The store.
         path: A new SQLite file; it appears whole or not at all.
 
     Raises:
         UserError: There is no store, the path is taken, or it cannot be written.
     """
-    _must_be_free(path)
-    source = existing_file(url)
     with _appearing(path) as unfinished:
-        if source is not None:
+        if (source := existing_file(url)) is not None:
             _copy_file(source, unfinished)
         else:
             _copy_server(url, unfinished)
@@ -65,8 +50,8 @@ def restore(path: Path, url: str) -> None:
     a launch on this one would take them for silent, and stop them.
 
     Args:
-        path: Made by `back_up`, or any SQLite store of this version.
-        url: Of a SQLite file that is not there yet, or of an empty PostgreSQL database.
+        path: A backup, or any SQLite store of this version.
+        url: A SQLite file that does not exist yet, or an empty PostgreSQL database.
 
     Raises:
         UserError: The path holds no store of this version, or the database is not empty.
@@ -77,7 +62,6 @@ def restore(path: Path, url: str) -> None:
     with closing_engine(read_only(f"sqlite:///{path.absolute()}")) as backup:
         schema.ensure(backup, create=False)
         if target is not None:
-            _must_be_free(target)
             with _appearing(target) as unfinished:
                 _copy_file(path.absolute(), unfinished)
                 with closing_engine(writable(f"sqlite:///{unfinished}")) as engine:
@@ -86,7 +70,11 @@ def restore(path: Path, url: str) -> None:
                     _as_one_file(engine)
             return
         with closing_engine(writable(url)) as engine:
-            _must_be_empty(engine)
+            with reading(engine) as connection:
+                made = schema.revision(connection) is not None
+                if made and any(connection.scalar(select(exists(table))) for table in (Experiment, Run)):
+                    place = shown_url(engine.url)
+                    raise UserError(f"the store {place} is not empty: restore a backup into a new database")
             schema.ensure(engine, create=True)
             with reading(backup) as source, writing(engine) as connection:
                 _copy_rows(source, connection)
@@ -94,18 +82,11 @@ def restore(path: Path, url: str) -> None:
 
 
 def _end_attempts(connection: Connection) -> None:
-    ended = {"state": RunState.PREEMPTED, "reason": _RESTORED}
+    ended = {"state": RunState.PREEMPTED, "reason": "restored from a backup"}
     connection.execute(
         update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
     )
     connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended, updated_at=now()))
-
-
-def _must_be_free(path: Path) -> None:
-    if path.exists():
-        raise UserError(f"{path} is there already: give the backup a name of its own")
-    if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
 
 
 def _as_one_file(engine: Engine) -> None:
@@ -117,9 +98,13 @@ def _as_one_file(engine: Engine) -> None:
 
 @contextmanager
 def _appearing(path: Path) -> Iterator[Path]:
-    """A file to fill, which takes its place when all went well."""
+    """Yield a file to fill, which takes its place when all went well."""
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it, or give another path")
     unfinished = path.with_name(f".{path.name}-{os.getpid()}")
     try:
+        if path.exists():
+            raise FileExistsError
         yield unfinished
         with unfinished.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -138,22 +123,15 @@ def _copy_file(source: Path, target: Path) -> None:
             raw: Any = connection.connection.dbapi_connection
             try:
                 raw.backup(copy)
-                _name_anew(copy)
+                with copy:
+                    copy.execute("DELETE FROM identity")
+                    copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
             except sqlite3.Error as error:
                 raise UserError(f"the backup of {source} failed: {error}") from error
         if verdict != "ok":
             raise UserError(f"the backup would be damaged, as is {source}: {verdict}: see jestlab db check")
-
-
-def _name_anew(copy: sqlite3.Connection) -> None:
-    """Give a copied file an id of its own; stores of the first schema have none."""
-    made = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    if copy.execute(made, (Identity.__tablename__,)).fetchone():
-        with copy:
-            copy.execute("DELETE FROM identity")
-            copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
 
 
 def _copy_server(url: str, target: Path) -> None:
@@ -171,16 +149,6 @@ def _copy_server(url: str, target: Path) -> None:
         _as_one_file(copy)
 
 
-def _must_be_empty(engine: Engine) -> None:
-    with reading(engine) as connection:
-        made = schema.revision(connection) is not None
-        if not made or not any(connection.scalar(select(exists(table))) for table in (Experiment, Run)):
-            return
-    raise UserError(
-        f"the store {shown_url(engine.url)} is not empty: a backup is restored into a new database"
-    )
-
-
 def _copy_rows(source: Connection, target: Connection) -> None:
     """Copy every table, those first that others refer to."""
     theirs, ours = MetaData(), MetaData()
@@ -192,13 +160,7 @@ def _copy_rows(source: Connection, target: Connection) -> None:
         result = source.execution_options(yield_per=_ROWS).execute(theirs.tables[table.name].select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
-        _continue_counting(target, table)
-
-
-def _continue_counting(connection: Connection, table: Table) -> None:
-    """Let PostgreSQL number new rows after those that brought their numbers along."""
-    if connection.dialect.name != "postgresql" or "id" not in table.columns:
-        return
-    if (last := connection.scalar(select(func.max(table.c.id)))) is not None:
-        sequence = text("SELECT setval(pg_get_serial_sequence(:name, 'id'), :last)")
-        connection.execute(sequence, {"name": table.name, "last": last})
+        if target.dialect.name == "postgresql" and "id" in table.columns:
+            # New rows are numbered after those that brought their numbers along.
+            last = select(func.max(table.c.id)).scalar_subquery()
+            target.execute(select(func.setval(func.pg_get_serial_sequence(table.name, "id"), last)))

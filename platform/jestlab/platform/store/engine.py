@@ -1,7 +1,8 @@
 """Connections to a store: many processes at once, each transaction all or nothing.
 
 SQLite is in WAL mode, with one writer at a time; on PostgreSQL a writer locks the rows that it reads by
-`with_for_update`. The errors of databases are translated here.
+`with_for_update`. In a transaction, errors of the database become `StoreUnreachable` (try again later) or
+another `StoreError` (something has to be fixed first), unless they are bugs of ours.
 """
 
 from __future__ import annotations
@@ -40,30 +41,23 @@ MIGRATING, RECORDING = 0x6A657374, 0x6A657375
 
 
 def writable(url: str) -> Engine:
-    """Create an engine whose transactions read, unless they are opened by `writing`.
-
-    Raises:
-        UserError: The URL is not that of a store.
-    """
+    """Create an engine whose transactions read, unless they are opened by `writing`."""
     store = parse_url(url)
     path = sqlite_file(store)
-    return _writable_postgresql(store) if path is None else _writable_sqlite(path)
+    return _postgresql(store, writes=True) if path is None else _sqlite(path, writes=True)
 
 
 def read_only(url: str) -> Engine:
     """Create an engine that cannot write: the database itself refuses.
 
-    SQLite refuses every statement that is no SELECT, and other databases too. PostgreSQL gets every statement
-    as the query of a cursor in a read-only transaction, so that one which is no SELECT (`COMMIT`, `SET …`,
-    two at once) is a syntax error. What its functions do beside tables, such as ending other sessions, only
-    permissions can forbid: give whoever is not trusted the URL of a role that may do nothing but SELECT.
-
-    Raises:
-        UserError: The URL is not that of a store.
+    SQLite refuses every statement that is not a SELECT, and other databases too. PostgreSQL gets every
+    statement as the query of a cursor in a read-only transaction, so that one that is not a SELECT (`COMMIT`,
+    `SET …`, two at once) is a syntax error. What its functions do beside tables, such as ending other
+    sessions, only permissions can forbid: give people you do not trust a role that may only SELECT.
     """
     store = parse_url(url)
     path = sqlite_file(store)
-    return _read_only_postgresql(store) if path is None else _read_only_sqlite(path.absolute())
+    return _postgresql(store, writes=False) if path is None else _sqlite(path.absolute(), writes=False)
 
 
 @contextmanager
@@ -77,12 +71,7 @@ def closing_engine(engine: Engine) -> Iterator[Engine]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that sees one state of the store.
-
-    Raises:
-        StoreUnreachable: The store cannot be read now.
-        UserError: Something has to be fixed first.
-    """
+    """Open a transaction that sees one state of the store."""
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -97,14 +86,10 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that writes: all of it happens or nothing.
+    """Open a transaction that writes all or nothing.
 
     On SQLite it holds the write lock from its beginning. On PostgreSQL it is READ COMMITTED: what is read to
     decide what is written has to be locked by `with_for_update`.
-
-    Raises:
-        StoreUnreachable: The store cannot be written now.
-        UserError: Something has to be fixed first.
     """
     with (
         plain_errors(engine),
@@ -115,14 +100,10 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def one_at_a_time(connection: Connection, what: int) -> None:
-    """Wait here until no other write transaction is past this point for the same purpose.
+    """Wait until no other write transaction is past this point for the same purpose.
 
     For transactions that write many rows which others write too: without an order among them, PostgreSQL
-    would find them in each other's way and undo one. On SQLite there is only one writer anyway.
-
-    Args:
-        connection: In a write transaction, before it has written anything.
-        what: RECORDING or MIGRATING.
+    would detect a deadlock and undo one. SQLite has only one writer anyway. Call it before the first write.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(what)))
@@ -130,11 +111,10 @@ def one_at_a_time(connection: Connection, what: int) -> None:
 
 @contextmanager
 def migrating(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that changes tables, one process at a time: all of it happens or nothing.
+    """Open a transaction that changes tables, one process at a time, all or nothing.
 
     Raises:
-        StoreUnreachable: The store cannot be written now.
-        UserError: Something has to be fixed first, or rows would refer to nothing afterwards.
+        UserError: Rows would refer to missing rows afterwards.
     """
     if engine.dialect.name == "postgresql":
         with writing(engine) as connection:
@@ -173,62 +153,47 @@ def plain_errors(engine: Engine) -> Iterator[None]:
 # ---- SQLite
 
 
-def _writable_sqlite(path: Path) -> Engine:
-    engine = create_engine(URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS})
+def _sqlite(path: Path, *, writes: bool) -> Engine:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(str(path))}?mode={'rwc' if writes else 'ro'}",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            check_same_thread=False,
+            isolation_level=None,  # BEGIN is ours, below: Python's sqlite3 would begin none for a SELECT
+        )
+        if writes:
+            _write_ahead(connection)
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+        else:
+            connection.set_authorizer(_authorize_reads)
+        return connection
 
-    @event.listens_for(engine, "connect")
-    def _configure(connection: sqlite3.Connection, _: Any) -> None:
-        connection.isolation_level = None  # BEGIN is ours, below
-        cursor = connection.cursor()
-        _log_ahead(cursor)
-        cursor.execute("PRAGMA synchronous = FULL")
-        cursor.execute("PRAGMA foreign_keys = ON")
-        cursor.close()
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
 
-    _begin_sqlite(engine)
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later would fail at once, without waiting, if another one
+        # wrote in between: so a transaction says at its beginning that it will write.
+        writes = connection.get_execution_options().get(_WRITES, False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
     return engine
 
 
-def _log_ahead(cursor: sqlite3.Cursor) -> None:
-    """Have the database write ahead; SQLite itself does not wait for those who are at that, too."""
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turn on the write-ahead log; SQLite itself does not wait for others who do the same."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
-            if cursor.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                cursor.execute("PRAGMA journal_mode = WAL")
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                connection.execute("PRAGMA journal_mode = WAL")
             return
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
-
-
-def _read_only_sqlite(path: Path) -> Engine:
-    def connect() -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode=ro",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            check_same_thread=False,
-            isolation_level=None,
-        )
-        connection.set_authorizer(_authorize_reads)
-        return connection
-
-    engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
-    _begin_sqlite(engine)
-    return engine
-
-
-def _begin_sqlite(engine: Engine) -> None:
-    """Begin transactions in SQL: by itself, Python's sqlite3 would begin none for a SELECT."""
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        # A transaction that reads first and writes later would fail at once, without waiting, when another
-        # wrote in between: so whoever is going to write says so at the beginning.
-        writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 # Everything that a SELECT asks for. `mode=ro` alone would still let ATTACH make a new file.
@@ -254,62 +219,45 @@ def _authorize_reads(action: int, first: str | None, second: str | None, *_: str
 # ---- PostgreSQL
 
 
-def _writable_postgresql(store: URL) -> Engine:
-    engine = _postgresql(store)
-    _on_connect(
-        engine,
-        lock_timeout=_milliseconds(BUSY_SECONDS),
+def _postgresql(store: URL, *, writes: bool) -> Engine:
+    """Create an engine that survives a restart of its server, and notices when it is gone."""
+    arguments: dict[str, Any] = {
+        "application_name": "jestlab",
+        "connect_timeout": CONNECT_SECONDS,
+        # A server that vanished is given up after this, and not after the two hours of TCP.
+        "keepalives_idle": 30,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+        "tcp_user_timeout": int(BUSY_SECONDS * 1000),
+    }
+    settings = {"lock_timeout": _milliseconds(BUSY_SECONDS)}
+    options: dict[str, Any] = {"isolation_level": "READ COMMITTED"}
+    if writes:
         # A machine that was put to sleep within a transaction would hold its locks until it wakes.
-        idle_in_transaction_session_timeout=_milliseconds(2 * BUSY_SECONDS),
-    )
-    return engine
+        settings["idle_in_transaction_session_timeout"] = _milliseconds(2 * BUSY_SECONDS)
+    else:
+        settings |= {"default_transaction_read_only": "on", "statement_timeout": _milliseconds(QUERY_SECONDS)}
+        options = {"isolation_level": "REPEATABLE READ", "execution_options": {"postgresql_readonly": True}}
+    given = {name: value for name, value in arguments.items() if name not in store.query}
+    engine = create_engine(store, pool_pre_ping=True, connect_args=given, **options)
 
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+        connection.autocommit = True  # a setting made in a transaction is undone with it
+        connection.execute(f"SELECT {calls}")
+        connection.autocommit = False
 
-def _read_only_postgresql(store: URL) -> Engine:
-    engine = _postgresql(
-        store, isolation_level="REPEATABLE READ", execution_options={"postgresql_readonly": True}
-    )
-    _on_connect(
-        engine,
-        default_transaction_read_only="on",
-        statement_timeout=_milliseconds(QUERY_SECONDS),
-        lock_timeout=_milliseconds(BUSY_SECONDS),
-    )
+    if writes:
+        return engine
 
     @event.listens_for(engine, "begin")
     def _take_snapshot(connection: Connection) -> None:
         # From its first query on, a transaction that only reads cannot become one that writes.
         connection.exec_driver_sql("SELECT 1")
 
-    # Set last: every statement of whoever uses the engine is the query of a cursor, and thus a SELECT.
+    # Set last: from here on every statement is the query of a cursor, and thus a SELECT.
     return engine.execution_options(stream_results=True)
-
-
-def _postgresql(store: URL, **options: Any) -> Engine:
-    """Create an engine that survives a restart of its server, and notices when it is gone."""
-    arguments: dict[str, Any] = {
-        "application_name": "jestlab",
-        "connect_timeout": CONNECT_SECONDS,
-        # A server that vanished without a word is given up after this, and not after the two hours of TCP.
-        "keepalives_idle": 30,
-        "keepalives_interval": 10,
-        "keepalives_count": 3,
-        "tcp_user_timeout": int(BUSY_SECONDS * 1000),
-    }
-    given = {name: value for name, value in arguments.items() if name not in store.query}
-    options = {"isolation_level": "READ COMMITTED", **options}
-    return create_engine(store, pool_pre_ping=True, connect_args=given, **options)
-
-
-def _on_connect(engine: Engine, **settings: str) -> None:
-    """Make settings in every new session."""
-    calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
-
-    @event.listens_for(engine, "connect")
-    def _configure(connection: Any, _: Any) -> None:
-        connection.autocommit = True  # a setting made in a transaction is undone with it
-        connection.execute(f"SELECT {calls}")
-        connection.autocommit = False
 
 
 def _milliseconds(seconds: float) -> str:
@@ -356,11 +304,7 @@ _NO_DATABASE = re.compile(r'database ".*" does not exist')
 
 
 def user_error(error: DBAPIError, store: URL) -> StoreError | None:
-    """What to tell a user of an error of the database.
-
-    Args:
-        error: As SQLAlchemy raised it.
-        store: Where it came from; its password stays out of the message.
+    """Return what to tell a user about an error of the database, without the store's password.
 
     Returns:
         StoreUnreachable if trying again later may help, a plain StoreError if something has to be fixed
@@ -373,13 +317,11 @@ def user_error(error: DBAPIError, store: URL) -> StoreError | None:
 
 
 def database_message(error: Exception) -> str:
-    """An error in the database's own words, on one line."""
+    """Return an error in the database's own words, on one line."""
     if not isinstance(error, DBAPIError):
         return f"{type(error).__name__}: {error}"
-    diagnosis = getattr(error.orig, "diag", None)
-    primary = getattr(diagnosis, "message_primary", None)
-    words = str(primary or error.orig)
-    return " ".join(words.split())
+    primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+    return " ".join(str(primary or error.orig).split())
 
 
 def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreError | None:
@@ -392,8 +334,8 @@ def _of_sqlite(error: sqlite3.Error, place: str, file: Path | None) -> StoreErro
     if primary in _SQLITE_PASSES:
         return StoreUnreachable(message)
     # Integrity and programming errors are ours, and have classes of their own.
-    mend = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
-    return StoreError(message) if mend else None
+    can_be_fixed = type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError)
+    return StoreError(message) if can_be_fixed else None
 
 
 def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | None:
@@ -407,8 +349,6 @@ def _of_postgresql(error: DBAPIError, place: str, store: URL) -> StoreError | No
         return StoreError(f"{place}: no such database: create it with createdb {store.database}")
     if state is None and _REFUSED.search(words):
         return StoreError(message)
-    if error.connection_invalidated or no_answer:
+    if error.connection_invalidated or no_answer or (state or "").startswith(_POSTGRESQL_PASSES):
         return StoreUnreachable(message)
-    if state is not None and state.startswith(_POSTGRESQL_PASSES):
-        return StoreUnreachable(message)
-    return StoreError(message) if state is not None and state.startswith(_POSTGRESQL_FIX) else None
+    return StoreError(message) if (state or "").startswith(_POSTGRESQL_FIX) else None

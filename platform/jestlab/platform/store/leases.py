@@ -1,20 +1,20 @@
-"""Who works on what: claims of runs by launchers, their end, and the states that runs move to by them.
+"""Leases: which attempt holds a run, which launcher looks after it, and the states that runs move to.
 
-Each function is one transaction, but `move` and `finish`, which are part of one.
+Each function is one transaction, except `move` and `finish`, which are part of one.
 
-At most one attempt at a run is PENDING or RUNNING at any time: whoever wants to launch a run claims it here
-first, and of several launchers one is given it. Nothing here judges by clocks: a launcher that thinks another
-one dead, or a worker, says so by ending or adopting what it saw, and is refused if that has changed since.
+At most one attempt at a run is PENDING or RUNNING at any time: a launcher claims a run here before it
+launches it, and of several launchers one gets the claim. Nothing here compares clocks: a launcher that takes
+another launcher, or a worker, for dead ends or adopts the attempt as it saw it, and is refused if the attempt
+has changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, func, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, select, update
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.store.records import LIVE, Lease, RunState, Standing, check_move
@@ -22,23 +22,19 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
 
 _LONG_GONE = timedelta(days=7)
+_OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
+_OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name != "launcher")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A run that a launcher may start.
-
-    Attributes:
-        attempt_id: The fencing token.
-        number: Of the attempt.
-    """
+class Claim(NamedTuple):
+    """An attempt that a launcher may start: its id is the fencing token, its number counts within the run."""
 
     attempt_id: int
     number: int
 
 
 def enter_launcher(store: Store, name: str) -> int:
-    """Enter a launcher, or find it; its id."""
+    """Enter a launcher, unless it is there, and return its id; forget launchers that are long gone."""
     with store.writing() as connection:
         watched = select(Attempt.launcher_id).where(Attempt.launcher_id.is_not(None), Attempt.state.in_(LIVE))
         long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
@@ -51,27 +47,27 @@ def enter_launcher(store: Store, name: str) -> int:
 
 
 def beat(store: Store, launcher_id: int) -> None:
-    """Say that a launcher lives."""
+    """Record a launcher's heartbeat."""
     with store.writing() as connection:
         connection.execute(update(Launcher).where(Launcher.id == launcher_id).values(heartbeat_at=now()))
 
 
 def heartbeats(store: Store) -> dict[str, object]:
-    """Every launcher's last sign of life, by name; only whether it changes means something."""
+    """Return every launcher's last heartbeat, by name; only a change of it has a meaning."""
     with store.reading() as connection:
         rows = connection.execute(select(Launcher.name, Launcher.heartbeat_at))
         return dict(rows.tuples().all())
 
 
 def leave(store: Store, launcher_id: int) -> None:
-    """Take a launcher out; what it still looked after is free to be adopted."""
+    """Remove a launcher; attempts that it looked after can be adopted."""
     with store.writing() as connection:
         connection.execute(update(Attempt).where(Attempt.launcher_id == launcher_id).values(launcher_id=None))
         connection.execute(delete(Launcher).where(Launcher.id == launcher_id))
 
 
 def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
-    """How runs stand, at one moment."""
+    """Return how runs stand, all at one moment."""
     last = aliased(Attempt)
     fruitless = (
         select(func.count())
@@ -82,54 +78,30 @@ def standings(store: Store, fingerprints: Iterable[str]) -> dict[str, Standing]:
     newest = select(func.max(last.number)).where(last.run_id == Run.id).correlate(Run).scalar_subquery()
     query = (
         select(
-            Run.fingerprint,
-            Run.state.label("run_state"),
-            Run.reason.label("run_reason"),
-            Run.failures,
-            Run.stop_reason,
+            *(getattr(Run, name) for name in _OF_RUN),
             fruitless.label("fruitless"),
-            Run.step,
-            Run.total_steps,
-            Run.directory,
-            Attempt.id,
-            Attempt.number,
-            Attempt.state,
-            Attempt.reason,
-            Launcher.name.label("launcher"),
-            Attempt.executor,
-            Attempt.handle,
-            Attempt.lease_seconds,
-            Attempt.heartbeat_at,
-            Attempt.ended_at,
-            Attempt.exit_code,
-            Attempt.log,
+            *(getattr(Attempt, name).label(f"attempt_{name}") for name in _OF_ATTEMPT),
+            Launcher.name.label("attempt_launcher"),
         )
         .select_from(Run)
         .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == newest))
         .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
     )
-    found = {}
     with store.reading() as connection:
-        for chunk in chunks(fingerprints):
-            for row in connection.execute(query.where(Run.fingerprint.in_(chunk))):
-                found[row.fingerprint] = Standing(
-                    fingerprint=row.fingerprint,
-                    state=RunState(row.run_state),
-                    reason=row.run_reason,
-                    failures=row.failures,
-                    stop_reason=row.stop_reason,
-                    fruitless=row.fruitless,
-                    step=row.step,
-                    total_steps=row.total_steps,
-                    directory=row.directory,
-                    lease=None if row.id is None else _lease(row),
-                )
-    return found
+        return {
+            row.fingerprint: _standing(row._mapping)
+            for chunk in chunks(fingerprints)
+            for row in connection.execute(query.where(Run.fingerprint.in_(chunk)))
+        }
 
 
-def _lease(row: object) -> Lease:
-    values = {name: getattr(row, name) for name in Lease.__dataclass_fields__}
-    return Lease(**{**values, "state": RunState(values["state"])})
+def _standing(row: RowMapping) -> Standing:
+    lease = None
+    if row["attempt_id"] is not None:
+        values = {name: row[f"attempt_{name}"] for name in (*_OF_ATTEMPT, "launcher")}
+        lease = Lease(**{**values, "state": RunState(values["state"])})
+    values = {name: row[name] for name in (*_OF_RUN, "fruitless")}
+    return Standing(**{**values, "state": RunState(values["state"])}, lease=lease)
 
 
 def claim(
@@ -144,13 +116,13 @@ def claim(
     """Claim a run for a new attempt.
 
     Args:
-        store: Where.
+        store: The store.
         fingerprint: The run.
-        launcher_id: Who claims it.
-        executor: Where its job will run.
-        chips: Accelerator chips that the job will occupy.
-        log: Of the run, relative to the lab's root.
-        lease_seconds: For how long its worker may be silent.
+        launcher_id: The launcher that claims it.
+        executor: Name of the executor that will run its job.
+        chips: Number of accelerator chips that the job will occupy.
+        log: The run's log, relative to the lab's root.
+        lease_seconds: How long its worker may be silent.
 
     Returns:
         The claim; None if another attempt holds the run, it is COMPLETED, or its user wants it to stop.
@@ -192,13 +164,13 @@ def claim(
 
 
 def launched(store: Store, attempt_id: int, handle: str) -> None:
-    """Keep the handle of an attempt's job."""
+    """Store the handle of an attempt's job."""
     with store.writing() as connection:
         connection.execute(update(Attempt).where(Attempt.id == attempt_id).values(handle=handle))
 
 
 def waits(store: Store, lease: Lease, reason: str) -> None:
-    """Keep why the job of an attempt has not begun yet; nothing if it has."""
+    """Store why the job of an attempt has not started yet, unless it has."""
     pending = select(Attempt.run_id).where(Attempt.id == lease.id, Attempt.state == RunState.PENDING)
     with store.writing() as connection:
         connection.execute(
@@ -209,7 +181,7 @@ def waits(store: Store, lease: Lease, reason: str) -> None:
 
 
 def adopt(store: Store, lease: Lease, launcher_id: int) -> bool:
-    """Look after an attempt whose launcher has gone; False if another one does by now."""
+    """Look after an attempt whose launcher has gone; return False if another launcher does so already."""
     owner = select(Launcher.id).where(Launcher.name == lease.launcher).scalar_subquery()
     same = Attempt.launcher_id.is_(None) if lease.launcher is None else Attempt.launcher_id == owner
     with store.writing() as connection:
@@ -231,21 +203,19 @@ def end(
     exit_code: int | None,
     heartbeat_at: datetime | None = None,
 ) -> bool:
-    """End an attempt whose worker can no longer do so.
-
-    From here on whatever its worker still tries to write is refused.
+    """End an attempt whose worker can no longer do so: later writes of its worker are refused.
 
     Args:
-        store: Where.
+        store: The store.
         fingerprint: The run.
         attempt_id: Its attempt.
-        state: What both become.
+        state: New state of both.
         reason: Why.
-        exit_code: Of the process, where it is known.
-        heartbeat_at: Its last sign of life, where that it gave none since is the reason.
+        exit_code: Of the process, if it is known.
+        heartbeat_at: Its last heartbeat, if it is ended because none has followed.
 
     Returns:
-        Whether it was ended now: not if it is over already, or has given a sign of life after all.
+        Whether it was ended now: not if it is over already, or another heartbeat has followed.
     """
     with store.writing() as connection:
         if heartbeat_at is not None:
@@ -258,17 +228,7 @@ def end(
 
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
-    """Change a run's state.
-
-    Args:
-        connection: In a write transaction.
-        fingerprint: The run.
-        state: Its new state.
-        reason: Why.
-
-    Raises:
-        IllegalMove: The state cannot follow the run's present one.
-    """
+    """Change a run's state, within a write transaction; IllegalMove if it cannot follow the present one."""
     current = connection.execute(
         select(Run.state).where(Run.fingerprint == fingerprint).with_for_update()
     ).scalar_one()
@@ -287,16 +247,9 @@ def finish(
     exit_code: int | None,
     **values: Any,
 ) -> bool:
-    """End a live attempt and give its run the state; False if the attempt was over already.
+    """End a live attempt and give its run the same state, within a write transaction.
 
-    Args:
-        connection: In a write transaction.
-        fingerprint: The run.
-        attempt_id: Its attempt.
-        state: What both become.
-        reason: Why.
-        exit_code: Of the process, where it is known.
-        **values: Further columns of the attempt.
+    `values` are further columns of the attempt. Returns False if the attempt was over already.
     """
     ended = connection.execute(
         update(Attempt)
@@ -305,7 +258,7 @@ def finish(
     ).rowcount
     if not ended:
         return False
-    # Whoever holds the run says what becomes of it, whatever others have entered meanwhile.
+    # The attempt that holds the run decides its state, whatever others have entered meanwhile.
     failed = 1 if state == RunState.FAILED else 0
     connection.execute(
         update(Run)
@@ -316,16 +269,10 @@ def finish(
 
 
 def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> bool:
-    """Give a run that nobody holds another state.
-
-    Args:
-        store: Where.
-        seen: How the run stood when this was decided.
-        state: What it becomes.
-        reason: Why.
+    """Give a run that no attempt holds another state, unless it has changed since it was `seen`.
 
     Returns:
-        Whether it has the state now: not if it stands otherwise by now.
+        Whether it has the state now.
     """
     with store.writing() as connection:
         free = _free(connection, [seen.fingerprint])
@@ -343,9 +290,9 @@ def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> 
 
 
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:
-    """Have runs stop and stay so until they are launched again; those that nobody holds are CANCELLED now.
+    """Stop runs until they are launched again; runs that no attempt holds are CANCELLED now.
 
-    A worker hears of it with its next heartbeat. What failed, or was skipped, stays so.
+    Workers learn of it with their next heartbeat. FAILED and SKIPPED runs keep their state.
     """
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
@@ -363,7 +310,7 @@ def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None
 
 
 def reopen(store: Store, fingerprints: Sequence[str]) -> None:
-    """Let runs that ended early run again, with all their retries."""
+    """Allow runs that ended early to run again, with all their retries."""
     with store.writing() as connection:
         for chunk in chunks(fingerprints):
             connection.execute(
@@ -374,7 +321,7 @@ def reopen(store: Store, fingerprints: Sequence[str]) -> None:
 
 
 def _free(connection: Connection, fingerprints: Sequence[str]) -> list[int]:
-    """Ids of those runs that are not COMPLETED and that nobody holds, nor can claim before this commits."""
+    """Lock runs; return the ids of those that are neither COMPLETED nor held by an attempt."""
     runs = list(
         connection.scalars(
             select(Run.id)

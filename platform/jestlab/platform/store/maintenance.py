@@ -7,18 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import (
-    Connection,
-    DateTime,
-    Engine,
-    and_,
-    bindparam,
-    exists,
-    func,
-    inspect,
-    select,
-    text,
-)
+from sqlalchemy import Connection, Engine, and_, exists, func, inspect, select
 from sqlalchemy.exc import DatabaseError
 
 from jestlab.platform.errors import StoreUnreachable, UserError
@@ -33,11 +22,11 @@ from jestlab.platform.store.engine import (
     user_error,
     writable,
 )
-from jestlab.platform.store.records import RunState
+from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.tables import Attempt, Base, Run, now
 
 SILENT = timedelta(minutes=5)
-"""A running attempt whose last heartbeat is older than this has vanished."""
+"""A running attempt whose last heartbeat is older has vanished."""
 
 _MANY = 5
 """How many findings of one kind are listed; further ones are counted."""
@@ -48,7 +37,7 @@ class Finding:
     """Something that is wrong with a store.
 
     Attributes:
-        check: What was looked at: file, schema, references, views, runs, folders.
+        check: What was checked: file, schema, references, views, runs or folders.
         what: What is wrong.
         remedy: What to do.
     """
@@ -59,11 +48,7 @@ class Finding:
 
 
 def check(url: str, root: Path) -> list[Finding]:
-    """Check a store without changing it.
-
-    Args:
-        url: Of the store.
-        root: The lab's folder; where there is none, runs' folders are not looked for.
+    """Check a store without changing it; where `root` does not exist, runs' folders are not looked for.
 
     Raises:
         UserError: There is no store, or it cannot be read at all.
@@ -88,7 +73,7 @@ def check(url: str, root: Path) -> list[Finding]:
 
 
 def _damage(engine: Engine) -> list[Finding]:
-    """What SQLite finds wrong with its file. A PostgreSQL server watches over its own."""
+    """Return what SQLite finds wrong with its file. A PostgreSQL server checks its own."""
     if engine.dialect.name != "sqlite":
         return []
     remedy = "restore a backup into a new file: jestlab db restore"
@@ -104,7 +89,7 @@ def _damage(engine: Engine) -> list[Finding]:
 
 
 def _drift(connection: Connection) -> list[Finding]:
-    """Tables, columns and constraints that somebody changed by hand."""
+    """Find tables, columns and constraints that somebody changed by hand."""
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
@@ -117,7 +102,7 @@ def _drift(connection: Connection) -> list[Finding]:
 
 
 def _has_every_column(connection: Connection) -> bool:
-    """Whether what follows can be asked at all."""
+    """Whether the tables hold all that the other checks read."""
     inspector = inspect(connection)
     there = set(inspector.get_table_names())
     return all(
@@ -138,7 +123,7 @@ def _difference(item: object) -> str:
 
 
 def _orphans(connection: Connection) -> Iterator[Finding]:
-    """Rows that refer to rows which are not there."""
+    """Find rows that refer to missing rows."""
     for table in Base.metadata.sorted_tables:
         for constraint in table.foreign_key_constraints:
             other = constraint.referred_table.alias()
@@ -165,42 +150,31 @@ def _views(engine: Engine) -> list[Finding]:
 
 
 def _vanished(connection: Connection) -> list[Finding]:
-    """Runs that are RUNNING in the store, and on no machine that is heard of."""
+    """Find runs that are RUNNING in the store without a recent heartbeat."""
     heard = exists().where(
         Attempt.run_id == Run.id,
-        Attempt.state.in_([RunState.PENDING, RunState.RUNNING]),
+        Attempt.state.in_(LIVE),
         Attempt.heartbeat_at > now() - SILENT,
     )
     last = select(func.max(Attempt.heartbeat_at)).where(Attempt.run_id == Run.id).scalar_subquery()
-    rows = connection.execute(
-        select(Run.directory, last.label("last"))
-        .where(Run.state == RunState.RUNNING, ~heard)
-        .order_by(Run.id)
-    ).all()
+    running = select(Run.directory, last).where(Run.state == RunState.RUNNING, ~heard).order_by(Run.id)
     findings = []
-    for row in rows:
-        since = f"since {row.last:%Y-%m-%d %H:%M} UTC" if row.last else "at all"
-        what = f"{row.directory} is RUNNING, but no worker was heard of {since}"
+    for directory, beat in connection.execute(running):
+        since = f"since {beat:%Y-%m-%d %H:%M} UTC" if beat else "at all"
+        what = f"{directory} is RUNNING, but no worker was heard of {since}"
         findings.append(Finding("runs", what, "launch its study again"))
     return _counted(findings)
 
 
 def _folders(connection: Connection, root: Path) -> list[Finding]:
-    """Completed runs whose results are gone."""
+    """Find completed runs whose folders are gone."""
     if not root.is_dir():
         return []
     done = select(Run.directory).where(Run.state == RunState.COMPLETED).order_by(Run.id)
-    return _counted(
-        [
-            Finding(
-                "folders",
-                f"{directory} is COMPLETED, but there is no such folder in {root}",
-                "bring it back, or give the --root that holds it",
-            )
-            for directory in connection.scalars(done)
-            if not (root / directory).is_dir()
-        ]
-    )
+    missing = [directory for directory in connection.scalars(done) if not (root / directory).is_dir()]
+    remedy = "bring it back, or give the --root that holds it"
+    what = f"is COMPLETED, but there is no such folder in {root}"
+    return _counted([Finding("folders", f"{directory} {what}", remedy) for directory in missing])
 
 
 def _counted(findings: list[Finding]) -> list[Finding]:
@@ -215,7 +189,7 @@ def _counted(findings: list[Finding]) -> list[Finding]:
 # ---- upgrade
 
 ALIVE = timedelta(seconds=60)
-"""An attempt whose last heartbeat is younger than this is still at work."""
+"""An attempt whose last heartbeat is younger is still at work."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +197,8 @@ class Upgrade:
     """What an upgrade did.
 
     Attributes:
-        before: Revision of the store until now.
-        after: Revision of the store from now on.
+        before: Revision until now.
+        after: Revision from now on.
         views: Names of views that were made anew at the same revision.
         backup: Copy of the store as it was; None where nothing was changed, or on a server.
     """
@@ -238,9 +212,6 @@ class Upgrade:
 def upgrade(url: str) -> Upgrade:
     """Bring a store to the newest schema, all or nothing. A SQLite file is backed up first, beside itself.
 
-    Args:
-        url: Of the store.
-
     Raises:
         UserError: There is no store, this code cannot upgrade it, or runs are at work.
     """
@@ -252,7 +223,10 @@ def upgrade(url: str) -> Upgrade:
             schema.ensure(engine, create=False)  # says what is wrong
         assert before is not None
         if before == schema.HEAD:
-            return Upgrade(before, before, _fix_views(engine), None)
+            with migrating(engine) as connection:
+                if changed := schema.changed_views(connection):
+                    schema.make_views(connection)
+            return Upgrade(before, before, tuple(changed), None)
         with reading(engine) as connection:
             _refuse_while_at_work(connection)
         kept = None
@@ -263,21 +237,11 @@ def upgrade(url: str) -> Upgrade:
         return Upgrade(before, schema.HEAD, (), kept)
 
 
-def _fix_views(engine: Engine) -> tuple[str, ...]:
-    with migrating(engine) as connection:
-        changed = schema.changed_views(connection)
-        if changed:
-            schema.remake_views(connection)
-    return tuple(changed)
-
-
 def _refuse_while_at_work(connection: Connection) -> None:
     """A worker of the older code would write what the new schema does not take."""
-    statement = text(
-        "SELECT host FROM attempt WHERE ended_at IS NULL AND state IN ('PENDING', 'RUNNING') "
-        "AND heartbeat_at > :since"
-    ).bindparams(bindparam("since", type_=DateTime()))
-    hosts = list(connection.scalars(statement, {"since": now() - ALIVE}))
+    # By columns that every schema has.
+    working = (Attempt.ended_at.is_(None), Attempt.state.in_(LIVE), Attempt.heartbeat_at > now() - ALIVE)
+    hosts = list(connection.scalars(select(Attempt.host).where(*working)))
     if hosts:
         where = ", ".join(sorted({host for host in hosts if host})) or "a launcher"
         raise UserError(

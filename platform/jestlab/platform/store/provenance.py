@@ -1,8 +1,7 @@
-"""What code ran where: enough to run it again, gathered without importing what it describes.
+"""Which code ran where: enough to run it again, gathered without importing what it describes.
 
-Of the environment, variables are kept that an allowlist of names admits and a denylist of words in names does
-not refuse. In what is kept, credentials in URLs are replaced, and so is every value of a variable that was
-refused.
+An environment variable is kept if an allowlist of names admits it and no word in its name hints at a secret.
+In kept values, credentials in URLs are replaced, and so is every value of a variable with such a word.
 """
 
 from __future__ import annotations
@@ -22,33 +21,21 @@ from urllib.parse import unquote
 from jestlab.platform.lab.lab import STORE
 
 PATCH_BYTES = 200_000
-"""Longest patch kept; beyond it only its beginning is."""
+"""Longer patches are cut off."""
 
-_PACKAGES = (
-    "jestlab",
-    "jax",
-    "jaxlib",
-    "flax",
-    "optax",
-    "orbax-checkpoint",
-    "grain",
-    "numpy",
-    "sentencepiece",
-    "sqlalchemy",
-    "xmanager",
-)
+_JAX = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
+_PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Of one attempt.
+    """What ran one attempt, and where.
 
     Attributes:
-        host: Name of the machine.
         device: What it computes on, in words.
         versions: Package → version, of those installed, and of Python.
         git_commit: Commit of the checkout that holds the code; None without one.
-        git_patch: What that commit lacks; None when nothing does.
+        git_patch: Uncommitted changes; None without any.
         environment: Variables that may matter, without secrets.
     """
 
@@ -61,11 +48,7 @@ class Provenance:
 
 
 def collect(code: Path) -> Provenance:
-    """Gather the provenance of this process.
-
-    Args:
-        code: A folder of the code that runs.
-    """
+    """Gather the provenance of this process; `code` is a folder of the code that runs."""
     commit = _git(code, "rev-parse", "HEAD")
     return Provenance(
         host=socket.gethostname(),
@@ -78,7 +61,7 @@ def collect(code: Path) -> Provenance:
 
 
 def device() -> str:
-    """The accelerators JAX is using in this process, or the processor if it has not been loaded."""
+    """Return the accelerators that JAX uses in this process, or the processor if JAX is not loaded."""
     jax = sys.modules.get("jax")
     if jax is not None and jax.default_backend() != "cpu":
         devices = jax.devices()
@@ -125,57 +108,42 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 # ---- the environment
 
-_PREFIXES = (
-    "JAX_",
-    "XLA_",
-    "TPU_",
-    "LIBTPU_",
-    "CLOUD_TPU_",
-    "MEGASCALE_",
-    "CUDA_",
-    "NVIDIA_",
-    "NCCL_",
-    "ROCM_",
-    "HIP_",
-    "TF_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "MALLOC_",
-    "PYTHON",
-    "JESTLAB_",
+_KEPT = re.compile(
+    r"""(JAX|XLA|TPU|LIBTPU|CLOUD_TPU|MEGASCALE|CUDA|NVIDIA|NCCL|ROCM|HIP|TF|OMP|MKL|OPENBLAS|MALLOC|JESTLAB)_
+    | PYTHON | (LD_LIBRARY_PATH | LD_PRELOAD | LANG | LC_ALL | TZ | VIRTUAL_ENV)$""",
+    re.VERBOSE,
 )
-_NAMES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "LANG", "LC_ALL", "TZ", "VIRTUAL_ENV"})
-
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|AUTH|PRIVATE|COOKIE|SIGNATURE|SAS", re.IGNORECASE)
 
 # Up to the last @ of a word: a password may have an @ or a / of its own.
 _IN_URL = re.compile(r"://[^\s\"']*@")
 _PASSWORD = re.compile(r"://[^\s:@/]*:(\S+)@|password=([^&\s]+)", re.IGNORECASE)
-# What stands after a name that speaks of a secret; the name's beginning does not matter.
+# The value after a name that hints at a secret; the beginning of the name does not matter.
 _IN_OPTION = re.compile(
     rf"((?:{_SECRET.pattern})[\w.\-]{{0,40}}[ \"']{{0,2}}[=:][ ]?)(\"[^\"]*\"|'[^']*'|[^\s&;,]+)",
     re.IGNORECASE,
 )
 
 _SHORTEST = 6
-"""Shorter values of secrets are found in too much that is none."""
+"""Shorter secrets are found in too much text that is none."""
 
 _LONGEST = 4_000
 
 
 def kept_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables to keep, by name."""
+    """Return the variables to keep, by name."""
     hidden = secret_values(environment)
-    return {
-        name: _shortened(without_secrets(value, hidden))
-        for name, value in sorted(environment.items())
-        if _is_admitted(name)
-    }
+    kept = {}
+    for name, value in sorted(environment.items()):
+        if _KEPT.match(name) and not _SECRET.search(name):
+            # Text that every database takes: bytes that are not valid UTF-8 become question marks.
+            text = without_secrets(value, hidden).encode(errors="replace").decode()
+            kept[name] = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return kept
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
-    """Values of variables whose names speak of secrets, and the store's password; the longest first."""
+    """Return the values of variables that may be secrets, and the store's password; the longest first."""
     values = {value for name, value in environment.items() if _SECRET.search(name)}
     for found in _PASSWORD.findall(environment.get(STORE, "")):
         password = "".join(found)
@@ -184,7 +152,7 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
 
 
 def without_secrets(text: str, hidden: Iterable[str]) -> str:
-    """A text with `***` instead of credentials in URLs and options, and instead of these values."""
+    """Replace credentials in URLs and options, and these values, by `***`."""
     for value in hidden:
         text = text.replace(value, "***")
     text = without_url_credentials(text)
@@ -192,15 +160,5 @@ def without_secrets(text: str, hidden: Iterable[str]) -> str:
 
 
 def without_url_credentials(text: str) -> str:
-    """A text with `***` instead of what stands before the @ of its URLs."""
+    """Replace what stands before the @ of URLs by `***`."""
     return _IN_URL.sub("://***@", text)
-
-
-def _is_admitted(name: str) -> bool:
-    return (name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name)
-
-
-def _shortened(value: str) -> str:
-    """As text that every database takes: bytes that are no UTF-8 become question marks."""
-    text = value.encode(errors="replace").decode()
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

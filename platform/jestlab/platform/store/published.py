@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,23 +15,17 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Published, now, upsert
 
 KEY = ("source", "table_name", "position", "quantity")
-"""Columns that make a cell the same."""
+"""Columns that identify a cell."""
 
 _NAMES = {"table": "table_name", "group": "group_name"}
-"""Attributes of cells whose columns have other names: these mean something in SQL."""
+"""Attributes of cells whose columns have other names, because SQL reserves theirs."""
 
 _VALUES = tuple(name for column in COLUMNS if (name := _NAMES.get(column, column)) not in KEY)
 
 
 @dataclass(frozen=True)
 class Change:
-    """A cell that was there, and says something else now.
-
-    Attributes:
-        key: Which.
-        before: What changed → what it was.
-        after: What changed → what it is.
-    """
+    """A cell whose values were changed: column → value before, and after."""
 
     key: CellKey
     before: Mapping[str, Any]
@@ -40,13 +34,13 @@ class Change:
 
 @dataclass
 class Imported:
-    """What became of cells.
+    """What an import did.
 
     Attributes:
-        new: How many came in.
-        unchanged: How many were there, just so.
-        changed: Those that were there otherwise.
-        left: Cells of the same tables that are in the store, and were not among those imported: they stay.
+        new: Number of new cells.
+        unchanged: Number of cells that were in the store already.
+        changed: Cells that were in the store with other values.
+        left: Cells of the same tables that are only in the store; they stay.
     """
 
     new: int = 0
@@ -56,21 +50,16 @@ class Imported:
 
 
 def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
-    """Put cells into the store, all or none; doing it again changes nothing.
+    """Put cells into the store, all or none; importing them again changes nothing.
 
-    Args:
-        store: Where.
-        cells: No two with the same key.
-
-    Returns:
-        What became of them. Cells of the same tables that are not among them stay as they are.
+    Cells of the same tables that are not among them stay as they are. No two cells have the same key.
 
     Raises:
         UserError: With the cells that stay, a row would say two things, or a group have two baselines.
     """
     done = Imported()
     with store.writing() as connection:
-        there = _there(connection, {(cell.source, cell.table) for cell in cells})
+        there = _there(connection, cells)
         written = []
         for cell in cells:
             values = _row(cell)
@@ -78,13 +67,8 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
             if before is None:
                 done.new += 1
             elif differing := [name for name in _VALUES if before[name] != values[name]]:
-                done.changed.append(
-                    Change(
-                        cell.key,
-                        {name: before[name] for name in differing},
-                        {name: values[name] for name in differing},
-                    )
-                )
+                was, now_is = ({name: row[name] for name in differing} for row in (before, values))
+                done.changed.append(Change(cell.key, was, now_is))
             else:
                 done.unchanged += 1
                 continue
@@ -96,7 +80,7 @@ def import_cells(store: Store, cells: Sequence[PublishedCell]) -> Imported:
 
 
 def with_the_papers(store: Store) -> None:
-    """Put the tables of the JEST paper into a store that has nothing of them: they come with jestlab."""
+    """Import the tables of the JEST paper, which come with jestlab, unless the store has any of them."""
     from jestlab.analysis.published import PAPER, paper
 
     with store.reading() as connection:
@@ -106,17 +90,17 @@ def with_the_papers(store: Store) -> None:
 
 
 def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
-    """Put rows of another store's table into this one, where they are new or were imported later.
+    """Put rows of another store's table into this one if they are new, or were imported later.
 
     Args:
         connection: In a write transaction.
         rows: With all columns but the id.
 
     Returns:
-        How many came in.
+        Number of rows written.
 
     Raises:
-        ValueError: A row is no cell.
+        ValueError: A row is not a valid cell.
         UserError: As `import_cells`.
     """
     if not rows:
@@ -124,27 +108,17 @@ def take_rows(connection: Connection, rows: Sequence[dict[str, Any]]) -> int:
     parse(render(map(_cell, rows)).encode(), "published results")  # as strict as with a file
     key = [getattr(Published, name) for name in KEY]
     known = {tuple(row[:-1]): row[-1] for row in connection.execute(select(*key, Published.updated_at))}
-    later = []
-    for row in rows:
-        here = known.get(tuple(row[name] for name in KEY))
-        if here is None or here < row["updated_at"]:
-            later.append(row)
-    cells = [_cell(row) for row in later]
-    there = _there(connection, {(cell.source, cell.table) for cell in cells})
-    _check_left(cells, {k: row for k, row in there.items() if k not in {cell.key for cell in cells}})
+    times = [known.get(tuple(row[name] for name in KEY)) for row in rows]
+    later = [row for row, here in zip(rows, times, strict=True) if here is None or here < row["updated_at"]]
+    cells = {cell.key: cell for cell in map(_cell, later)}
+    there = _there(connection, cells.values())
+    _check_left(cells.values(), {key: row for key, row in there.items() if key not in cells})
     upsert(connection, Published, later, KEY, (*_VALUES, "updated_at"))
     return len(later)
 
 
 def remove_source(store: Store, source: str) -> int:
-    """Delete all cells of a source.
-
-    Returns:
-        How many.
-
-    Raises:
-        UserError: There are none.
-    """
+    """Delete all cells of a source and return their number; UserError if there are none."""
     with store.writing() as connection:
         deleted = connection.execute(delete(Published).where(Published.source == source)).rowcount
         if not deleted:
@@ -153,11 +127,11 @@ def remove_source(store: Store, source: str) -> int:
     return deleted
 
 
-def _there(connection: Connection, tables: set[tuple[str, str]]) -> dict[CellKey, dict[str, Any]]:
-    """Rows of some tables that are in the store."""
+def _there(connection: Connection, cells: Iterable[PublishedCell]) -> dict[CellKey, dict[str, Any]]:
+    """Return the rows in the store of the tables that these cells are of."""
     columns = [getattr(Published, name) for name in (*KEY, *_VALUES)]
     found = {}
-    for source, table in sorted(tables):
+    for source, table in {(cell.source, cell.table) for cell in cells}:
         own = (Published.source == source, Published.table_name == table)
         for row in connection.execute(select(*columns).where(*own)).mappings():
             found[CellKey(*(row[name] for name in KEY))] = dict(row)
@@ -174,8 +148,9 @@ def _row(cell: PublishedCell) -> dict[str, Any]:
     return {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
 
 
-def _check_left(cells: Sequence[PublishedCell], left: Mapping[CellKey, Mapping[str, Any]]) -> None:
-    """Raise where cells that stay would say other things of a row or a baseline than these."""
+def _check_left(cells: Iterable[PublishedCell], left: Mapping[CellKey, Mapping[str, Any]]) -> None:
+    """Raise UserError where cells that stay contradict these about a row or a baseline."""
+    cells = list(cells)
     rows = {cell.key[:3]: _row(cell) for cell in cells}
     baselines = {(cell.source, cell.table, cell.group): cell.position for cell in cells if cell.baseline}
     for key, row in sorted(left.items()):

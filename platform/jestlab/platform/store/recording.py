@@ -1,4 +1,4 @@
-"""Entering a plan into the store."""
+"""Record a plan in the store."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ from jestlab.platform.store.tables import (
 
 if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
+
+
+_REOPENED = ("config", "state", "reason", "failures", "updated_at")
+_NEW = ("fingerprint", "program", "seed", "directory")
+_BUDGET = ("chip", "chips", "chip_hours", "dollars")
 
 
 def record(connection: Connection, plan: Plan) -> int:
@@ -64,7 +69,7 @@ def record(connection: Connection, plan: Plan) -> int:
 
 
 def _places(run: PlannedRun) -> tuple[PlannedRun | Alias, ...]:
-    """Where in the study a run stands: under its own name, and under each that means the same."""
+    """Return where a run stands in the study: under its own name, and under every alias."""
     return (run, *run.aliases)
 
 
@@ -83,7 +88,7 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
 
 
 def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str, int]:
-    """Insert or reopen runs; fingerprint → id."""
+    """Insert or reopen runs; return fingerprint → id."""
     fingerprints = [run.fingerprint for run in runs]
     known = {
         row.fingerprint: row
@@ -92,7 +97,7 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
             select(Run.fingerprint, Run.id, Run.state, Run.config)
             .where(Run.fingerprint.in_(chunk))
             .order_by(Run.id)
-            .with_for_update(key_share=True)  # so that none begins or completes meanwhile
+            .with_for_update(key_share=True)  # so that none starts or completes meanwhile
         )
     }
     held = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
@@ -115,20 +120,9 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         if before is not None:
             reopened.append({"its_id": before.id, **values})
             continue
-        fresh.append(
-            values
-            | {
-                "fingerprint": run.fingerprint,
-                "program": run.program,
-                "seed": run.seed,
-                "directory": run.directory,
-                "step": 0,
-                "created_at": time,
-            }
-        )
+        fresh.append(values | {name: getattr(run, name) for name in _NEW} | {"step": 0, "created_at": time})
     execute_many(connection, insert(connection, Run), fresh)
-    columns = ("config", "state", "reason", "failures", "updated_at")
-    changed: dict[str, Any] = {name: bindparam(name) for name in columns}
+    changed: dict[str, Any] = {name: bindparam(name) for name in _REOPENED}
     table: Any = Run.__table__
     of_run = update(table).where(table.c.id == bindparam("its_id"))
     execute_many(connection, of_run.values(**changed, stop_reason=None), reopened)
@@ -143,7 +137,7 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
 
 
 def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
-    """What runs cost, and no longer by components of older code."""
+    """Write what runs are planned to cost; remove components of older code."""
     priced = {ids[run.fingerprint]: run.price.cost for run in runs if run.price is not None}
     for chunk in chunks(priced):
         connection.execute(delete(Cost).where(Cost.run_id.in_(chunk), Cost.component.not_in(EXECUTED)))
@@ -156,21 +150,15 @@ def _record_costs(connection: Connection, runs: Sequence[PlannedRun], ids: Mappi
 
 
 def _record_budgets(connection: Connection, runs: Sequence[PlannedRun], ids: Mapping[str, int]) -> None:
-    """What runs are expected to occupy from now on; what was expected of a completed run stays."""
+    """Write what runs are expected to occupy; the budgets of completed runs stay."""
     open_ids: set[int] = set()
     for chunk in chunks(ids):
         still_open = select(Run.id).where(Run.fingerprint.in_(chunk), Run.state != RunState.COMPLETED)
         open_ids.update(connection.scalars(still_open))
         connection.execute(delete(Budget).where(Budget.run_id.in_(still_open)))
     rows = [
-        {
-            "run_id": ids[run.fingerprint],
-            "chip": run.budget.chip,
-            "chips": run.budget.chips,
-            "chip_hours": run.budget.chip_hours,
-            "dollars": run.budget.dollars,
-        }
+        {"run_id": ids[run.fingerprint]} | {name: getattr(run.budget, name) for name in _BUDGET}
         for run in runs
         if run.budget is not None and ids[run.fingerprint] in open_ids
     ]
-    upsert(connection, Budget, rows, ["run_id"], ["chip", "chips", "chip_hours", "dollars"])
+    upsert(connection, Budget, rows, ["run_id"], _BUDGET)

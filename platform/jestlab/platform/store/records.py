@@ -71,13 +71,8 @@ class RunRecord:
     """A run as its worker needs it.
 
     Attributes:
-        fingerprint: Identity.
-        program: What it executes.
-        config: Resolved config.
-        seed: Replicate.
         directory: Its folder, relative to the lab's root.
-        state: Where it stands.
-        reason: Why, if it did not complete.
+        reason: Why it is in its state, if it did not complete.
         needs: Path in the config → the needed run, without its own needs.
     """
 
@@ -93,15 +88,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A completed run of the store.
-
-    Attributes:
-        fingerprint: Its identity.
-        program: What it executed.
-        config: Resolved config.
-        directory: Its folder, relative to the lab's root.
-        needs: Role → fingerprint of each run that it needed.
-    """
+    """A completed run; `needs` is role → fingerprint of each run that it needed."""
 
     fingerprint: str
     program: str
@@ -147,14 +134,11 @@ class Lease:
         id: The fencing token.
         number: 1, 2, … within the run.
         state: PENDING from the claim until its worker begins, RUNNING, then how it ended.
-        reason: Why it ended.
         launcher: Name of the launcher that looks after it; None if that has gone without a word.
         executor: Where its job runs.
         handle: The executor's name of the job; None until it is launched.
-        lease_seconds: For how long its worker may be silent, for whoever looks after it.
+        lease_seconds: How long its worker may be silent.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
-        ended_at: When it was over.
-        exit_code: Of its process.
         log: Its log, relative to the lab's root.
     """
 
@@ -182,14 +166,9 @@ class Standing:
     """The state of a run, as far as launching is concerned.
 
     Attributes:
-        fingerprint: The run.
-        state: Of the run.
-        reason: Why.
         failures: Attempts that failed since its user launched it last.
         stop_reason: Why its user wants it to stop; None if it may run.
         fruitless: Attempts that were taken away before they got beyond the step at which the run is.
-        step: Steps done.
-        total_steps: Steps in all, where known.
         directory: Its folder, relative to the lab's root.
         lease: Its last attempt; None before the first.
     """
@@ -213,13 +192,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is.
-
-    Attributes:
-        step: Steps done.
-        total_steps: Steps in all, where known.
-        latest: Newest value of each asked metric.
-    """
+    """How far a run is: steps done, total steps where known, newest value of each metric asked for."""
 
     step: int
     total_steps: int | None
@@ -256,8 +229,8 @@ class Speed:
     """How fast a program has been on this machine.
 
     Attributes:
-        flops_per_second: Of what it computes, besides what every run takes.
-        runs: By how many runs that is known.
+        flops_per_second: Rate, start-up aside.
+        runs: Number of runs that it was measured with.
         start_seconds: What every run takes, however little it computes: to start, to compile, to end.
     """
 
@@ -266,5 +239,5 @@ class Speed:
     start_seconds: float = 0.0
 
     def hours(self, flops: float) -> float:
-        """What a run of so many FLOPs takes."""
+        """Return the hours that a run of so many FLOPs takes."""
         return (self.start_seconds + flops / self.flops_per_second) / 3600

@@ -23,14 +23,10 @@ class EmptyStore(UserError):
 
 
 def ensure(engine: Engine, create: bool) -> None:
-    """Check that the store has the schema of this code, and make it in an empty database.
-
-    Args:
-        engine: Where the store is.
-        create: Whether an empty database is filled.
+    """Check that the store has the schema of this code; if `create`, make it in an empty database.
 
     Raises:
-        EmptyStore: The database is empty, and is not to be filled.
+        EmptyStore: The database is empty, and `create` is False.
         UserError: The store is of another version, or the database is another application's.
     """
     with reading(engine) as connection:
@@ -63,10 +59,6 @@ def ensure(engine: Engine, create: bool) -> None:
 def migrate(engine: Engine, target: str) -> None:
     """Bring a store to a newer revision, all or nothing; another process may be at it at the same time.
 
-    Args:
-        engine: Where the store is.
-        target: A migration's number.
-
     Raises:
         UserError: The store cannot be changed now, or rows of it refer to rows that do not exist.
     """
@@ -93,22 +85,16 @@ def migrate(engine: Engine, target: str) -> None:
 
 
 def make_views(connection: Connection) -> None:
-    """Create every view as the code defines it."""
+    """Create every view as the code defines it, in the place of an older definition."""
+    _drop_views(connection)
     for name, view in VIEWS.items():
         connection.execute(text(f"CREATE VIEW {name} AS {view.definition(connection.dialect.name)}"))
 
 
-def remake_views(connection: Connection) -> None:
-    """Drop every view and create it as the code defines it."""
-    _drop_views(connection)
-    make_views(connection)
-
-
 def changed_views(connection: Connection) -> list[str]:
-    """Names of views that are missing, or not as the code defines them.
+    """Return the names of views that are missing, or not as the code defines them.
 
-    Args:
-        connection: In a transaction; on PostgreSQL, roll it back afterwards.
+    NOTE: on PostgreSQL, roll the transaction back afterwards.
     """
     dialect = connection.dialect.name
     is_same = _sqlite_view if dialect == "sqlite" else _postgresql_view

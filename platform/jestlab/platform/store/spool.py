@@ -23,18 +23,16 @@ from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricNa
 PREFIX = "spool-"
 """Of the names of its files."""
 
-_BLOCK = 1 << 16
-
 
 @dataclass
 class Batch:
     """Points of one attempt, in the order in which they came.
 
     Attributes:
-        points: (step, metric, value); None for a value that is not a number.
+        points: (step, metric, value); None for NaN.
         scores: dataset, metric, step, value, examples_seen, flops_total each.
         artifacts: name, uri, size, sha256 each.
-        progress: Step and steps in all; the last one counts.
+        progress: Step and total steps; the last one counts.
         end: State, reason and exit code, once the program has ended.
     """
 
@@ -45,39 +43,22 @@ class Batch:
     end: tuple[str, str | None, int] | None = None
 
     @classmethod
-    def of_metrics(cls, step: int, metrics: Mapping[str, float]) -> Batch:
-        """Metrics at a step.
-
-        Raises:
-            ValueError: The step, or a name, is one that no database takes.
-        """
-        return cls(points=[(_step(step), _name(name), _number(value)) for name, value in metrics.items()])
-
-    @classmethod
     def of_scores(
         cls, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> Batch:
-        """Scores, named `dataset/metric`, at a step.
-
-        Raises:
-            ValueError: A name has no slash; or a step, a count or a name is one that no database takes.
-        """
+        """Scores, named `dataset/metric`, at a step; ValueError f"""
         rows = []
         for name, value in scores.items():
-            dataset, slash, metric = _name(name).rpartition("/")
+            dataset, slash, metric = as_name(name).rpartition("/")
             if not slash:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
-            row = {"dataset": dataset, "metric": metric, "step": _step(step), "value": _number(value)}
-            rows.append(row | {"examples_seen": _step(examples_seen), "flops_total": float(flops_total)})
+            row = {"dataset": dataset, "metric": metric, "step": as_step(step), "value": as_number(value)}
+            rows.append(row | {"examples_seen": as_step(examples_seen), "flops_total": float(flops_total)})
         return cls(scores=rows)
 
     @classmethod
     def of_artifact(cls, name: str, path: Path, root: Path) -> Batch:
-        """A file or folder with its size and digest, a folder's over its files' names and bytes.
-
-        Raises:
-            ValueError: It lies outside the lab's root, or does not exist.
-        """
+        """A file or folder with its size and digest; ValueError if outside the lab, or missing."""
         path, root = path.resolve(), root.resolve()
         if not path.is_relative_to(root):
             raise ValueError(f"artifact {name!r} at {path} lies outside the lab {root}")
@@ -86,15 +67,6 @@ class Batch:
         size, sha256 = _digest(path)
         uri = path.relative_to(root).as_posix()
         return cls(artifacts=[{"name": name, "uri": uri, "size": size, "sha256": sha256}])
-
-    @classmethod
-    def of_progress(cls, step: int, total_steps: int) -> Batch:
-        """How far the run is.
-
-        Raises:
-            ValueError: A step is one that no database takes.
-        """
-        return cls(progress=(_step(step), _step(total_steps)))
 
     @classmethod
     def joined(cls, batches: Iterable[Batch]) -> Batch:
@@ -145,23 +117,14 @@ class Spool:
     """The file in which one attempt keeps what it could not write."""
 
     def __init__(self, directory: Path, attempt_id: int) -> None:
-        """Name it; nothing is made before `append`.
-
-        Args:
-            directory: The run's folder, on a disk of this machine.
-            attempt_id: Whose it is.
-        """
+        """Name the file in the run's folder; it is created by the first `append`."""
         self.path = directory / f"{PREFIX}{attempt_id}.jsonl"
         self.attempt_id = attempt_id
+        self._whole_bytes: int | None = None  # length of the file's whole lines
 
     @classmethod
     def left_in(cls, directory: Path, before: int) -> list[Spool]:
-        """Those of earlier attempts, the oldest first.
-
-        Args:
-            directory: The run's folder.
-            before: Id of the attempt that asks.
-        """
+        """Return the spools of attempts before an id, the oldest first."""
         numbers = [path.stem.removeprefix(PREFIX) for path in directory.glob(f"{PREFIX}*.jsonl")]
         return [
             cls(directory, number)
@@ -175,12 +138,15 @@ class Spool:
         Raises:
             OSError: The disk is full, or gone. A part of the line may be there, which `batches` leaves out.
         """
-        line = json.dumps(asdict(batch), separators=(",", ":")) + "\n"
+        line = (json.dumps(asdict(batch), separators=(",", ":")) + "\n").encode()
+        if self._whole_bytes is None:
+            self._whole_bytes = self.path.read_bytes().rfind(b"\n") + 1 if self.path.exists() else 0
         with self.path.open("ab") as stream:
-            stream.truncate(self._whole_bytes())  # a line that was cut short was never promised
-            stream.write(line.encode())
+            stream.truncate(self._whole_bytes)  # a line that was cut short was never promised
+            stream.write(line)
             stream.flush()
             os.fsync(stream.fileno())
+        self._whole_bytes += len(line)
 
     def batches(self) -> Iterator[Batch]:
         """What is kept, in order."""
@@ -198,23 +164,11 @@ class Spool:
     def clear(self) -> None:
         """Forget it, once all of it is in the store."""
         self.path.unlink(missing_ok=True)
-
-    def _whole_bytes(self) -> int:
-        """Length of the file's whole lines."""
-        with self.path.open("rb") as stream:
-            end = stream.seek(0, os.SEEK_END)
-            while end > 0:
-                start = max(end - _BLOCK, 0)
-                stream.seek(start)
-                found = stream.read(end - start).rfind(b"\n")
-                if found >= 0:
-                    return start + found + 1
-                end = start
-        return 0
+        self._whole_bytes = 0
 
 
-def _step(value: int) -> int:
-    """A whole number that every database takes."""
+def as_step(value: int) -> int:
+    """Return a step, or a count, that every database takes; ValueError for others."""
     number = int(value)
     if not 0 <= number < 2**63:
         raise ValueError(f"invalid step {value}: must be in [0, {2**63 - 1}]")
@@ -222,14 +176,15 @@ def _step(value: int) -> int:
 
 
 @functools.lru_cache(4_096)
-def _name(name: str) -> str:
-    """A name that every database takes."""
+def as_name(name: str) -> str:
+    """Return a name that every database takes; ValueError for others."""
     if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
         raise ValueError(f"invalid name {name!r}: it holds a character that databases do not take")
     return name
 
 
-def _number(value: float) -> float | None:
+def as_number(value: float) -> float | None:
+    """Return a value as the store keeps it: NULL for NaN."""
     number = float(value)
     return None if math.isnan(number) else number
 
@@ -265,21 +220,15 @@ _OF_SCORE = ("run_id", "dataset", "metric", "step")
 
 
 class Points:
-    """Where the points of one run go; remembers the ids of metrics' names."""
+    """Writes the points of one run; remembers the ids of metrics' names."""
 
     def __init__(self, run_id: int) -> None:
-        """For the run with this id."""
+        """Create it for the run with this id."""
         self._run_id = run_id
         self._names: dict[str, int] = {}
 
     def write(self, connection: Connection, batch: Batch, attempt_id: int) -> None:
-        """Write a batch inside a write transaction.
-
-        Args:
-            connection: In a transaction.
-            batch: What to write; its end is not looked at.
-            attempt_id: Whose it is.
-        """
+        """Write a batch, except its end, inside a write transaction."""
         whose = {"run_id": self._run_id, "attempt_id": attempt_id}
         if batch.points:
             names = self._ids(connection, {name for _, name, _ in batch.points})
@@ -288,13 +237,8 @@ class Points:
         scores = [whose | score for score in batch.scores]
         changed = ("value", "examples_seen", "flops_total", "attempt_id")
         upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
-        for artifact in batch.artifacts:
-            values = {name: value for name, value in artifact.items() if name != "name"}
-            connection.execute(
-                insert(connection, Artifact)
-                .values(run_id=self._run_id, **artifact)
-                .on_conflict_do_update(index_elements=["run_id", "name"], set_=values)
-            )
+        artifacts = [{"run_id": self._run_id} | artifact for artifact in batch.artifacts]
+        upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:
             step, total_steps = batch.progress
             connection.execute(
@@ -302,8 +246,7 @@ class Points:
             )
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
-        new = wanted - self._names.keys()
-        if not new:
+        if not (new := wanted - self._names.keys()):
             return self._names
         found = _found(connection, new)
         self._names |= found  # not those made below: this transaction may yet fail

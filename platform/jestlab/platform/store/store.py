@@ -1,23 +1,22 @@
-"""The results store: what is planned, what happened to it, and in what state it is."""
+"""The results store: the runs that are planned, what happened to them, and their states."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, DateTime, Engine, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import recording, schema
-from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
+from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
 from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
 from jestlab.platform.store.tables import (
-    Attempt,
     Experiment,
     Identity,
     Member,
@@ -44,18 +43,16 @@ class Store:
         """Open a store for reading and writing.
 
         Args:
-            url: Of a SQLite file, or of a PostgreSQL database.
-            create: Make it if it is not there. A database on a server has to be there, and may be empty.
+            url: Of a SQLite file or a PostgreSQL database.
+            create: Whether to create a missing file, or tables in an empty database.
 
         Raises:
             StoreUnreachable: It cannot be reached now.
             UserError: No such store, another schema, or not a database.
         """
-        path = sqlite_file(parse_url(url))
-        if path is not None and create:
+        path = sqlite_file(parse_url(url)) if create else existing_file(url)
+        if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        elif path is not None and not path.exists():
-            raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
         return cls._checked(writable(url), create)
 
     @classmethod
@@ -83,26 +80,21 @@ class Store:
         """Close all connections to the store."""
         self.engine.dispose()
 
-    @contextmanager
-    def writing(self) -> Iterator[Connection]:
+    def writing(self) -> AbstractContextManager[Connection]:
         """Open a transaction that writes all or nothing."""
-        with writing(self.engine) as connection:
-            yield connection
+        return writing(self.engine)
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> AbstractContextManager[Connection]:
         """Open a transaction that reads one state of the store."""
-        with reading(self.engine) as connection:
-            yield connection
+        return reading(self.engine)
 
     def id(self) -> str:
-        """The store's own random id, 32 hexadecimal digits. A copy of a store has another one.
+        """Return the store's random id, 32 hexadecimal digits; a copy of a store has another one.
 
-        It tells the jobs of two labs apart that share a cluster or a project.
+        It tells apart the jobs of two labs that share a cluster or a project.
 
         Raises:
-            StoreUnreachable: It cannot be reached now.
-            UserError: Somebody took it out of the store.
+            UserError: Somebody deleted it.
         """
         with self.reading() as connection:
             found: str | None = connection.scalar(select(Identity.id))
@@ -116,14 +108,11 @@ class Store:
     # ---- what is planned
 
     def record(self, plan: Plan) -> int:
-        """Enter a plan: experiment, runs, needs, members, planned costs and budgets, all or nothing; of a
-        union each part as an experiment of its own besides.
+        """Record a plan, all or nothing: experiment, runs, needs, members, planned costs and budgets.
 
-        A completed run stays as it is. A run that ended early may run again: it becomes PENDING, or BLOCKED
-        while a run it needs has not completed. A run that some worker has, or had, stays RUNNING.
-
-        Args:
-            plan: The runs in an order in which needed runs come first.
+        Each part of a union is also recorded as an experiment of its own. A completed run stays as it is. A
+        run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it needs has not
+        completed. A run that a worker has, or had, stays RUNNING.
 
         Returns:
             The experiment's id.
@@ -134,22 +123,25 @@ class Store:
     # ---- what is
 
     def states(self, fingerprints: Iterable[str]) -> dict[str, RunState]:
-        """States of those of the runs that the store knows."""
+        """Return the states of runs; runs that the store does not know are left out."""
+        return {run: RunState(state) for run, state in self._values(Run.state, fingerprints)}
+
+    def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
+        """Return the reasons for the states of runs that have one."""
+        return {run: reason for run, reason in self._values(Run.reason, fingerprints) if reason is not None}
+
+    def _values(self, column: Any, fingerprints: Iterable[str]) -> list[tuple[str, Any]]:
         with self.reading() as connection:
-            return {
-                fingerprint: RunState(state)
+            return [
+                row._tuple()
                 for chunk in chunks(fingerprints)
-                for fingerprint, state in connection.execute(
-                    select(Run.fingerprint, Run.state).where(Run.fingerprint.in_(chunk))
+                for row in connection.execute(
+                    select(Run.fingerprint, column).where(Run.fingerprint.in_(chunk))
                 )
-            }
+            ]
 
     def run(self, fingerprint: str) -> RunRecord:
-        """One run with the runs it needs.
-
-        Raises:
-            UserError: The store does not know it.
-        """
+        """Return a run with the runs that it needs; UserError if the store does not know it."""
         with self.reading() as connection:
             row = connection.execute(
                 select(Run.__table__).where(Run.fingerprint == fingerprint)
@@ -163,20 +155,8 @@ class Store:
             ).all()
         return _run_record(row, {need.role: _run_record(need, {}) for need in needs})
 
-    def reasons(self, fingerprints: Iterable[str]) -> dict[str, str]:
-        """Reasons of those of the runs that have one."""
-        with self.reading() as connection:
-            return {
-                fingerprint: reason
-                for chunk in chunks(fingerprints)
-                for fingerprint, reason in connection.execute(
-                    select(Run.fingerprint, Run.reason).where(Run.fingerprint.in_(chunk))
-                )
-                if reason is not None
-            }
-
     def experiments(self) -> list[ExperimentRow]:
-        """All experiments, the last launched first."""
+        """Return all experiments, the last launched first."""
         with self.reading() as connection:
             counts: dict[int, dict[RunState, int]] = defaultdict(dict)
             for experiment_id, state, count in connection.execute(
@@ -191,7 +171,7 @@ class Store:
         return [ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id]) for r in rows]
 
     def spec(self, experiment: str) -> dict[str, Any]:
-        """An experiment's resolved study, as it was last launched.
+        """Return an experiment's resolved study, as it was last launched.
 
         Raises:
             UserError: No such experiment; the message names the nearest.
@@ -204,57 +184,27 @@ class Store:
         return study
 
     def runs(self, experiment: str) -> list[RunRow]:
-        """The runs of an experiment, in the study's order.
+        """Return the runs of an experiment, in the study's order.
 
         Raises:
             UserError: No such experiment; the message names the nearest.
         """
-        latest = (
-            select(Attempt.run_id, func.max(Attempt.number).label("number"))
-            .group_by(Attempt.run_id)
-            .subquery()
-        )
+        columns = ", ".join("run AS name" if name == "name" else name for name in RunRow.__dataclass_fields__)
+        query = text(f"SELECT {columns} FROM v_runs WHERE experiment = :experiment ORDER BY position")
         with self.reading() as connection:
             names = list(connection.scalars(select(Experiment.name)))
             if experiment not in names:
                 raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, names)}")
             rows = connection.execute(
-                select(
-                    Run.fingerprint,
-                    Member.name,
-                    Member.label,
-                    Run.seed,
-                    Run.state,
-                    Run.reason,
-                    Run.step,
-                    Run.total_steps,
-                    func.coalesce(latest.c.number, 0).label("attempts"),
-                    Run.directory,
-                    Attempt.started_at,
-                    Attempt.ended_at,
-                )
-                .join(Member, Member.run_id == Run.id)
-                .join(Experiment, Experiment.id == Member.experiment_id)
-                .outerjoin(latest, latest.c.run_id == Run.id)
-                .outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.number == latest.c.number))
-                .where(Experiment.name == experiment)
-                .order_by(Member.position)
+                query.columns(started_at=DateTime(), ended_at=DateTime()), {"experiment": experiment}
             ).all()
         return [RunRow(**{**row._mapping, "state": RunState(row.state)}) for row in rows]
 
     def progress(self, fingerprints: Iterable[str], metrics: Sequence[str]) -> dict[str, Progress]:
-        """How far runs are, with the newest value of some metrics.
-
-        Args:
-            fingerprints: The runs.
-            metrics: Names of metrics.
-        """
+        """Return how far runs are, with the newest values of these metrics."""
         with self.reading() as connection:
-            names = dict(
-                connection.execute(select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics)))
-                .tuples()
-                .all()
-            )
+            known = select(MetricName.id, MetricName.name).where(MetricName.name.in_(metrics))
+            names = dict(connection.execute(known).tuples().all())
             # One query for all runs, and in it one look at the end of each curve, by the primary key.
             newest = [
                 select(Metric.value)
@@ -264,37 +214,24 @@ class Store:
                 .scalar_subquery()
                 for name_id in names
             ]
-            rows = [
-                row
-                for chunk in chunks(fingerprints)
-                for row in connection.execute(
-                    select(Run.fingerprint, Run.step, Run.total_steps, *newest).where(
-                        Run.fingerprint.in_(chunk)
-                    )
-                )
-            ]
-        found = {}
-        for fingerprint, step, total_steps, *values in rows:
-            latest = {
-                name: value for name, value in zip(names.values(), values, strict=True) if value is not None
-            }
-            found[fingerprint] = Progress(step, total_steps, latest)
+            query = select(Run.fingerprint, Run.step, Run.total_steps, *newest)
+            found = {}
+            for chunk in chunks(fingerprints):
+                for row in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+                    fingerprint, step, total_steps, *values = row
+                    pairs = zip(names.values(), values, strict=True)
+                    latest = {name: value for name, value in pairs if value is not None}
+                    found[fingerprint] = Progress(step, total_steps, latest)
         return found
 
     def members(self, experiment: str) -> list[str]:
-        """Fingerprints of an experiment's runs; none if there is no such experiment."""
-        query = (
-            select(Run.fingerprint)
-            .distinct()
-            .join(Member, Member.run_id == Run.id)
-            .join(Experiment, Experiment.id == Member.experiment_id)
-            .where(Experiment.name == experiment)
-        )
+        """Return the fingerprints of an experiment's runs; none if there is no such experiment."""
+        query = text("SELECT DISTINCT fingerprint FROM v_runs WHERE experiment = :experiment")
         with self.reading() as connection:
-            return list(connection.scalars(query))
+            return list(connection.scalars(query, {"experiment": experiment}))
 
     def shared(self, experiment: str, fingerprints: Iterable[str]) -> dict[str, int]:
-        """How many of these runs belong to which experiments besides this one."""
+        """Count these runs by the other experiments that they belong to."""
         counts: dict[str, int] = defaultdict(int)
         query = (
             select(Experiment.name, func.count(Run.id.distinct()))
@@ -310,7 +247,7 @@ class Store:
         return dict(counts)
 
     def finished(self) -> list[FinishedRun]:
-        """Every completed run, the oldest first."""
+        """Return every completed run, oldest first."""
         needed = aliased(Run)
         done = Run.state == RunState.COMPLETED
         with self.reading() as connection:

@@ -138,8 +138,7 @@ class Need(Base):
 
 
 class Attempt(Base):
-    """One go at a run: claimed by a launcher, taken up by a worker, with all that is needed to know what code
-    did it, where.
+    """One attempt at a run: claimed by a launcher, taken up by a worker, with the provenance of its code.
 
     Its state is PENDING from the claim until its worker begins, then RUNNING, then one that stays. While it
     is PENDING or RUNNING no other attempt at the run can be made, and a worker writes only while its own is
@@ -347,15 +346,15 @@ def upsert(
     changed: Sequence[str],
     newest: str | None = None,
 ) -> None:
-    """Insert many rows at once; those whose keys are there already are changed.
+    """Insert many rows at once; rows whose keys exist are changed.
 
     Args:
         connection: In a write transaction.
         table: Mapped class.
-        rows: With the same columns each; of several with the same keys the last counts.
-        keys: Columns that make a row the same: a primary key or unique constraint.
+        rows: All with the same columns; of several with the same keys the last counts.
+        keys: Columns of a primary key or unique constraint.
         changed: Columns that take the new value.
-        newest: A column; a row that is there with a greater value in it stays as it is.
+        newest: A column; an existing row with a greater value in it stays as it is.
     """
     if not rows:
         return

@@ -1,49 +1,82 @@
-"""The store's views: the one contract with whoever reads results, in SQL that every database understands."""
+"""The store's views, the stable interface for reading results, in SQL that both databases understand.
+
+Views hold no data: a changed definition needs no migration, only `jestlab db upgrade`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+from jestlab.analysis.costs import COMPONENTS
 
 
 @dataclass(frozen=True)
 class View:
-    """A view: what it is for, its columns with their meaning, and its definition.
+    """A view.
 
     Attributes:
-        purpose: One line for people.
-        columns: Column → meaning, in order.
-        select: The SELECT that defines it.
-        on_postgresql: The same where PostgreSQL has other words for it: it alone calculates with times.
+        fields: SQL of each column → its meaning, in order. `table.name` is the column `name`; any other
+            expression ends in `AS name`.
+        body: Its definition, in which `{columns}` stands for the columns.
+        on_postgresql: Its definition for PostgreSQL, if that differs.
     """
 
-    purpose: str
-    columns: dict[str, str]
-    select: str
+    fields: dict[str, str]
+    body: str
     on_postgresql: str | None = None
 
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Column → meaning, in order."""
+        return {_column(sql): meaning for sql, meaning in self.fields.items()}
+
     def definition(self, dialect: str) -> str:
-        """The SELECT in the words of a database."""
-        return self.on_postgresql or self.select if dialect == "postgresql" else self.select
+        """Return the SELECT for `sqlite` or `postgresql`."""
+        body = self.on_postgresql if dialect == "postgresql" and self.on_postgresql else self.body
+        columns = [
+            sql if " AS " in sql or "." not in sql else f"{sql} AS {_column(sql)}" for sql in self.fields
+        ]
+        return body.replace("{columns}", ", ".join(columns))
 
 
-_WHOSE = {
-    "experiment": "name of the study",
-    "run": "the run's name in the study",
-    "label": "name and values on the axes",
-    "seed": "replicate",
-    "fingerprint": "identity of the run",
+def _column(sql: str) -> str:
+    return sql.rpartition(" AS ")[2].rpartition(".")[2]
+
+
+_OF_RUN = {
+    "experiment.name AS experiment": "name of the study",
+    "member.name AS run": "name of the run in the study",
+    "member.label": "name of the run and its values on the axes",
+    "run.seed": "replicate",
+    "run.fingerprint": "identity of the run",
 }
 
-_JOINS = """
+_FROM_RUN = """
+    SELECT {columns}
+    FROM run
     JOIN member ON member.run_id = run.id
     JOIN experiment ON experiment.id = member.experiment_id"""
 
-_IDENTITY = (
-    "experiment.name AS experiment, member.name AS run, member.label AS label, run.seed AS seed, "
-    "run.fingerprint AS fingerprint"
-)
+# ---- v_latest: for each run and name a look at the end of the curve, by the primary key. SQLite joins in the
+# order of the CROSS JOINs; left to itself it would look at every point.
 
-# How long an attempt took, or takes: an exact integer, so that every database comes to the same hours.
+_LATEST_SQLITE = f"""{_FROM_RUN}
+    CROSS JOIN metric_name
+    CROSS JOIN metric
+    WHERE metric.run_id = run.id AND metric.name_id = metric_name.id AND metric.step = (
+        SELECT MAX(last.step) FROM metric AS last
+        WHERE last.run_id = run.id AND last.name_id = metric_name.id)"""
+_LATEST_POSTGRESQL = f"""{_FROM_RUN}
+    CROSS JOIN metric_name
+    CROSS JOIN LATERAL (
+        SELECT last.step, last.value FROM metric AS last
+        WHERE last.run_id = run.id AND last.name_id = metric_name.id
+        ORDER BY last.step DESC LIMIT 1) AS metric"""
+
+# ---- v_costs
+
+# Duration of an attempt so far, in microseconds: an integer, so that both databases give exactly the same.
 _LAST = "COALESCE(ended_at, heartbeat_at)"
 _MICROSECONDS_SQLITE = (
     f"((strftime('%s', {_LAST}) - strftime('%s', started_at)) * 1000000 "
@@ -51,13 +84,52 @@ _MICROSECONDS_SQLITE = (
 )
 _MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000)"
 
+_FINAL = """CASE WHEN run.state = 'COMPLETED'
+            AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
+            THEN 1 ELSE 0 END AS final"""
+
+_ACTUAL_FLOPS = """(SELECT last.flops FROM (
+            SELECT logged.step, logged.flops FROM (
+                SELECT metric.step AS step, metric.value AS flops FROM metric
+                WHERE metric.run_id = run.id AND metric.value IS NOT NULL
+                    AND metric.name_id = (SELECT id FROM metric_name WHERE name = 'flops_total')
+                ORDER BY metric.step DESC LIMIT 1
+            ) AS logged
+            UNION ALL
+            SELECT evaluated.step, evaluated.flops FROM (
+                SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
+                WHERE evaluation.run_id = run.id
+                ORDER BY evaluation.step DESC LIMIT 1
+            ) AS evaluated
+        ) AS last ORDER BY last.step DESC LIMIT 1) AS actual_flops"""
+
+_TOTAL_FLOPS = "planned.learner + planned.scoring + COALESCE(planned.selection, 0.0) AS total_flops"
+_SHARE_FLOPS = """CASE WHEN planned.learner = 0 THEN 0.0 ELSE COALESCE(needed.share, 0.0) END
+            AS reference_training_share_flops"""
+
+
+def _planned(column: str, *components: str) -> str:
+    names = ", ".join(f"'{component}'" for component in components)
+    those = f"= {names}" if len(components) == 1 else f"IN ({names})"
+    return f"SUM(CASE WHEN component {those} THEN flops END) AS {column}"
+
+
+_TRAINING, _SCORING = COMPONENTS["learner"], COMPONENTS["scoring"] + COMPONENTS["reference_scoring"]
+_PLANNED = ",\n            ".join(
+    [
+        *(_planned(component, component) for component in _TRAINING),
+        _planned("learner", *_TRAINING, "learner"),  # older rows have it in the place of its components
+        *(_planned(component, component) for component in _SCORING),
+    ]
+)
+
 
 def _costs(microseconds: str) -> str:
-    """The SELECT of `v_costs`.
+    """The definition of `v_costs`.
 
-    What runs need is shared run by run: through a cache of embeddings a run needs the cache and its
-    reference, and each is divided by its own number of sharers. A sharer is a run that trains something: a
-    cache or a diagnosis hands on what it needs, and shares nothing.
+    The cost of needed runs is shared run by run: through a cache of embeddings a run needs the cache and its
+    reference, and the cost of each is divided by its own number of sharers. A sharer is a run that trains:
+    caches and diagnoses pass on what they need and do not count.
     """
     return f"""
     WITH RECURSIVE chain (run_id, needs_id) AS (
@@ -66,14 +138,7 @@ def _costs(microseconds: str) -> str:
         SELECT chain.run_id, need.needs_id FROM chain JOIN need ON need.run_id = chain.needs_id
     ), planned AS (
         SELECT run_id,
-            SUM(CASE WHEN component = 'image_tower' THEN flops END) AS image_tower,
-            SUM(CASE WHEN component = 'text_tower' THEN flops END) AS text_tower,
-            SUM(CASE WHEN component = 'loss' THEN flops END) AS loss,
-            SUM(CASE WHEN component IN ('image_tower', 'text_tower', 'loss', 'learner') THEN flops END)
-                AS learner,
-            SUM(CASE WHEN component = 'scoring' THEN flops END) AS scoring,
-            SUM(CASE WHEN component = 'selection' THEN flops END) AS selection,
-            SUM(CASE WHEN component = 'reference_scoring' THEN flops END) AS reference_scoring,
+            {_PLANNED},
             SUM(flops) AS executed
         FROM cost GROUP BY run_id
     ), sharing AS (
@@ -94,309 +159,215 @@ def _costs(microseconds: str) -> str:
             CAST(SUM({microseconds} * CASE WHEN chips > 0 THEN chips ELSE 1 END) AS double precision) / 3.6e9
                 AS chip_hours
         FROM attempt WHERE started_at IS NOT NULL GROUP BY run_id
-    )
-    SELECT {_IDENTITY},
-        planned.image_tower AS image_tower_flops, planned.text_tower AS text_tower_flops,
-        planned.loss AS loss_flops, planned.learner AS learner_flops, planned.scoring AS scoring_flops,
-        planned.selection AS selection_flops, planned.reference_scoring AS reference_scoring_flops,
-        planned.learner + planned.scoring + COALESCE(planned.selection, 0.0) AS total_flops,
-        COALESCE(needed.flops, 0.0) AS reference_training_flops,
-        needed.shared_by AS reference_shared_by,
-        CASE WHEN planned.learner = 0 THEN 0.0 ELSE COALESCE(needed.share, 0.0) END
-            AS reference_training_share_flops,
-        budget.chip AS chip, budget.chips AS chips, budget.chip_hours AS planned_chip_hours,
-        budget.dollars AS planned_dollars,
-        (SELECT last.flops FROM (
-            SELECT logged.step, logged.flops FROM (
-                SELECT metric.step AS step, metric.value AS flops FROM metric
-                WHERE metric.run_id = run.id AND metric.value IS NOT NULL
-                    AND metric.name_id = (SELECT id FROM metric_name WHERE name = 'flops_total')
-                ORDER BY metric.step DESC LIMIT 1
-            ) AS logged
-            UNION ALL
-            SELECT evaluated.step, evaluated.flops FROM (
-                SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
-                WHERE evaluation.run_id = run.id
-                ORDER BY evaluation.step DESC LIMIT 1
-            ) AS evaluated
-        ) AS last ORDER BY last.step DESC LIMIT 1) AS actual_flops,
-        occupied.hours AS actual_hours, occupied.chip_hours AS actual_chip_hours
-    FROM run{_JOINS}
+    ){_FROM_RUN}
     LEFT JOIN planned ON planned.run_id = run.id
     LEFT JOIN needed ON needed.run_id = run.id
     LEFT JOIN budget ON budget.run_id = run.id
     LEFT JOIN occupied ON occupied.run_id = run.id"""
 
 
-def _latest(joined: str, condition: str = "") -> str:
-    """The SELECT of `v_latest`: for each run and name a look at the end of the curve, by the primary key.
+# ---- v_notes
 
-    SQLite joins in the order of the CROSS JOINs; left to itself it would look at every point.
-    """
-    return f"""
-    SELECT {_IDENTITY}, metric_name.name AS name, metric.step AS step, metric.value AS value
-    FROM run{_JOINS}
-    CROSS JOIN metric_name
-    {joined}
-    {condition}"""
-
+_SUBJECT = """
+    LEFT JOIN experiment AS study ON study.id = {table}.experiment_id
+    LEFT JOIN run ON run.id = {table}.run_id
+    LEFT JOIN member ON member.run_id = run.id
+    LEFT JOIN experiment ON experiment.id = member.experiment_id"""
 
 VIEWS: dict[str, View] = {
+    # One row for each study, as it was last launched.
     "v_experiments": View(
-        "one row for each study, as it was last launched",
         {
-            "experiment": "name of the study",
-            "question": "what the study asks",
-            "paper": "the figure or table of the paper that it reproduces",
-            "scale": "scale it was last launched at",
-            "spec": "the resolved spec, JSON: launches the same runs",
-            "created_at": "when it was first launched, UTC",
-            "updated_at": "when it was last launched, UTC",
+            "experiment.name AS experiment": "name of the study",
+            "experiment.question": "question that the study answers",
+            "experiment.paper": "figure or table of the paper that it reproduces",
+            "experiment.scale": "scale of the last launch",
+            "experiment.spec": "resolved spec, JSON; launching it launches the same runs",
+            "experiment.created_at": "time of the first launch, UTC",
+            "experiment.updated_at": "time of the last launch, UTC",
         },
-        """
-    SELECT experiment.name AS experiment, experiment.question AS question, experiment.paper AS paper,
-        experiment.scale AS scale, experiment.spec AS spec, experiment.created_at AS created_at,
-        experiment.updated_at AS updated_at
-    FROM experiment""",
+        "SELECT {columns} FROM experiment",
     ),
+    # One row for each run of each study.
     "v_runs": View(
-        "one row for each run of each study",
         {
-            "experiment": "name of the study",
-            "question": "what the study asks",
-            "run": "the run's name in the study",
-            "label": "name and values on the axes",
-            "seed": "replicate",
-            "position": "order in the study",
-            "fingerprint": "identity of the run",
-            "run_id": "number of the run in this store",
-            "program": "what it executes",
-            "state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
-            "reason": "why it is in that state, if it did not complete",
-            "step": "steps done",
-            "total_steps": "steps in all",
-            "point": "values on the axes, JSON",
-            "config": "resolved config, JSON",
-            "directory": "its folder, relative to the lab's root",
-            "attempts": "how often a worker took it up",
-            "started_at": "begin of the last attempt, UTC",
-            "ended_at": "end of the last attempt, UTC",
-            "scale": "scale the study was last launched at",
-            "needed": "1 where other runs of the study refer to this name, other than to diagnose it, else 0",
+            "experiment.name AS experiment": "name of the study",
+            "experiment.question": "question that the study answers",
+            "member.name AS run": "name of the run in the study",
+            "member.label": "name of the run and its values on the axes",
+            "run.seed": "replicate",
+            "member.position": "order in the study",
+            "run.fingerprint": "identity of the run",
+            "run.id AS run_id": "number of the run in this store",
+            "run.program": "program that the run executes",
+            "run.state": "PENDING, BLOCKED, RUNNING, COMPLETED, FAILED, CANCELLED, PREEMPTED or SKIPPED",
+            "run.reason": "reason for the state, if the run did not complete",
+            "run.step": "steps done",
+            "run.total_steps": "total number of steps",
+            "member.point": "values on the axes, JSON",
+            "run.config": "resolved config, JSON",
+            "run.directory": "folder of the run, relative to the lab's root",
+            "COALESCE(latest.number, 0) AS attempts": "number of attempts",
+            "latest.started_at": "start of the last attempt, UTC",
+            "latest.ended_at": "end of the last attempt, UTC",
+            "experiment.scale": "scale of the study's last launch",
+            "member.needed": "1 if other runs of the study refer to this name, except to diagnose it, else 0",
         },
-        f"""
-    SELECT experiment.name AS experiment, experiment.question AS question, member.name AS run,
-        member.label AS label, run.seed AS seed, member.position AS position, run.fingerprint AS fingerprint,
-        run.id AS run_id,
-        run.program AS program, run.state AS state, run.reason AS reason, run.step AS step,
-        run.total_steps AS total_steps, member.point AS point, run.config AS config,
-        run.directory AS directory, COALESCE(latest.number, 0) AS attempts, latest.started_at AS started_at,
-        latest.ended_at AS ended_at, experiment.scale AS scale,
-        member.needed AS needed
-    FROM run{_JOINS}
+        f"""{_FROM_RUN}
     LEFT JOIN attempt AS latest ON latest.run_id = run.id
         AND latest.number = (SELECT MAX(number) FROM attempt WHERE attempt.run_id = run.id)""",
     ),
+    # Every metric of every run at every step.
     "v_metrics": View(
-        "every metric of every run at every step",
         {
-            **_WHOSE,
-            "name": "metric",
-            "step": "step",
-            "value": "value; NULL where it was not a number",
+            **_OF_RUN,
+            "metric_name.name": "metric",
+            "metric.step": "step",
+            "metric.value": "value; NULL for NaN",
         },
-        f"""
-    SELECT {_IDENTITY}, metric_name.name AS name, metric.step AS step,
-        metric.value AS value
-    FROM run{_JOINS}
+        f"""{_FROM_RUN}
     JOIN metric ON metric.run_id = run.id
     JOIN metric_name ON metric_name.id = metric.name_id""",
     ),
+    # The last value of every metric of every run.
     "v_latest": View(
-        "the last value of every metric of every run",
         {
-            **_WHOSE,
-            "name": "metric",
-            "step": "its last step",
-            "value": "value; NULL where it was not a number",
+            **_OF_RUN,
+            "metric_name.name": "metric",
+            "metric.step": "last step of the metric",
+            "metric.value": "value; NULL for NaN",
         },
-        _latest(
-            "CROSS JOIN metric",
-            """WHERE metric.run_id = run.id AND metric.name_id = metric_name.id AND metric.step = (
-        SELECT MAX(last.step) FROM metric AS last
-        WHERE last.run_id = run.id AND last.name_id = metric_name.id)""",
-        ),
-        _latest(
-            """CROSS JOIN LATERAL (
-        SELECT last.step, last.value FROM metric AS last
-        WHERE last.run_id = run.id AND last.name_id = metric_name.id
-        ORDER BY last.step DESC LIMIT 1) AS metric"""
-        ),
+        _LATEST_SQLITE,
+        _LATEST_POSTGRESQL,
     ),
+    # Every score of every run, during and after training.
     "v_evaluations": View(
-        "every score of every run, during and after training",
         {
-            **_WHOSE,
-            "run_id": "number of the run in this store",
-            "dataset": "dataset",
-            "metric": "metric",
-            "name": "dataset/metric",
-            "step": "step",
-            "value": "score; NULL where it was not a number",
-            "examples_seen": "by the learner, until then",
-            "flops_total": "learner, scoring and selection, until then",
-            "final": "1 at the last step of a completed run, else 0",
+            **_OF_RUN,
+            "run.id AS run_id": "number of the run in this store",
+            "evaluation.dataset": "dataset",
+            "evaluation.metric": "metric",
+            "evaluation.dataset || '/' || evaluation.metric AS name": "dataset/metric",
+            "evaluation.step": "step",
+            "evaluation.value": "score; NULL for NaN",
+            "evaluation.examples_seen": "examples that the learner had seen by then",
+            "evaluation.flops_total": "FLOPs of learner, scoring and selection by then",
+            _FINAL: "1 at the last step of a completed run, else 0",
         },
-        f"""
-    SELECT {_IDENTITY}, run.id AS run_id, evaluation.dataset AS dataset, evaluation.metric AS metric,
-        evaluation.dataset || '/' || evaluation.metric AS name, evaluation.step AS step,
-        evaluation.value AS value, evaluation.examples_seen AS examples_seen,
-        evaluation.flops_total AS flops_total,
-        CASE WHEN run.state = 'COMPLETED'
-            AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
-            THEN 1 ELSE 0 END AS final
-    FROM run{_JOINS}
-    JOIN evaluation ON evaluation.run_id = run.id""",
+        f"{_FROM_RUN} JOIN evaluation ON evaluation.run_id = run.id",
     ),
+    # Planned and actual cost of every run; NULL where it is unknown.
     "v_costs": View(
-        "planned and actual cost of every run; NULL where it is not known",
         {
-            **_WHOSE,
-            "image_tower_flops": "planned: training the image tower; NULL in rows of older code",
-            "text_tower_flops": "planned: training the text tower; NULL in rows of older code",
-            "loss_flops": "planned: the loss, forward and backward; NULL in rows of older code",
-            "learner_flops": "planned: training the learner: towers and loss",
-            "scoring_flops": "planned: the learner's scoring of super-batches",
-            "selection_flops": "planned: choosing sub-batches; NULL in rows of older code",
-            "reference_scoring_flops": "planned: the reference's scoring; 0 where it is cached",
-            "total_flops": "planned: learner, scoring and selection",
-            "reference_training_flops": "planned: all that the runs it needs compute, themselves or through "
-            "others: a reference's training, the embeddings in a cache",
-            "reference_shared_by": "how many runs of the store train by what it needs, of several needed "
-            "runs by the one that the fewest share; NULL where it needs none",
-            "reference_training_share_flops": "reference_training_flops, each needed run's divided by the "
-            "runs that train by it: a lone run pays all; 0 for what trains nothing",
-            "chip": "what it was planned to occupy: v5e, v6e, …; local: a process of a machine",
-            "chips": "planned: how many at a time",
-            "planned_chip_hours": "planned: chips × hours",
-            "planned_dollars": "planned: by the price of a chip-hour",
-            "actual_flops": "learner, scoring and selection, until now: what was done again counts once",
-            "actual_hours": "of all attempts, until now",
-            "actual_chip_hours": "chips × hours of all attempts, until now; without a chip, hours",
+            **_OF_RUN,
+            "planned.image_tower AS image_tower_flops": "planned: training the image tower; NULL in old rows",
+            "planned.text_tower AS text_tower_flops": "planned: training the text tower; NULL in old rows",
+            "planned.loss AS loss_flops": "planned: loss, forward and backward; NULL in old rows",
+            "planned.learner AS learner_flops": "planned: training the learner, towers and loss",
+            "planned.scoring AS scoring_flops": "planned: the learner's scoring of super-batches",
+            "planned.selection AS selection_flops": "planned: selecting sub-batches; NULL in old rows",
+            "planned.reference_scoring AS reference_scoring_flops": "planned: the reference's; 0 if cached",
+            _TOTAL_FLOPS: "planned: learner, scoring and selection",
+            "COALESCE(needed.flops, 0.0) AS reference_training_flops": "planned: all that the needed runs "
+            "compute, themselves or through others: a reference's training, the embeddings in a cache",
+            "needed.shared_by AS reference_shared_by": "number of runs in the store that train with a needed "
+            "run, for the needed run that the fewest share; NULL without needed runs",
+            _SHARE_FLOPS: "reference_training_flops, with each needed run's divided by the number of runs "
+            "that train with it; 0 for runs that train nothing",
+            "budget.chip": "planned: type of chip: v5e, v6e, …; local: a process of this machine",
+            "budget.chips": "planned: number of chips",
+            "budget.chip_hours AS planned_chip_hours": "planned: chips × hours",
+            "budget.dollars AS planned_dollars": "planned: chip-hours × price",
+            _ACTUAL_FLOPS: "learner, scoring and selection so far; repeated steps count once",
+            "occupied.hours AS actual_hours": "hours of all attempts so far",
+            "occupied.chip_hours AS actual_chip_hours": "chips × hours so far; hours if there are no chips",
         },
         _costs(_MICROSECONDS_SQLITE),
         _costs(_MICROSECONDS_POSTGRESQL),
     ),
+    # Every attempt at every run: when, where, with which code, and how it ended.
     "v_attempts": View(
-        "every go at every run: when, where, by what code, and how it ended",
         {
-            **_WHOSE,
-            "number": "1, 2, … within the run",
-            "state": "PENDING until its worker begins, then RUNNING, then how it ended",
-            "reason": "why, if it did not complete",
-            "executor": "where it was launched: local, vertex, kubernetes",
-            "handle": "the executor's name of the job",
-            "chips": "accelerator chips that it occupies",
-            "lease_seconds": "for how long its worker may be silent",
-            "claimed_at": "when a launcher took the run, UTC",
-            "started_at": "when its worker began, UTC",
-            "heartbeat_at": "when it was last known to live, UTC",
-            "ended_at": "when it ended, UTC",
-            "exit_code": "of its process; minus the signal's number when a signal ended it",
-            "host": "name of the machine",
-            "pid": "its process there",
-            "device": "what it computed on, in words",
-            "log": "its log, relative to the lab's root",
-            "git_commit": "of the code",
-            "git_patch": "what that commit lacks of the code",
-            "versions": "package → version, JSON",
-            "environment": "variables that may matter, JSON",
+            **_OF_RUN,
+            "attempt.number": "1, 2, … within the run",
+            "attempt.state": "PENDING until the worker starts, then RUNNING, then the final state",
+            "attempt.reason": "reason for the state, if the attempt did not complete",
+            "attempt.executor": "executor that launched it: local, vertex or kubernetes",
+            "attempt.handle": "the executor's name of the job",
+            "attempt.chips": "number of accelerator chips that it occupies",
+            "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",
+            "attempt.claimed_at": "time at which a launcher claimed the run, UTC",
+            "attempt.started_at": "time at which the worker started, UTC",
+            "attempt.heartbeat_at": "time of the last heartbeat, UTC",
+            "attempt.ended_at": "time at which it ended, UTC",
+            "attempt.exit_code": "exit code of the process; −n if signal n ended it",
+            "attempt.host": "host name of the machine",
+            "attempt.pid": "process id on that machine",
+            "attempt.device": "processor or accelerator, in words",
+            "attempt.log": "log file, relative to the lab's root",
+            "attempt.git_commit": "commit of the code",
+            "attempt.git_patch": "uncommitted changes of the code",
+            "attempt.versions": "package → version, JSON",
+            "attempt.environment": "environment variables that may matter, JSON",
         },
-        f"""
-    SELECT {_IDENTITY}, attempt.number AS number, attempt.state AS state, attempt.reason AS reason,
-        attempt.executor AS executor, attempt.handle AS handle, attempt.chips AS chips,
-        attempt.lease_seconds AS lease_seconds, attempt.claimed_at AS claimed_at,
-        attempt.started_at AS started_at,
-        attempt.heartbeat_at AS heartbeat_at, attempt.ended_at AS ended_at, attempt.exit_code AS exit_code,
-        attempt.host AS host, attempt.pid AS pid, attempt.device AS device, attempt.log AS log,
-        attempt.git_commit AS git_commit, attempt.git_patch AS git_patch, attempt.versions AS versions,
-        attempt.environment AS environment
-    FROM run{_JOINS}
-    JOIN attempt ON attempt.run_id = run.id""",
+        f"{_FROM_RUN} JOIN attempt ON attempt.run_id = run.id",
     ),
+    # Files and folders that runs recorded.
     "v_artifacts": View(
-        "files and folders that runs recorded",
         {
-            **_WHOSE,
-            "name": "what the run calls it",
-            "uri": "where it lies, relative to the lab's root",
-            "size": "bytes",
-            "sha256": "digest of its content",
+            **_OF_RUN,
+            "artifact.name": "name that the run gave it",
+            "artifact.uri": "path, relative to the lab's root",
+            "artifact.size": "bytes",
+            "artifact.sha256": "digest of the content",
+        },
+        f"{_FROM_RUN} JOIN artifact ON artifact.run_id = run.id",
+    ),
+    # Notes and tags, with what they are about.
+    "v_notes": View(
+        {
+            "'note' AS kind": "note or tag",
+            "COALESCE(study.name, experiment.name) AS experiment": "name of the study; NULL if the run is in "
+            "none any more",
+            "member.name AS run": "name of the run in the study; NULL if it is about the study",
+            "member.label": "name of the run and its values on the axes",
+            "run.seed": "replicate",
+            "run.fingerprint": "identity of the run",
+            "note.text": "text of the note, or name of the tag",
+            "note.author": "author; NULL for a tag",
+            "note.created_at": "time, UTC",
         },
         f"""
-    SELECT {_IDENTITY}, artifact.name AS name, artifact.uri AS uri, artifact.size AS size,
-        artifact.sha256 AS sha256
-    FROM run{_JOINS}
-    JOIN artifact ON artifact.run_id = run.id""",
-    ),
-    "v_notes": View(
-        "notes and tags, with what they are about",
-        {
-            "kind": "note or tag",
-            "experiment": "name of the study; NULL for a run that stands in none any more",
-            "run": "the run's name in the study; NULL if it is about the study",
-            "label": "name and values on the axes",
-            "seed": "replicate",
-            "fingerprint": "identity of the run",
-            "text": "what was written, or the tag's name",
-            "author": "who wrote it; NULL for a tag",
-            "created_at": "when, UTC",
-        },
-        """
-    SELECT 'note' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
-        member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, note.text AS text,
-        note.author AS author, note.created_at AS created_at
-    FROM note
-    LEFT JOIN experiment AS study ON study.id = note.experiment_id
-    LEFT JOIN run ON run.id = note.run_id
-    LEFT JOIN member ON member.run_id = run.id
-    LEFT JOIN experiment ON experiment.id = member.experiment_id
+    SELECT {{columns}} FROM note{_SUBJECT.format(table="note")}
     UNION ALL
     SELECT 'tag' AS kind, COALESCE(study.name, experiment.name) AS experiment, member.name AS run,
         member.label AS label, run.seed AS seed, run.fingerprint AS fingerprint, tag.name AS text,
         NULL AS author, tag.created_at AS created_at
-    FROM tag
-    LEFT JOIN experiment AS study ON study.id = tag.experiment_id
-    LEFT JOIN run ON run.id = tag.run_id
-    LEFT JOIN member ON member.run_id = run.id
-    LEFT JOIN experiment ON experiment.id = member.experiment_id""",
+    FROM tag{_SUBJECT.format(table="tag")}""",
     ),
+    # Every cell of every published table that was imported.
     "v_published": View(
-        "every cell of every published table that was imported",
         {
-            "source": "where it is published",
-            "table_name": "the table there",
-            "position": "the row in the table, from 1",
+            "source": "publication",
+            "table_name": "table in the publication",
+            "position": "row in the table, from 1",
             "group_name": "rows that are compared with one baseline; empty without groups",
             "method": "what was trained",
-            "variant": "of the method, such as B or L",
-            "data": "what it was trained on",
-            "citation": "whose method it is, for people; empty where it is the source's own",
-            "citation_key": "the same as BibTeX has it",
-            "ours": "1 where the source marks the row as its authors' own, else 0",
-            "baseline": "1 where the row is what its group is compared with, else 0",
-            "accounting": "formula of its FLOPs per iteration: iid, jest, flexi; empty where there is none",
-            "quantity": "what the cell says: examples_seen, flops_total, mean, imagenet/zero_shot, …",
-            "printed": "exactly what is printed",
-            "value": "the same as a number: a share of 1 for percent and shares, a count, 1 or 0",
-            "unit": "of the printed text: percent, share, count or flag",
-            "bold": "1 where it is printed bold, else 0",
+            "variant": "variant of the method, such as B or L",
+            "data": "training data",
+            "citation": "citation of the method in words; empty for the publication's own",
+            "citation_key": "its BibTeX key",
+            "ours": "1 if the publication marks the row as its authors' own, else 0",
+            "baseline": "1 if the row is the baseline of its group, else 0",
+            "accounting": "formula of its FLOPs per iteration: iid, jest, flexi; empty if there is none",
+            "quantity": "what the cell holds: examples_seen, flops_total, mean, imagenet/zero_shot, …",
+            "printed": "text exactly as printed",
+            "value": "the text as a number: a share of 1 for percent and shares, a count, 1 or 0",
+            "unit": "unit of the printed text: percent, share, count or flag",
+            "bold": "1 if it is printed bold, else 0",
             "note": "what to know before comparing it with others",
-            "updated_at": "when it was imported as it is, UTC",
+            "updated_at": "time at which it was imported as it is, UTC",
         },
-        """
-    SELECT source, table_name, position, group_name, method, variant, data, citation, citation_key, ours,
-        baseline, accounting, quantity, printed, value, unit, bold, note, updated_at
-    FROM published""",
+        "SELECT {columns} FROM published",
     ),
 }

@@ -208,7 +208,8 @@ def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):
         monkeypatch.setenv(name, str(tmp_path / "nothing"))
     from jestlab.platform.launch.executors.vertex import Vertex
 
-    executor = Vertex(SETTINGS, parse_slice("v5e-2x2"), IMAGE, endpoint=cloud.api.url)
+    executor = Vertex(SETTINGS, parse_slice("v5e-2x2"), IMAGE)
+    executor.endpoint = cloud.api.url
     with pytest.raises(ExecutorError, match="no credentials of Google Cloud"):
         executor.launch(job())
 

@@ -33,7 +33,7 @@ def test_a_process_of_another_machine_is_not_judged_from_here(harness):
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
         assert processes.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
-        assert not processes.is_gone(f"{elsewhere}:1:2")
+        assert processes.state_of(f"{elsewhere}:1:2") != JobState.GONE
         with pytest.raises(ExecutorError, match="stop it there"):
             Local(Lab.find()).stop(f"{elsewhere}:{rest}", now=True)
     assert processes.state_of(handle) == JobState.RUNNING
@@ -45,8 +45,8 @@ def test_a_process_id_that_is_used_again_is_another_process(harness):
     assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
     Local(Lab.find()).stop(f"{machine}:{pid}:{int(start) - 1}:{log}", now=True)
     assert processes.state_of(handle) == JobState.RUNNING
-    assert processes.is_gone(f"{machine}:{pid}:{int(start) - 1}")
-    assert not processes.is_gone(processes.identity())
+    assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}") == JobState.GONE
+    assert processes.state_of(processes.identity()) != JobState.GONE
 
 
 def test_a_zombie_has_ended():
@@ -107,7 +107,7 @@ def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
         with as_nobody():
             state = processes.state_of(f"{process}:log")
             assert state == (JobState.UNKNOWN if hidden else JobState.RUNNING)
-            assert not processes.is_gone(process)
+            assert processes.state_of(process) != JobState.GONE
             for now in (False, True):
                 with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
                     executor.stop(f"{process}:log", now=now)

@@ -18,17 +18,14 @@ from jestlab.platform.spec.resources import ExecutorName, Resources
 
 NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
+_CLOUDS: dict[ExecutorName, type[Kubernetes | Vertex]] = {"kubernetes": Kubernetes, "vertex": Vertex}
+
 Executors = Callable[[ExecutorName], Executor]
 """Returns the executor of a name."""
 
 
 def choose(asked: ExecutorName | None, resources: Resources, settings: Settings) -> ExecutorName:
     """Choose where a study's runs go: as the command says, else the study, else the settings, else here.
-
-    Args:
-        asked: What `--on` says.
-        resources: What each run of the study gets.
-        settings: The user's settings.
 
     Raises:
         UserError: The study requires a TPU slice and nothing says where.
@@ -49,38 +46,21 @@ def get(
     lab: Lab,
     on_exit: Callable[[], None] = lambda: None,
 ) -> Executor:
-    """Create an executor that can launch jobs.
-
-    Args:
-        place: Its name.
-        resources: What each run gets.
-        settings: The user's accounts.
-        lab: Where this machine keeps things.
-        on_exit: Called when a job of this machine has ended.
+    """Create an executor that can launch jobs; `on_exit` is called when a job of this machine has ended.
 
     Raises:
         UserError: The settings or the study lack something that it needs; the message names the key.
     """
-    if place == "kubernetes":
-        return Kubernetes.of(resources, settings, mounted=lab.remote is None)
-    if place == "vertex":
-        return Vertex.of(resources, settings, mounted=lab.remote is None)
-    return Local(lab, resources, on_exit)
+    if place == "local":
+        return Local(lab, resources, on_exit)
+    return _CLOUDS[place].of(resources, settings, mounted=lab.remote is None)
 
 
 def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
-    """Create an executor for jobs that were launched before: it can do everything but launch.
-
-    Args:
-        place: Its name, as the store has it.
-        settings: The user's accounts.
-        lab: Where this machine keeps things.
-    """
-    if place == "kubernetes":
-        return Kubernetes(settings.kubernetes)
-    if place == "vertex":
-        return Vertex(settings.vertex)
-    return Local(lab)
+    """Create an executor for jobs that were launched before: it can do everything but launch."""
+    if place == "local":
+        return Local(lab)
+    return _CLOUDS[place](getattr(settings, place))
 
 
 def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:

@@ -92,7 +92,12 @@ def _fork(order: Mapping[str, Any]) -> int:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.environ.update(order["environment"])
-        _refresh()
+        # Undo what imports have set for good. Python's own random numbers and OpenSSL's differ in each fork.
+        logging.getLogger().handlers.clear()
+        if "numpy.random" in sys.modules:
+            import numpy as np
+
+            np.random.seed()  # noqa: NPY002 the global state is what was copied
         for descriptor in (log, ready, not_ready):
             os.close(descriptor)
         return 0
@@ -101,18 +106,6 @@ def _fork(order: Mapping[str, Any]) -> int:
     os.read(ready, 1)  # to the end: now the job can be stopped by its group, and nothing of it be lost
     os.close(ready)
     return pid
-
-
-def _refresh() -> None:
-    """Undo what imports have set for good: a log's format, and the state of NumPy's random numbers.
-
-    Python's own random numbers and OpenSSL's differ in each fork without help.
-    """
-    logging.getLogger().handlers.clear()
-    if "numpy.random" in sys.modules:
-        import numpy as np
-
-        np.random.seed()  # noqa: NPY002 the global state is what was copied
 
 
 def main() -> int:

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import functools
 import json
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import manifest
+from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import INDEX_LABEL, MANAGED, NAME_LABEL, clean_line
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
-from jestlab.platform.launch.wakeup import api_retries, is_temporary
-from jestlab.platform.spec.resources import Resources, Slice, parse_slice
-
-Result = TypeVar("Result")
+from jestlab.platform.spec.resources import Resources, Slice
 
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 
@@ -32,69 +29,32 @@ _IN_CLUSTER = "in-cluster"
 _CONNECT_SECONDS = 5.0
 _PAGE = 500
 _NAMES_IN_A_SELECTOR = 50  # more would make a URL too long; then all of ours are listed
+_REMEDIES = {
+    401: "log in to the cluster again",
+    403: "ask for the right to create, list and delete jobsets, and to list, read and delete pods",
+    404: "is JobSet installed in the cluster, and is the namespace there?",
+}
 _PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
 
 
-class Kubernetes:
-    """Launches jobs as JobSets and finds them again.
+class Kubernetes(Cloud[KubernetesSettings]):
+    """Launches jobs as JobSets and finds them again. The cluster, or Kueue, lets jobs wait.
 
     Attributes:
-        name: `kubernetes`.
-        chips: Chips of each job.
-        parallel: None: the cluster, or Kueue, lets jobs wait.
         grace_seconds: The pods' own grace period, and a minute for them to be gone.
     """
 
     name = "kubernetes"
-    parallel: int | None = None
     grace_seconds = manifest.GRACE_SECONDS + 60.0
-
-    def __init__(
-        self,
-        settings: KubernetesSettings,
-        slice_: Slice | None = None,
-        image: str | None = None,
-        *,
-        spot: bool = False,
-        answer_seconds: float = 30.0,
-    ) -> None:
-        """Create an executor; it sends nothing yet.
-
-        Args:
-            settings: The cluster.
-            slice_: TPU slice of each job; None for an executor that launches nothing.
-            image: Container that holds jestlab; None likewise.
-            spot: Whether to use nodes that may be taken away.
-            answer_seconds: How long to wait for an answer.
-        """
-        self._settings = settings
-        self._slice = slice_
-        self._image = image
-        self._spot = spot
-        self._timeout = (_CONNECT_SECONDS, answer_seconds)
-        self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()
-        self.chips = slice_.chips if slice_ else 0
 
     @classmethod
     def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Kubernetes:
-        """Create an executor that can launch jobs.
-
-        Args:
-            resources: What each run gets.
-            settings: The user's settings.
-            mounted: Whether pods find the lab in a folder; otherwise it is in a bucket.
+        """Create an executor that can launch jobs; `mounted` unless the lab is in a bucket.
 
         Raises:
             UserError: The slice, the image or the secret with the store's URL is not named anywhere.
         """
-        image = resources.image or settings.image
-        if resources.tpu is None:
-            raise UserError("kubernetes needs a TPU slice: --set resources.tpu=v5e-16x16")
-        if image is None:
-            raise UserError(
-                "kubernetes needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
-            )
+        slice_, image = cls._slice_of(resources), cls._image_of(resources, settings)
         if settings.kubernetes.store_secret is None:
             raise UserError(
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
@@ -105,20 +65,10 @@ class Kubernetes:
                 "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
                 "`claim`, the PersistentVolumeClaim that it is on; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
-        return cls(settings.kubernetes, parse_slice(resources.tpu), image, spot=resources.spot)
+        return cls(settings.kubernetes, slice_, image, spot=resources.spot)
 
-    def has_room(self) -> bool:
-        """Whether there is room; always, since the cluster lets jobs wait."""
-        return True
-
-    def render(self, job: Job) -> dict[str, Any]:
-        """Return the JobSet that `launch` would create."""
-        if self._slice is None or self._image is None:
-            raise ExecutorError("this executor finds jobs and cannot launch any")
-        return manifest.jobset(job, self._slice, self._image, self._settings, spot=self._spot)
-
-    def close(self) -> None:
-        """Do nothing: nothing on this machine launches jobs."""
+    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
+        return manifest.jobset(job, slice_, image, self._settings, spot=self._spot)
 
     def launch(self, job: Job) -> str:
         """Create the JobSet, or find the one of that name."""
@@ -147,34 +97,21 @@ class Kubernetes:
                 f"{job.title}: an older JobSet {job.name} in {namespace} is still being deleted"
             )
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the states of jobs: two calls per namespace, one more for each job that has just failed."""
-        found: dict[str, JobStatus] = {}
-        places: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-        for handle in handles:
-            try:
-                context, namespace, name = _split(handle)
-            except ExecutorError as error:
-                found[handle] = JobStatus(JobState.UNKNOWN, str(error))
-            else:
-                places[context, namespace][name] = handle
-        for (context, namespace), names in places.items():
-            try:
-                known = self._statuses(context, namespace, list(names))
-            except ExecutorError as error:
-                found |= {handle: JobStatus(JobState.UNKNOWN, str(error)) for handle in names.values()}
-            else:
-                found |= {handle: known[name] for name, handle in names.items()}
-        return found
+    def _place(self, handle: str) -> Place:
+        context, namespace, _ = _split(handle)
+        return context, namespace
 
-    def _statuses(self, context: str, namespace: str, names: Sequence[str]) -> dict[str, JobStatus]:
+    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """Two calls, and one more for each job that has just failed."""
+        context, namespace = place
+        names = {_split(handle)[2]: handle for handle in handles}
         selector = MANAGED
         if len(names) <= _NAMES_IN_A_SELECTOR:
             selector += f",{NAME_LABEL} in ({','.join(sorted(names))})"
 
         def listed(kind: str, selector: str) -> list[Mapping[str, Any]]:
-            pages = functools.partial(self._pages, kind, context, namespace, selector)
-            return self._call("the cluster does not answer", pages)
+            say = "the cluster does not answer"
+            return self._call(say, self._pages, kind, context, namespace, selector)
 
         sets = {found["metadata"]["name"]: found for found in listed("jobsets", selector)}
         firsts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
@@ -182,51 +119,40 @@ class Kubernetes:
             for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
                 firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
         known: dict[str, JobStatus] = {}
-        for name in names:
+        for name, handle in names.items():
             if name not in sets:
-                known[name] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
+                known[handle] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
                 continue
-            known[name] = status(sets[name], firsts[name])
-            if known[name].state == JobState.FAILED:  # any host may have been taken away, not only the first
-                known[name] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
+            known[handle] = status(sets[name], firsts[name])
+            if known[handle].state == JobState.FAILED:
+                # Any host may have been taken away, not only the first.
+                known[handle] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
         return known
 
     def stop(self, handle: str, *, now: bool) -> None:
         """Delete the JobSet and its pods, after their grace period or at once. Their logs go with them."""
         context, namespace, name = _split(handle)
         call = functools.partial(self._call, f"{name} may still be running")
-        found = call(functools.partial(self._jobsets, context, "get", namespace, name=name))
+        found = call(self._jobsets, context, "get", namespace, name=name)
         if found is not None and status(found, ()).state.is_over:
             return  # and what it printed can still be read
-        delete = functools.partial(self._jobsets, context, "delete", namespace, name=name)
-        call(functools.partial(delete, propagation_policy="Background" if now else "Foreground"))
+        policy = "Background" if now else "Foreground"
+        call(self._jobsets, context, "delete", namespace, name=name, propagation_policy=policy)
         if now:
-            remove_pods = functools.partial(
-                self._core(context).delete_collection_namespaced_pod,
-                namespace,
-                label_selector=f"{JOBSET_LABEL}={name}",
-                grace_period_seconds=0,
-                _preload_content=False,
-                _request_timeout=self._timeout,
-            )
-            call(lambda: remove_pods().data)
+            pods = {"label_selector": f"{JOBSET_LABEL}={name}", "grace_period_seconds": 0}
+            call(lambda: self._pods(context, "delete_collection_namespaced_pod", namespace, **pods).data)
 
     def logs(self, handle: str) -> Iterator[bytes]:
         """Return what the first host has printed."""
         context, namespace, name = _split(handle)
         say = f"the log of {name} cannot be read"
         selector = f"{JOBSET_LABEL}={name},{INDEX_LABEL}=0"
-        pods = self._call(say, functools.partial(self._pages, "pods", context, namespace, selector))
+        pods = self._call(say, self._pages, "pods", context, namespace, selector)
         if not pods:
             raise ExecutorError(f"{name} has no pods in {namespace}, or no longer: its log is gone with them")
         pod = max(pods, key=lambda found: str(found["metadata"].get("creationTimestamp", "")))
-        answer = self._call(
-            say,
-            lambda: self._core(context).read_namespaced_pod_log(
-                pod["metadata"]["name"], namespace, _preload_content=False, _request_timeout=self._timeout
-            ),
-        )
-        return self._pieces(say, answer)
+        read, name = "read_namespaced_pod_log", pod["metadata"]["name"]
+        return self._pieces(say, self._call(say, self._pods, context, read, name, namespace))
 
     def _pieces(self, say: str, answer: Any) -> Iterator[bytes]:
         from urllib3.exceptions import HTTPError
@@ -270,20 +196,22 @@ class Kubernetes:
             options = {"label_selector": selector, "limit": _PAGE, **more}
             if kind == "jobsets":
                 page = self._jobsets(context, "list", namespace, **options)
-            else:  # as JSON: the client's models refuse what a newer server may say, and are slow
-                answer = self._core(context).list_namespaced_pod(
-                    namespace, _preload_content=False, _request_timeout=self._timeout, **options
-                )
-                page = json.loads(answer.data)
+            else:
+                page = json.loads(self._pods(context, "list_namespaced_pod", namespace, **options).data)
             found += page.get("items") or ()
             if not (token := page.get("metadata", {}).get("continue")):
                 return found
             more = {"_continue": token}
 
-    def _core(self, context: str) -> Any:
+    def _pods(self, context: str, request: str, *values: str, **options: Any) -> Any:
+        """Send one request about pods; return the answer as bytes to be read.
+
+        The client's models are slow and refuse what a newer server may say.
+        """
         from kubernetes.client import CoreV1Api
 
-        return CoreV1Api(self._client(context))
+        options |= {"_preload_content": False, "_request_timeout": self._timeout}
+        return getattr(CoreV1Api(self._client(context)), request)(*values, **options)
 
     def _context(self) -> str:
         """Return where jobs are launched: the configured context, the current one, or this pod's cluster."""
@@ -312,38 +240,25 @@ class Kubernetes:
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
-    def _call(self, say: str, function: Callable[[], Result]) -> Result:
-        """Call the API, retry temporary errors, and turn other ones into one line."""
+    @property
+    def _timeout(self) -> tuple[float, float]:
+        return _CONNECT_SECONDS, self._answer_seconds
+
+    def _meaning(self, error: BaseException) -> ExecutorError | None:
         from kubernetes.client import ApiException
         from kubernetes.config import ConfigException
         from urllib3.exceptions import HTTPError
         from yaml import YAMLError
 
-        renewed = False
-
-        def may_pass(error: BaseException) -> bool:
-            nonlocal renewed
-            if isinstance(error, ApiException):
-                if error.status == 401 and not renewed:  # logins expire after an hour or so: read it again
-                    renewed = True
-                    with self._lock:
-                        self._clients.clear()
-                    return True
-                return is_temporary(error.status or None)
-            return isinstance(error, HTTPError)
-
-        try:
-            return api_retries(may_pass)(function)
-        except ApiException as error:
-            # An expired login is not the job's fault: it can be renewed while the launcher waits.
-            away = error.status == 401 or is_temporary(error.status or None)
-            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_describe(error)}") from None
-        except (ConfigException, YAMLError) as error:
-            raise ExecutorError(
-                f"{say}: no access to a cluster: {clean_line(error)}: see kubectl config"
-            ) from None
-        except HTTPError as error:
-            raise ExecutorAway(f"{say}: the cluster cannot be reached: {clean_line(error)}") from None
+        if isinstance(error, ApiException):
+            if error.status == 401:  # logins expire after an hour or so
+                self._forget_login()
+            return http_error(error.status or None, _describe(error))
+        if isinstance(error, ConfigException | YAMLError):
+            return ExecutorError(f"no access to a cluster: {clean_line(error)}: see kubectl config")
+        if isinstance(error, HTTPError):
+            return ExecutorAway(f"the cluster cannot be reached: {clean_line(error)}")
+        return None
 
 
 def _split(handle: str) -> tuple[str, str, str]:
@@ -360,16 +275,8 @@ def _describe(error: Any) -> str:
         said = json.loads(error.body or "{}").get("message", "")
     except (ValueError, AttributeError):
         said = error.body if isinstance(error.body, str) else ""
-    line = clean_line(f"{error.status} {error.reason}: {said}" if said else f"{error.status} {error.reason}")
-    if error.status == 403:
-        return (
-            f"{line}: ask for the right to create, list and delete jobsets, and to list, read and delete pods"
-        )
-    if error.status == 404:
-        return f"{line}: is JobSet installed in the cluster, and is the namespace there?"
-    if error.status == 401:
-        return f"{line}: log in to the cluster again"
-    return line
+    line = clean_line(f"{error.status} {error.reason}" + (f": {said}" if said else ""))
+    return f"{line}: {_REMEDIES[error.status]}" if error.status in _REMEDIES else line
 
 
 # ---- what a JobSet's status says
@@ -380,7 +287,7 @@ def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobS
 
     Args:
         jobset: The object, as the API answers.
-        pods: Its pods that are known: the first alone is enough, except where it has failed.
+        pods: Its pods: the first alone is enough, except where it has failed.
     """
     conditions = _conditions(jobset)
     first = next((pod for pod in pods if _index(pod) == "0"), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import queue
 import signal
@@ -62,7 +63,9 @@ class Local:
             on_exit: Called from another thread when a job has ended.
         """
         resources = resources or Resources()
-        self.parallel: int | None = _parallel(resources.memory_gb)
+        # As many jobs as memory allows, at least one.
+        fit = psutil.virtual_memory().total / 1e9 / resources.memory_gb if resources.memory_gb else math.inf
+        self.parallel: int | None = int(max(min(LOCAL_PARALLEL, fit), 1))
         self._threads = resources.threads
         self._memory_gb = resources.memory_gb
         self._cache = lab.cache
@@ -84,11 +87,6 @@ class Local:
         """Return the states of jobs; UNKNOWN for those of other machines and hidden users."""
         return {handle: self._status(handle) for handle in handles}
 
-    @property
-    def launched(self) -> list[str]:
-        """Handles of the jobs that this object has launched."""
-        return list(self._children)
-
     def stop(self, handle: str, *, now: bool) -> None:
         """Send SIGTERM to a job's process group, or kill its whole session now."""
         process = Process.parse(handle)
@@ -96,7 +94,9 @@ class Local:
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
         try:
             if process.runs() or process.is_hidden():
-                process.signal_group(signal.SIGKILL if now else signal.SIGTERM)
+                os.killpg(process.pid, signal.SIGKILL if now else signal.SIGTERM)
+        except ProcessLookupError:
+            pass
         except PermissionError:
             raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
         if now:
@@ -192,14 +192,8 @@ class Local:
         xla_flags = os.environ.get("XLA_FLAGS", "")
         if self._threads == 1:
             xla_flags += " --xla_cpu_multi_thread_eigen=false"
-        ours = {
-            "OMP_NUM_THREADS": count,
-            "OPENBLAS_NUM_THREADS": count,
-            "MKL_NUM_THREADS": count,
-            "NPROC": count,  # size of XLA's thread pools
-            "XLA_FLAGS": xla_flags.strip(),
-            "PYTHONUNBUFFERED": "1",
-        }
+        ours = dict.fromkeys((*ONE_THREAD, "NPROC"), count)  # NPROC: size of XLA's thread pools
+        ours |= {"XLA_FLAGS": xla_flags.strip(), "PYTHONUNBUFFERED": "1"}
         where_not_set = {
             # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
             # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
@@ -209,13 +203,6 @@ class Local:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
         return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
-
-
-def _parallel(memory_gb: float | None) -> int:
-    """How many jobs this machine runs at once if the study does not say: as memory allows, at least one."""
-    if memory_gb is None:
-        return LOCAL_PARALLEL
-    return max(min(LOCAL_PARALLEL, int(psutil.virtual_memory().total / 1e9 / memory_gb)), 1)
 
 
 # ---- the launcher's side of the fork server
@@ -261,7 +248,7 @@ class ForkServer:
         """Start the server; it imports nothing heavy yet.
 
         Args:
-            environment: Environment of the server and of all its jobs, in which NumPy uses one thread.
+            environment: Environment of the server and its jobs, in which NumPy uses one thread.
             log: Where the server reports its own errors: the log of the first job.
 
         Raises:
@@ -338,8 +325,8 @@ def _listen(
 ) -> None:
     """Receive what the server says, until it ends."""
     children: dict[int, Forked] = {}
-    with channel:
-        while packet := _received(channel):
+    with channel, contextlib.suppress(ConnectionError):  # the other side has gone
+        while packet := channel.recv(_PACKET_BYTES):
             said = json.loads(packet)
             if "ended" in said:
                 children.pop(said["ended"]).tell(said["code"])
@@ -352,11 +339,3 @@ def _listen(
     answers.put(f"the fork server has ended, exit code {code}")
     for child in children.values():
         child.tell(None)
-
-
-def _received(channel: socket.socket) -> bytes:
-    """Return the next packet; empty when the other side has gone."""
-    try:
-        return channel.recv(_PACKET_BYTES)
-    except ConnectionError:
-        return b""

@@ -20,7 +20,8 @@ References:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
@@ -49,18 +50,17 @@ VERTEX_LABEL = "jestlab-job"
 _WORKER = ["python", "-m", "jestlab.platform.worker"]
 _HOSTS = "host"  # the replicated job's name
 _COORDINATOR_PORT = 8476
-_ROOT_OPTION = "--root"
 
 
 # ---- what both share: nothing secret, and the lab's folder as the job sees it
 
 
 def arguments_at(root: str | None, job: Job) -> list[str]:
-    """Return a worker's arguments for another folder of the lab, unless the lab is in a bucket.
+    """Return a worker's arguments with the lab's folder as its container sees it.
 
     Args:
-        root: The lab's folder where the worker runs; None to leave the arguments as they are.
-        job: Whose arguments the launcher made for this machine.
+        root: That folder; None to leave the arguments as they are. A lab in a bucket keeps its address.
+        job: The job, with arguments for this machine.
 
     Raises:
         ExecutorError: An argument holds the store's URL or a password.
@@ -72,18 +72,10 @@ def arguments_at(root: str | None, job: Job) -> list[str]:
                 f"{job.title}: an argument of its worker holds the store's URL or a password, and manifests "
                 f"can be read by others: the worker takes it from {STORE}"
             )
-    return list(job.arguments) if root is None else mounted_at(root, job.arguments)
-
-
-def mounted_at(root: str, arguments: Sequence[str]) -> list[str]:
-    """Replace the lab's folder in a worker's arguments, unless the lab is in a bucket."""
-    found = list(arguments)
-    for index, argument in enumerate(found):
-        if argument == _ROOT_OPTION and index + 1 < len(found) and "://" not in found[index + 1]:
-            found[index + 1] = root
-        elif argument.startswith(f"{_ROOT_OPTION}=") and "://" not in argument:
-            found[index] = f"{_ROOT_OPTION}={root}"
-    return found
+    return [
+        root if root is not None and before == "--root" and "://" not in argument else argument
+        for before, argument in pairwise(["", *job.arguments])
+    ]
 
 
 def _variables(job: Job) -> dict[str, str]:
@@ -116,14 +108,9 @@ def _has_secret(text: str) -> bool:
 
 
 def jobset(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot: bool) -> dict[str, Any]:
-    """Create the JobSet of a job.
+    """Create the JobSet of a job; `spot` allows nodes that may be taken away.
 
-    Args:
-        job: What its pods run.
-        slice_: The TPU slice that they run on.
-        image: Container that holds jestlab.
-        settings: Of the cluster; `store_secret` and `root` are set.
-        spot: Whether to use nodes that may be taken away.
+    `store_secret` and `root` are set in the settings.
 
     Raises:
         ExecutorError: It would show a password.
@@ -183,7 +170,13 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
         tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
     chips = {"google.com/tpu": str(slice_.chips_per_host)}
     account = {"serviceAccountName": settings.service_account} if settings.service_account else {}
-    volume, mounted = _volume(settings)
+    volume: dict[str, Any] = {}
+    mounted: dict[str, Any] = {}
+    if settings.claim is not None:
+        claimed = {"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}
+        # The container's user is not root; this group may write to the volume.
+        volume = {"securityContext": {"fsGroup": 1000}, "volumes": [claimed]}
+        mounted = {"volumeMounts": [{"name": "lab", "mountPath": settings.root}]}
     return {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
@@ -206,16 +199,6 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
             }
         ],
     }
-
-
-def _volume(settings: Kubernetes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Describe the volume of the lab's folder: for the pod, and for its container."""
-    if settings.claim is None:
-        return {}, {}
-    volume = {"name": "lab", "persistentVolumeClaim": {"claimName": settings.claim}}
-    # The container's user is not root; this group may write to the volume.
-    pod = {"securityContext": {"fsGroup": 1000}, "volumes": [volume]}
-    return pod, {"volumeMounts": [{"name": "lab", "mountPath": settings.root}]}
 
 
 def _pod_environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str, Any]]:
@@ -263,14 +246,9 @@ def _kubernetes_label(text: str) -> str:
 
 
 def custom_job(job: Job, slice_: Slice, image: str, settings: Vertex, *, spot: bool) -> dict[str, Any]:
-    """Create the CustomJob of a job, as the REST API takes it.
+    """Create the CustomJob of a job, as the REST API takes it; `spot` allows machines that may be taken away.
 
-    Args:
-        job: What runs.
-        slice_: The TPU slice that it runs on.
-        image: Container that holds jestlab.
-        settings: Of the project; `store_secret` and `root` are set.
-        spot: Whether to use machines that may be taken away.
+    `store_secret` and `root` are set in the settings.
 
     Raises:
         ExecutorError: It would show a password.

@@ -7,26 +7,23 @@ References:
 
 from __future__ import annotations
 
+import contextlib
 import re
-import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch.executor import IDENTITY, ExecutorAway, ExecutorError, Job, JobState, JobStatus
 from jestlab.platform.launch.executors import manifest
+from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import VERTEX_LABEL, clean_line
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.launch.wakeup import api_retries, is_temporary
-from jestlab.platform.spec.resources import Resources, Slice, parse_slice
+from jestlab.platform.spec.resources import Resources, Slice
 
-Result = TypeVar("Result")
-
-LOGGING = "https://logging.googleapis.com"
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
 _ASKED_ONE_BY_ONE = 8
@@ -52,97 +49,42 @@ _TAKEN_AWAY = re.compile(r"stockout|preempt", re.IGNORECASE)
 _EXIT_CODE = re.compile(r"non-zero status of (\d+)")
 
 
-class Vertex:
-    """Launches jobs as CustomJobs and finds them again.
+class Vertex(Cloud[VertexSettings]):
+    """Launches jobs as CustomJobs and finds them again. Vertex AI lets jobs wait until there is quota.
 
     Attributes:
-        name: `vertex`.
-        chips: Chips of each job.
-        parallel: None: Vertex AI lets jobs wait until there is quota.
         grace_seconds: Long, since Vertex AI takes minutes to cancel a job.
+        endpoint: Address of Vertex AI; None for the region's.
+        logging_endpoint: Address of Cloud Logging.
+        credentials: Credentials to use; None for those that Google's libraries find here.
     """
 
     name = "vertex"
-    parallel: int | None = None
     grace_seconds = 300.0
-
-    def __init__(
-        self,
-        settings: VertexSettings,
-        slice_: Slice | None = None,
-        image: str | None = None,
-        *,
-        spot: bool = False,
-        endpoint: str | None = None,
-        logging_endpoint: str = LOGGING,
-        credentials: Any = None,
-        answer_seconds: float = 30.0,
-    ) -> None:
-        """Create an executor; it sends nothing yet.
-
-        Args:
-            settings: The project.
-            slice_: TPU slice of each job; None for an executor that launches nothing.
-            image: Container that holds jestlab; None likewise.
-            spot: Whether to use machines that may be taken away.
-            endpoint: Address of Vertex AI; None for the region's.
-            logging_endpoint: Address of Cloud Logging.
-            credentials: Credentials to use; None for those that Google's libraries find here.
-            answer_seconds: How long to wait for an answer.
-        """
-        self._settings = settings
-        self._slice = slice_
-        self._image = image
-        self._spot = spot
-        self._endpoint = endpoint
-        self._logging_endpoint = logging_endpoint
-        self._credentials = credentials
-        self._timeout = answer_seconds
-        self._clients: dict[str, Any] = {}
-        self._lock = threading.Lock()
-        self.chips = slice_.chips if slice_ else 0
+    endpoint: str | None = None
+    logging_endpoint = "https://logging.googleapis.com"
+    credentials: Any = None
 
     @classmethod
     def of(cls, resources: Resources, settings: Settings, *, mounted: bool = True) -> Vertex:
-        """Create an executor that can launch jobs.
-
-        Args:
-            resources: What each run gets.
-            settings: The user's settings.
-            mounted: Whether jobs find the lab in a folder; otherwise it is in a bucket.
+        """Create an executor that can launch jobs; `mounted` unless the lab is in a bucket.
 
         Raises:
             UserError: Something that it needs is not named anywhere, or Vertex AI does not offer it.
         """
-        if resources.tpu is None:
-            raise UserError("vertex needs a TPU slice: --set resources.tpu=v5e-16x16")
-        slice_ = parse_slice(resources.tpu)
+        slice_ = cls._slice_of(resources)
         if not slice_.type.on_vertex:
             raise UserError(f"Vertex AI does not train on {slice_}: --on kubernetes")
         if resources.spot and slice_.hosts > 1:
             raise UserError(f"Vertex AI has no spot machines for slices of several hosts, as {slice_} is")
-        image = resources.image or settings.image
-        if image is None:
-            raise UserError(
-                "vertex needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
-            )
+        image = cls._image_of(resources, settings)
         for key in ("project", "region", "store_secret", *(["root"] if mounted else [])):
             if getattr(settings.vertex, key) is None:
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
         return cls(settings.vertex, slice_, image, spot=resources.spot)
 
-    def has_room(self) -> bool:
-        """Whether there is room; always, since Vertex AI lets jobs wait for quota."""
-        return True
-
-    def render(self, job: Job) -> dict[str, Any]:
-        """Return the CustomJob that `launch` would create."""
-        if self._slice is None or self._image is None:
-            raise ExecutorError("this executor finds jobs and cannot launch any")
-        return manifest.custom_job(job, self._slice, self._image, self._settings, spot=self._spot)
-
-    def close(self) -> None:
-        """Do nothing: nothing on this machine launches jobs."""
+    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
+        return manifest.custom_job(job, slice_, image, self._settings, spot=self._spot)
 
     def launch(self, job: Job) -> str:
         """Create the CustomJob, or find the one of that name."""
@@ -153,86 +95,71 @@ class Vertex:
         parent = f"projects/{self._settings.project}/locations/{self._settings.region}"
 
         def create() -> str:
-            client = self._client(str(self._settings.region))
             # Vertex AI takes the same name twice. So: look first, look again after, and the oldest counts.
-            if not (before := self._named(client, parent, job)):
-                made = client.create_custom_job(
-                    parent=parent, custom_job=body, retry=None, timeout=self._timeout
-                )
-                before = self._named(client, parent, job) or [made]
+            if not (before := self._named(parent, job)):
+                made = self._jobs(parent, "create_custom_job", parent=parent, custom_job=body)
+                before = self._named(parent, job) or [made]
             oldest, *others = before
             for other in others:
-                self._cancel(client, other.name)
+                self._cancel(other.name)
             return str(oldest.name)
 
         return self._call(f"{job.title} was not launched", create)
 
-    def _named(self, client: Any, parent: str, job: Job) -> list[Any]:
+    def _named(self, parent: str, job: Job) -> list[Any]:
         """Return the CustomJobs of a job that still count, oldest first."""
         request = {"parent": parent, "filter": f'display_name="{job.name}"'}
-        found = client.list_custom_jobs(request=request, retry=None, timeout=self._timeout)
+        found = self._jobs(parent, "list_custom_jobs", request=request)
         ours = [made for made in found if _counts_for(job, made.state.name, made.labels)]
         return sorted(ours, key=lambda made: (made.create_time, made.name))
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the states of jobs: few are asked for one by one, many by lists."""
-        found: dict[str, JobStatus] = {}
-        places: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for handle in handles:
-            if match := _HANDLE.fullmatch(handle):
-                places[match[1], match[3]].append(handle)
-            else:
-                found[handle] = JobStatus(JobState.UNKNOWN, f"{handle!r} is not a CustomJob of Vertex AI")
-        for (parent, region), here in places.items():
-            try:
-                found |= self._statuses(parent, region, here)
-            except ExecutorError as error:
-                found |= {handle: JobStatus(JobState.UNKNOWN, str(error)) for handle in here}
-        return found
+    def _place(self, handle: str) -> Place:
+        parent, _, region, _ = _parts(handle)
+        return parent, region
 
-    def _statuses(self, parent: str, region: str, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """A few jobs are asked for one by one, many by lists."""
         say = "Vertex AI does not answer"
         found: dict[str, JobStatus] = {}
         if len(handles) > _ASKED_ONE_BY_ONE:
-            found = self._call(say, lambda: self._listed(self._client(region), parent, frozenset(handles)))
+            found = self._call(say, self._listed, place[0], frozenset(handles))
         for handle in handles:
             if handle not in found:
-                found[handle] = self._call(say, lambda name=handle: self._one(self._client(region), name))  # type: ignore[misc]
+                found[handle] = self._call(say, self._one, handle)
         return found
 
-    def _listed(self, client: Any, parent: str, handles: frozenset[str]) -> dict[str, JobStatus]:
+    def _listed(self, parent: str, handles: frozenset[str]) -> dict[str, JobStatus]:
         request = {"parent": parent, "filter": f"labels.{VERTEX_LABEL}:*", "page_size": _PAGE}
         found: dict[str, JobStatus] = {}
-        for made in client.list_custom_jobs(request=request, retry=None, timeout=self._timeout):
+        for made in self._jobs(parent, "list_custom_jobs", request=request):
             if made.name in handles:
                 found[made.name] = _status(made)
                 if len(found) == len(handles):
                     break
         return found
 
-    def _one(self, client: Any, handle: str) -> JobStatus:
+    def _one(self, handle: str) -> JobStatus:
         from google.api_core.exceptions import NotFound
 
         try:
-            return _status(client.get_custom_job(name=handle, retry=None, timeout=self._timeout))
+            return _status(self._jobs(handle, "get_custom_job", name=handle))
         except NotFound:
             return JobStatus(JobState.GONE, f"there is no {handle}")
 
     def stop(self, handle: str, *, now: bool) -> None:
         """Cancel the CustomJob. Vertex AI has one way to do it, with little time to save."""
-        region = _parts(handle)[2]
-        self._call(f"{handle} may still be running", lambda: self._cancel(self._client(region), handle))
+        _parts(handle)
+        self._call(f"{handle} may still be running", self._cancel, handle)
 
-    def _cancel(self, client: Any, handle: str) -> None:
+    def _cancel(self, handle: str) -> None:
         from google.api_core.exceptions import BadRequest, NotFound
 
-        try:
-            client.cancel_custom_job(name=handle, retry=None, timeout=self._timeout)
-        except NotFound:
-            return
-        except BadRequest:  # one that is over cannot be cancelled
-            if not self._one(client, handle).state.is_over:
-                raise
+        with contextlib.suppress(NotFound):
+            try:
+                self._jobs(handle, "cancel_custom_job", name=handle)
+            except BadRequest:  # one that is over cannot be cancelled
+                if not self._one(handle).state.is_over:
+                    raise
 
     def logs(self, handle: str) -> Iterator[bytes]:
         """Return what the first host has printed, as Cloud Logging has it."""
@@ -244,26 +171,26 @@ class Vertex:
             "orderBy": "timestamp asc",
             "pageSize": _LOG_PAGE,
         }
-        first = self._log_page(handle, query)
-        if not first.get("entries"):
+        lines = self._log_lines(handle, query)
+        if (first := next(lines, None)) is None:
             raise ExecutorError(f"there is no log of {handle} yet: see {_console(handle)}")
-        return self._log_lines(handle, query, first)
+        return chain([first], lines)
 
-    def _log_lines(self, handle: str, query: dict[str, Any], page: dict[str, Any]) -> Iterator[bytes]:
-        while True:
-            for entry in page.get("entries", ()):
-                yield f"{_text(entry)}\n".encode()
-            if not (token := page.get("nextPageToken")):
-                return
-            page = self._log_page(handle, query | {"pageToken": token})
+    def _log_lines(self, handle: str, query: dict[str, Any]) -> Iterator[bytes]:
+        token: str | None = ""
+        while token is not None:
+            page = self._log_page(handle, query | ({"pageToken": token} if token else {}))
+            yield from (f"{_text(entry)}\n".encode() for entry in page.get("entries", ()))
+            token = page.get("nextPageToken") or None
 
     def _log_page(self, handle: str, query: dict[str, Any]) -> dict[str, Any]:
+        import google.auth
         from google.auth.transport.requests import AuthorizedSession
 
         def ask() -> dict[str, Any]:
-            with AuthorizedSession(self._credentials or _default_credentials()) as session:
+            with AuthorizedSession(self.credentials or google.auth.default(scopes=[_SCOPE])[0]) as session:
                 answer = session.post(
-                    f"{self._logging_endpoint}/v2/entries:list", json=query, timeout=self._timeout
+                    f"{self.logging_endpoint}/v2/entries:list", json=query, timeout=self._answer_seconds
                 )
             if answer.status_code != 200:
                 from google.api_core.exceptions import from_http_response
@@ -277,53 +204,39 @@ class Vertex:
         except ExecutorError as error:
             raise type(error)(f"{error}; in the browser: {_console(handle)}") from None
 
-    def _client(self, region: str) -> Any:
-        """Return the client of a region; created once, shared by all threads."""
+    def _jobs(self, name: str, request: str, /, **options: Any) -> Any:
+        """Send one request about CustomJobs to the region that a resource's name tells."""
         from google.cloud.aiplatform_v1.services.job_service import JobServiceClient
 
+        region = name.split("/")[3]
         with self._lock:
             if region not in self._clients:
                 self._clients[region] = JobServiceClient(
-                    credentials=self._credentials,
+                    credentials=self.credentials,
                     transport="rest",
-                    client_options={"api_endpoint": self._endpoint or f"{region}-aiplatform.googleapis.com"},
+                    client_options={"api_endpoint": self.endpoint or f"{region}-aiplatform.googleapis.com"},
                 )
-            return self._clients[region]
+            client = self._clients[region]
+        return getattr(client, request)(retry=None, timeout=self._answer_seconds, **options)
 
-    def _call(self, say: str, function: Callable[[], Result]) -> Result:
-        """Call the API, retry temporary errors, and turn other ones into one line."""
+    def _meaning(self, error: BaseException) -> ExecutorError | None:
         import requests
         from google.api_core.exceptions import GoogleAPICallError
         from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
 
-        def may_pass(error: BaseException) -> bool:
-            if isinstance(error, GoogleAPICallError):
-                return is_temporary(error.code)
-            return isinstance(error, requests.RequestException | TransportError)
-
-        try:
-            return api_retries(may_pass)(function)
-        except GoogleAPICallError as error:
+        if isinstance(error, GoogleAPICallError):
             if error.code == 401:
                 self._forget_login()
-            away = error.code == 401 or is_temporary(error.code)
-            raise (ExecutorAway if away else ExecutorError)(f"{say}: {_describe(error)}") from None
-        except TransportError as error:
-            raise ExecutorAway(f"{say}: Google Cloud cannot be reached: {clean_line(error)}") from None
-        except GoogleAuthError as error:
-            why = clean_line(error).rstrip(".")
+            return http_error(error.code, _describe(error))
+        if isinstance(error, TransportError | requests.RequestException):
+            return ExecutorAway(f"Google Cloud cannot be reached: {clean_line(error)}")
+        if isinstance(error, GoogleAuthError):
             self._forget_login()
             # An expired login can be renewed while the launcher waits; one that never existed cannot.
-            raise (ExecutorAway if isinstance(error, RefreshError) else ExecutorError)(
-                f"{say}: no credentials of Google Cloud: {why}: gcloud auth application-default login"
-            ) from None
-        except requests.RequestException as error:
-            raise ExecutorAway(f"{say}: Google Cloud cannot be reached: {clean_line(error)}") from None
-
-    def _forget_login(self) -> None:
-        """Let the next call read the credentials again."""
-        with self._lock:
-            self._clients.clear()
+            kind = ExecutorAway if isinstance(error, RefreshError) else ExecutorError
+            why = clean_line(error).rstrip(".")
+            return kind(f"no credentials of Google Cloud: {why}: gcloud auth application-default login")
+        return None
 
 
 def _status(made: Any) -> JobStatus:
@@ -356,13 +269,6 @@ def _text(entry: dict[str, Any]) -> str:
     return str(payload.get("message", payload)).rstrip("\n")
 
 
-def _default_credentials() -> Any:
-    import google.auth
-
-    credentials, _ = google.auth.default(scopes=[_SCOPE])
-    return credentials
-
-
 def _describe(error: Any) -> str:
     line = clean_line(f"{error.code.value if hasattr(error.code, 'value') else error.code} {error.message}")
     if error.code == 403:
@@ -377,7 +283,7 @@ def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
     """Whether a CustomJob is the one of a job.
 
     It is not if another lab's has the name, or if it was cancelled as one of two that were created at once.
-    One that has ended otherwise is: that attempt has been made.
+    One that ended otherwise is: that attempt has been made.
     """
     ours = manifest.custom_job_labels(job)
     same = all(labels.get(key) == ours.get(key) for key in (VERTEX_LABEL, *IDENTITY))
@@ -385,13 +291,7 @@ def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
 
 
 def status(state: str, code: int, message: str) -> JobStatus:
-    """Return the state of a CustomJob's job.
-
-    Args:
-        state: Name of its state.
-        code: Of its error, as gRPC numbers them; 0 for none.
-        message: Of its error.
-    """
+    """Return the state of a CustomJob's job, by the name of its state and its error (code 0: none)."""
     found, reason = _STATES.get(state, (JobState.UNKNOWN, f"Vertex AI says {state}"))
     if found == JobState.SUCCEEDED:
         return JobStatus(found, exit_code=EXIT_COMPLETED)

@@ -1,0 +1,154 @@
+"""What the executors of clusters and clouds share: manifests, and calls of an API that may fail."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.wakeup import Intervals
+from jestlab.platform.spec.resources import Resources, Slice, parse_slice
+
+Result = TypeVar("Result")
+Section = TypeVar("Section")
+Place = tuple[str, str]
+"""Where a job is: context and namespace of a cluster, or project with location, and region."""
+
+
+class Cloud(ABC, Generic[Section]):
+    """Launches jobs elsewhere and finds them again. The cloud lets jobs wait: there is always room.
+
+    Attributes:
+        chips: Chips of each job.
+    """
+
+    name: str
+    parallel: int | None = None
+
+    def __init__(
+        self,
+        settings: Section,
+        slice_: Slice | None = None,
+        image: str | None = None,
+        *,
+        spot: bool = False,
+        answer_seconds: float = 30.0,
+    ) -> None:
+        """Create an executor; it sends nothing yet.
+
+        Args:
+            settings: The user's section of the settings for this executor.
+            slice_: TPU slice of each job; None, as `image`, for an executor that launches nothing.
+            image: Container that holds jestlab.
+            spot: Whether to use machines that may be taken away.
+            answer_seconds: How long to wait for an answer.
+        """
+        self._settings = settings
+        self._slice = slice_
+        self._image = image
+        self._spot = spot
+        self._answer_seconds = answer_seconds
+        self._clients: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self.chips = slice_.chips if slice_ else 0
+
+    @classmethod
+    def _slice_of(cls, resources: Resources) -> Slice:
+        if resources.tpu is None:
+            raise UserError(f"{cls.name} needs a TPU slice: --set resources.tpu=v5e-16x16")
+        return parse_slice(resources.tpu)
+
+    @classmethod
+    def _image_of(cls, resources: Resources, settings: Settings) -> str:
+        image = resources.image or settings.image
+        if image is None:
+            raise UserError(
+                f"{cls.name} needs an image: say `image` in the config file, NAME@sha256:<64 hex digits>"
+            )
+        return image
+
+    def has_room(self) -> bool:
+        """Return True: jobs wait there for a place."""
+        return True
+
+    def close(self) -> None:
+        """Do nothing: nothing on this machine launches jobs."""
+
+    def render(self, job: Job) -> dict[str, Any]:
+        """Return the manifest that `launch` would send."""
+        if self._slice is None or self._image is None:
+            raise ExecutorError("this executor finds jobs and cannot launch any")
+        return self._manifest(job, self._slice, self._image)
+
+    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """Return the states of jobs, asked for place by place."""
+        found: dict[str, JobStatus] = {}
+        places: dict[Place, list[str]] = defaultdict(list)
+        for handle in handles:
+            try:
+                places[self._place(handle)].append(handle)
+            except ExecutorError as error:
+                found[handle] = JobStatus(JobState.UNKNOWN, str(error))
+        for place, here in places.items():
+            try:
+                found |= self._statuses(place, here)
+            except ExecutorError as error:
+                found |= dict.fromkeys(here, JobStatus(JobState.UNKNOWN, str(error)))
+        return found
+
+    @abstractmethod
+    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
+        """Describe a job as the API takes it."""
+
+    @abstractmethod
+    def _place(self, handle: str) -> Place:
+        """Return where a job is; raise ExecutorError if the handle is another executor's."""
+
+    @abstractmethod
+    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+        """Return the states of the jobs of one place."""
+
+    @abstractmethod
+    def _meaning(self, error: BaseException) -> ExecutorError | None:
+        """Return an error of the API in one line; None for a bug of ours. A login that failed is forgotten.
+
+        An `ExecutorAway` may pass: too many requests, the server's fault, no answer, or an expired login,
+        which can be renewed while the launcher waits.
+        """
+
+    def _call(self, say: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
+        """Call the API, which must be safe to repeat; an error that stays becomes one line.
+
+        Three attempts, because a launch or a poll is repeated later anyway: one call must not hold up others
+        for long.
+        """
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(self._meaning(error), ExecutorAway)),
+            stop=stop_after_attempt(3),
+            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
+            reraise=True,
+        )
+        try:
+            return retrying(function, *values, **options)
+        except Exception as error:
+            if (meaning := self._meaning(error)) is None:
+                raise
+            raise type(meaning)(f"{say}: {meaning}") from None
+
+    def _forget_login(self) -> None:
+        """Let the next call read the credentials again."""
+        with self._lock:
+            self._clients.clear()
+
+
+def http_error(status: int | None, words: str) -> ExecutorError:
+    """Return the error of an HTTP status: `ExecutorAway` if the same request may succeed later."""
+    passes = status is None or status in (401, 408, 429) or status >= 500
+    return ExecutorAway(words) if passes else ExecutorError(words)
