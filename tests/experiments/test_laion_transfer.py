@@ -53,7 +53,7 @@ def _as_img2dataset_writes(web, laion):
     laion.mkdir()
     source = ShardSource(web)
     rows = [row for path in sorted(web.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
-    pairs = source.read(np.arange(len(rows)))
+    images = source.images(np.arange(len(rows)))
     rng = np.random.default_rng(1)
     for shard, start in enumerate(range(0, len(rows), 300)):
         written = []
@@ -80,7 +80,7 @@ def _as_img2dataset_writes(web, laion):
                 if failed:
                     continue
                 for part, content in (
-                    ("jpg", pairs[i].jpeg),
+                    ("jpg", images[i]),
                     ("json", json.dumps(row, indent=4).encode()),
                     ("txt", rows[i]["caption"].encode()),
                 ):

@@ -56,11 +56,9 @@ class Devices:
             return cls(devices)
         used = next(n for n in range(count, 0, -1) if not any(size % n for size in sizes))
         if used < count:
+            of_sizes = ", ".join(map(str, sizes))
             _LOG.warning(
-                "using %d of %d devices: batches of %s examples do not split over more",
-                used,
-                count,
-                ", ".join(map(str, sizes)),
+                "using %d of %d devices: batches of %s examples do not split over more", used, count, of_sizes
             )
         return cls(devices[:used])
 
@@ -75,11 +73,7 @@ class Devices:
         return NamedSharding(self.mesh, PartitionSpec())
 
     def rows(self, batch_size: int) -> slice:
-        """Return the rows of each global batch that this process loads.
-
-        Args:
-            batch_size: Rows of the global batch.
-        """
+        """Return the rows of each global batch that this process loads."""
         mine = [i for i, d in enumerate(self.mesh.devices.flat) if d.process_index == jax.process_index()]
         each = batch_size // self.count
         return slice(mine[0] * each, (mine[-1] + 1) * each)
@@ -123,9 +117,8 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
     """Hand chosen rows of arrays that are split over devices to the devices that train on them.
 
     Every device contributes the rows that it has, and zeros for the others, and the sum is scattered, in
-    small
-    parts: at the paper's batch of 32,768 images of 256 px the whole would be 6 GB on each device. All arrays
-    travel as the bytes of one, so that no other message is on its way at the same time (see `training.step`).
+    small parts: at the paper's batch of 32,768 images of 256 px the whole would be 6 GB on each device. All
+    arrays travel as the bytes of one, so that no other message is on its way (see `training.step`).
 
     Letters: P devices, b chosen.
 
@@ -156,7 +149,7 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
 
     wanted = chosen.reshape(devices, parts, each // parts).swapaxes(0, 1).reshape(parts, -1)
     taken: jax.Array = jax.lax.map(given, wanted)
-    columns = np.cumsum([_as_bytes_width(x) for x in rows.values()])[:-1]
+    columns = np.cumsum([math.prod(x.shape[1:]) * x.dtype.itemsize for x in rows.values()])[:-1]
     split = jnp.split(taken.reshape(each, -1), columns, axis=1)
     return {name: _from_bytes(part, x) for part, (name, x) in zip(split, rows.items(), strict=True)}
 
@@ -164,10 +157,6 @@ def take_rows(rows: Mapping[str, jax.Array], chosen: jax.Array, axis: str) -> di
 def _as_bytes(x: jax.Array) -> jax.Array:
     """Convert rows of an array to uint8 [rows, bytes]."""
     return jax.lax.bitcast_convert_type(x, jnp.uint8).reshape(x.shape[0], -1)
-
-
-def _as_bytes_width(x: jax.Array) -> int:
-    return math.prod(x.shape[1:]) * x.dtype.itemsize
 
 
 def _from_bytes(rows: jax.Array, like: jax.Array) -> jax.Array:

@@ -34,9 +34,6 @@ def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
     ℓ[i, j] = −log σ(m_ij (s_ij + b)), with m_ij = 1 on the diagonal and −1 off it, as
     softplus(−m_ij (s_ij + b)), which overflows nowhere.
 
-    Args:
-        z: Embeddings of n pairs.
-
     Returns:
         float32 [n, n]; rows are images, columns are texts.
     """
@@ -47,14 +44,7 @@ def pairwise_sigmoid_loss(z: Embeddings) -> jax.Array:
 
 
 def sigmoid_loss(z: Embeddings) -> jax.Array:
-    """Compute the mean over images of the sum over texts: divided by n, not by n².
-
-    Args:
-        z: Embeddings of n pairs.
-
-    Returns:
-        float32 [].
-    """
+    """Compute the mean over images of the sum over texts, float32 []: divided by n, not by n²."""
     return pairwise_sigmoid_loss(z).sum(axis=-1).mean()
 
 
@@ -62,18 +52,10 @@ def softmax_loss(z: Embeddings) -> jax.Array:
     """Compute the mean cross-entropy of both directions: −½ (2 s_ii − log Σ_j e^s_ij − log Σ_j e^s_ji).
 
     The bias has no part in it.
-
-    Args:
-        z: Embeddings of n pairs.
-
-    Returns:
-        float32 [].
     """
     s = _similarity(z, z.text)
     own = jnp.diagonal(s)
-    return jnp.mean(
-        0.5 * (jax.nn.logsumexp(s, axis=1) + jax.nn.logsumexp(s, axis=0)) - own,
-    )
+    return jnp.mean(0.5 * (jax.nn.logsumexp(s, axis=1) + jax.nn.logsumexp(s, axis=0)) - own)
 
 
 def ring_sigmoid_loss(z: Embeddings, axis: str) -> jax.Array:

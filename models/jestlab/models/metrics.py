@@ -21,8 +21,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def canonical(text: str, keep: str) -> str:
-    """Replace `_` by space, strip punctuation except for the string `keep`, lower the case, collapse
-    spaces."""
+    """Replace `_` by space, strip punctuation but the string `keep`, lower the case, collapse spaces."""
     parts = text.replace("_", " ").split(keep)
     text = keep.join(part.translate(_NO_PUNCTUATION) for part in parts)
     return re.sub(r"\s+", " ", text.lower()).strip()
@@ -160,8 +159,7 @@ def recalls(images: np.ndarray, captions: np.ndarray, image_of_caption: np.ndarr
     Image→text counts a hit if any of the image's captions is among its k nearest captions; text→image if the
     caption's image is among its k nearest images. big_vision leaves ties to the order of a sort; here a
     target that is as near as the right one counts as nearer, and so does one whose product is NaN: a model
-        that
-    maps everything to one point, or to NaN, scores 0 instead of 1.
+    that maps everything to one point, or to NaN, scores 0 instead of 1.
 
     Args:
         images: float32 [n, E], unit length.

@@ -37,8 +37,7 @@ class Execution:
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation, (x − mean) / √(variance + ε) · scale + bias over the last axis; keeps the dtype of
-    x."""
+    """Layer normalisation, (x − mean) / √(variance + ε) · scale + bias over the last axis, in x's dtype."""
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:

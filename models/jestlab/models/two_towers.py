@@ -114,8 +114,7 @@ class TwoTowerModel(nn.Module):
         return _normalize(self.txt(tokens))
 
     def features(self, images: jax.Array) -> jax.Array:
-        """Compute pooled image features before the head: uint8 [n, h, h, 3] → float32 [n, D], not
-        normalised."""
+        """Compute pooled image features before the head: uint8 [n, h, h, 3] → float32 [n, D]."""
         features: jax.Array = self.img(_to_unit_range(images))[1]
         return features
 

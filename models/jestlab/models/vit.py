@@ -21,15 +21,9 @@ from jestlab.models.transformer import Encoder, Execution, MAPHead
 
 
 def bilinear_matrix(old: int, new: int) -> np.ndarray:
-    """Return the matrix R that resizes a line of `old` pixels to `new`: bilinear, half-pixel centres, no
-    antialias.
+    """Return the matrix R, float64 [new, old], that resizes a line of pixels; its rows sum to 1.
 
-    Args:
-        old: Number of pixels.
-        new: Number of pixels wanted.
-
-    Returns:
-        float64 [new, old]; rows sum to 1.
+    Bilinear, with half-pixel centres, without antialias.
     """
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(0.0, 1.0 - np.abs(centres[:, None] - np.arange(old)))
@@ -99,15 +93,7 @@ def kept_patches(patches: int, keep: float) -> int:
 
 
 def example_keys(key: jax.Array, positions: jax.Array) -> jax.Array:
-    """Derive a key for each example from its position in the whole batch.
-
-    Args:
-        key: The batch's.
-        positions: int [n].
-
-    Returns:
-        Keys [n].
-    """
+    """Derive a key for each example from the batch's key and its position in the whole batch, int [n]."""
     return jax.vmap(lambda position: jax.random.fold_in(key, position))(positions)
 
 
@@ -145,8 +131,7 @@ class PatchEmbedding(nn.Module):
 
     @nn.compact
     def __call__(self, images: jax.Array, patch_size: int) -> jax.Array:
-        """Embed images: float [n, h, w, 3] → float [n, L, D], in patches of `patch_size` pixels, row by
-        row."""
+        """Embed images, patch by patch in rows: float [n, h, w, 3] → float [n, L, D]."""
         shape = (self.patch_size, self.patch_size, 3, self.width)
         kernel = self.param("kernel", nn.initializers.lecun_normal(), shape)
         bias = self.param("bias", nn.initializers.zeros, (self.width,))

@@ -79,7 +79,7 @@ def test_what_is_written_is_read(tmp_path_factory, data, marks, batches, precisi
         word = "was damaged" if example in damaged else "was not embedded"
         with pytest.raises(ValueError, match=f"example {example} {word}"):
             cache.images(np.array([*whole[:1], example]))
-    assert (cache.width, cache.temperature, cache.bias) == (WIDTH, 10.0, -10.0)
+    assert (cache.about.width, cache.about.temperature, cache.about.bias) == (WIDTH, 10.0, -10.0)
 
 
 def test_a_negative_number_is_no_example(tmp_path):

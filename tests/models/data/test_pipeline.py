@@ -47,9 +47,9 @@ def test_batches_hold_the_examples_they_name(web, tokenizer):
         "damaged": ((), "int64"),
     }
     assert batch["damaged"] == 0
-    raw = ShardSource(web).read(batch["index"])
-    assert np.array_equal(batch["image"], [decode(example.jpeg, 16) for example in raw])
-    assert np.array_equal(batch["text"], tokenizer([example.caption for example in raw], 12))
+    source = ShardSource(web)
+    assert np.array_equal(batch["image"], [decode(file, 16) for file in source.images(batch["index"])])
+    assert np.array_equal(batch["text"], tokenizer(source.captions(batch["index"]), 12))
 
 
 def test_each_example_once_an_epoch_and_epochs_differ(web, tokenizer):

@@ -118,7 +118,7 @@ def test_all_of_one_kind(tmp_path):
 
 def test_images_are_what_their_label_says(web):
     source, noise = ShardSource(web), np.array(load_metadata(web, ["noise"])["noise"])
-    images = np.stack([decode(raw.jpeg, 32) for raw in source.read(np.arange(len(source)))]).astype(float)
+    images = np.stack([decode(file, 32) for file in source.images(np.arange(len(source)))]).astype(float)
     spread = images.std(axis=(1, 2)).max(axis=1)
     assert (spread[noise == "blank"] < 1).all()
     assert (spread[noise == "noise_image"] > 50).all()
@@ -150,7 +150,7 @@ def test_near_duplicates_come_from_few_templates_and_differ_a_little(tmp_path):
     assert len(set(scenes)) <= 3
     assert len(set(metadata["sha256"])) > 190
     first = [i for i, scene in enumerate(scenes) if scene == scenes[0]]
-    images = [decode(raw.jpeg, 32).astype(float) for raw in ShardSource(tmp_path).read(np.array(first))]
+    images = [decode(file, 32).astype(float) for file in ShardSource(tmp_path).images(np.array(first))]
     assert np.mean([np.abs(image - images[0]).mean() for image in images]) < 6
 
 

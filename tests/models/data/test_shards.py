@@ -56,7 +56,9 @@ def test_reads_any_examples_in_any_order(web):
     source, pairs = ShardSource(web), expected(web)
     assert len(source) == len(pairs) == 700
     indices = np.array([699, 0, 300, 299, 300, 12])
-    assert [tuple(raw) for raw in source.read(indices)] == [pairs[i] for i in indices]
+    assert list(zip(source.images(indices), source.captions(indices), strict=True)) == [
+        pairs[i] for i in indices
+    ]
 
 
 def test_threads_and_copies_read_the_same(web):
@@ -65,8 +67,8 @@ def test_threads_and_copies_read_the_same(web):
     batches = [np.random.default_rng(i).integers(0, 700, 50) for i in range(40)]
     with ThreadPoolExecutor(8) as pool:
         for reader in (source, copy):
-            for indices, read in zip(batches, pool.map(reader.read, batches), strict=True):
-                assert [raw.jpeg for raw in read] == [pairs[i][0] for i in indices]
+            for indices, read in zip(batches, pool.map(reader.images, batches), strict=True):
+                assert read == [pairs[i][0] for i in indices]
 
 
 def test_few_files_stay_open_while_threads_read_many(tmp_path, monkeypatch):
@@ -75,8 +77,8 @@ def test_few_files_stay_open_while_threads_read_many(tmp_path, monkeypatch):
     before = open_files()
     batches = [np.random.default_rng(i).permutation(36) for i in range(30)]
     with ThreadPoolExecutor(6) as pool:
-        for indices, read in zip(batches, pool.map(source.read, batches), strict=True):
-            assert [raw.caption for raw in read] == [f"caption {i // 3} {i % 3}" for i in indices]
+        for indices, read in zip(batches, pool.map(source.captions, batches), strict=True):
+            assert read == [f"caption {i // 3} {i % 3}" for i in indices]
     assert open_files() <= before + 2
 
 
@@ -118,13 +120,13 @@ def test_index_follows_a_changed_tar_and_leaves_none_behind(tmp_path):
 @pytest.mark.parametrize("name", ["index.json", "spans.int64", "keys.bytes", "key_ends.int64"])
 @pytest.mark.parametrize("damage", [b"", b"not an index", None])
 def test_damaged_index_is_built_again(own_web, name, damage):
-    expected = ShardSource(own_web).read(np.arange(3))
+    expected = ShardSource(own_web).captions(np.arange(3))
     path = kept_index(own_web) / name
     if damage is None:
         path.unlink()
     else:
         path.write_bytes(damage)
-    assert ShardSource(own_web).read(np.arange(3)) == expected
+    assert ShardSource(own_web).captions(np.arange(3)) == expected
 
 
 def test_building_holds_one_tar_at_a_time(tmp_path):
@@ -192,7 +194,7 @@ def test_a_tar_cut_short_after_indexing_names_the_example(own_web):
     tar = own_web / "00001.tar"
     os.truncate(tar, tar.stat().st_size // 2)
     with pytest.raises(ValueError, match=r"00001\.tar, example '000010299': cut short"):
-        source.read(np.array([0, 599]))
+        source.images(np.array([0, 599]))
 
 
 def write_examples(path, *examples):
@@ -219,7 +221,7 @@ def write_examples(path, *examples):
 def test_a_damaged_example_is_left_out_and_counted(tmp_path, files, reason):
     write_examples(tmp_path / "0.tar", files)
     source = ShardSource(tmp_path)
-    assert [raw.caption for raw in source.read(np.arange(len(source)))] == ["a", "z"]
+    assert source.captions(np.arange(len(source))) == ["a", "z"]
     assert source.index.damaged == {reason: 1}
     assert source.index.damaged_places == ("0.tar: example '1'",)
     assert ShardIndex.load(tmp_path).damaged == {reason: 1}  # as it was kept

@@ -142,7 +142,8 @@ def test_cached_scores_select_what_online_scores_select(
     for step in range(3):
         batch = next(batches)
         now = embed_pairs(TwoTowerModel(towers), parameters, batch["image"], batch["reference_text"])
-        kept = (cache.images(batch["index"]), cache.texts(batch["index"]), cache.temperature, cache.bias)
+        about, index = cache.about, batch["index"]
+        kept = (cache.images(index), cache.texts(index), about.temperature, about.bias)
         then = Embeddings(*map(jnp.float32, kept))
         for a, b in zip(now, then, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
@@ -286,7 +287,7 @@ def test_any_order_and_repetition(whole):
     index = np.array([500, 3, 3, 0, 499])
     everything = np.load(whole[0] / "embeddings" / "texts.npy")
     np.testing.assert_array_equal(cache.texts(index), everything[index])
-    assert cache.width == 16
+    assert cache.about.width == 16
 
 
 DEVICES = """

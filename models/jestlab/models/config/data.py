@@ -61,9 +61,7 @@ class ShardFolder(Section):
 
     kind: Literal["folder"] = "folder"
     path: LocalPath
-    digest: str | None = (
-        None  # of the shard index; filled in when planned, so that content and not place identifies
-    )
+    digest: str | None = None  # of the content, which identifies it in place of the path; set when planned
     examples: PositiveInt | None = None  # it holds about so many: for prices, while it is not on this machine
 
 
@@ -89,12 +87,8 @@ class Data(Section):
     """The data to train on and to test on."""
 
     train: ShapesWeb | ShardFolder = Field(default=ShapesWeb(), discriminator="kind")
-    filter: str | None = (
-        None  # over the metadata: "similarity > 0.3 and aesthetic > 5 and text_quality > 0.5"
-    )
-    recaption: str | None = (
-        None  # examples that satisfy it are read with their `synthetic_caption`, left out if they have none
-    )
+    filter: str | None = None  # over the metadata: "similarity > 0.3 and aesthetic > 5"
+    recaption: str | None = None  # what satisfies it is read with its `synthetic_caption`, or left out
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
 
     @field_validator("filter", "recaption")

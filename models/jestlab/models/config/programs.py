@@ -83,9 +83,7 @@ class DiagnoseConfig(Section):
     joint_chunks: PositiveInt = 16  # N, of everything that is not plotted over it
     sweeps: PositiveInt = 16  # of Gibbs sampling: b draws each
     draws: PositiveInt = 4  # super-batches, averaged over
-    matrix_size: Annotated[int, Field(gt=0, le=256)] = (
-        64  # pairs in the matrix that is shown, of the first super-batch
-    )
+    matrix_size: Annotated[int, Field(gt=0, le=256)] = 64  # pairs of the first super-batch that are shown
     columns: tuple[str, ...] = ("noise", "label")  # of metadata, by which the selected are broken down
     runtime: DiagnoseRuntime = DiagnoseRuntime()
     seed: Seed = 0

@@ -94,10 +94,7 @@ class Diagnostics(Section):
     """What is recorded about the selected examples, besides the metrics of every step."""
 
     every_steps: PositiveInt | None = None  # None: nothing
-    columns: tuple[str, ...] = (
-        "noise",
-        "label",
-    )  # of the examples' metadata, by whose values they are counted
+    columns: tuple[str, ...] = ("noise", "label")  # of metadata, by whose values examples are counted
 
 
 class Runtime(Section):
@@ -109,9 +106,7 @@ class Runtime(Section):
     keep_checkpoints: PositiveInt = 2  # the newest; the best is kept as well
     steps_per_dispatch: PositiveInt = 1  # between round trips of the host; a divisor of log_every_steps
     microbatches: PositiveInt = 1  # parts of the sub-batch whose activations are held at a time
-    remat: Literal["none", "dots", "all"] = (
-        "none"  # what the backward pass computes again: all but products, all
-    )
+    remat: Literal["none", "dots", "all"] = "none"  # what is computed again: all but products, or all
     scan_layers: bool = False  # one compiled block for all layers: faster to compile
     selection_kernel: Literal["auto", "blocks", "fused"] = "auto"  # what sums over pairs; fused: TPU alone
     loader_threads: PositiveInt = 1
@@ -123,9 +118,8 @@ class Runtime(Section):
 class TrainConfig(Section):
     """One training run: a reference model or a learner."""
 
-    version: ClassVar[int] = (
-        3  # raise it when a default or its meaning changes: identities leave defaults out
-    )
+    # Raise it when a default or its meaning changes: identities leave defaults out.
+    version: ClassVar[int] = 3
 
     model: TwoTowers = TwoTowers()
     data: Data = Data()

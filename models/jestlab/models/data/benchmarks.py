@@ -22,12 +22,7 @@ from jestlab.models.data.images import LazyImages
 from jestlab.models.data.tars import members
 
 _INDEX_FORMAT = 1  # of the index file; another number is rebuilt
-_IMAGE_EXTENSIONS = (
-    "webp",
-    "png",
-    "jpg",
-    "jpeg",
-)  # in CLIP_benchmark's order, should an example have several
+_IMAGE_EXTENSIONS = ("webp", "png", "jpg", "jpeg")  # in CLIP_benchmark's order, where there are several
 
 Ints = npt.NDArray[np.int64]
 
@@ -91,8 +86,7 @@ def _shards(folder: Path) -> tuple[Path, ...]:
 
 
 def _kept(path: Path, state: dict[str, Any]) -> dict[str, npt.NDArray[Any]] | None:
-    """Return the index of an earlier scan; None if it is missing or damaged, or the tars have changed
-    since."""
+    """Return the index of an earlier scan; None if it is missing, damaged, or of other tars."""
     try:
         with np.load(path, allow_pickle=False) as file:
             if all(np.array_equal(file[name], value) for name, value in state.items()):
@@ -134,8 +128,7 @@ def _scan(tars: tuple[Path, ...], target: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _examples(tar: Path) -> dict[str, dict[str, tuple[int, int]]]:
-    """Return key → extension → offset and size; a key ends at the first dot of the base name, as in
-    webdataset."""
+    """Return key → extension → offset and size; a key ends at the first dot of the base name."""
     examples: dict[str, dict[str, tuple[int, int]]] = {}
     for member in members(tar):
         head, slash, base = member.name.rpartition("/")
@@ -220,12 +213,13 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
         if not (path / "test").is_dir():
             continue
         name = path.name.removeprefix("wds_")
-        if is_retrieval(path):
-            _require_new(name, found.retrieval, path)
+        for_retrieval = is_retrieval(path)
+        name = name if for_retrieval else name.removesuffix("_classification")
+        if name in (found.retrieval if for_retrieval else found.classification):
+            raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
+        if for_retrieval:
             found.retrieval[name] = retrieval(path, image_size)
         else:
-            name = name.removesuffix("_classification")
-            _require_new(name, found.classification, path)
             found.classification[name] = classification(path, image_size)
     if not found.classification and not found.retrieval:
         remedy = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
@@ -285,10 +279,6 @@ def classification(folder: Path, image_size: int) -> ClassificationSet:
 def retrieval(folder: Path, image_size: int) -> RetrievalSet:
     """Load a retrieval dataset; every line of an image's `.txt` that is not empty is a caption.
 
-    Args:
-        folder: The dataset's folder, with `test/`.
-        image_size: Side to which images are resized, in pixels.
-
     Raises:
         FileNotFoundError: `nshards.txt` or a shard is missing.
         ValueError: A damaged tar, or an image without caption.
@@ -306,14 +296,6 @@ def retrieval(folder: Path, image_size: int) -> RetrievalSet:
         captions += lines
         image_of_caption += [image] * len(lines)
     return RetrievalSet(split.images, tuple(captions), np.array(image_of_caption, np.int64))
-
-
-def _require_new(
-    name: str, known: dict[str, ClassificationSet] | dict[str, RetrievalSet], path: Path
-) -> None:
-    """Raise ValueError if two folders would have the same dataset name."""
-    if name in known:
-        raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
 
 
 def _labels(split: Split, classes: int) -> Ints:

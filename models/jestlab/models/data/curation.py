@@ -6,9 +6,7 @@ import hashlib
 import json
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.files import map_array, open_derived, shard_files
+from jestlab.models.data.files import compute_ahead, map_array, open_derived, shard_files
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.models.data.shards import ShardIndex, ShardSource
 
@@ -107,10 +105,9 @@ class Recaptions:
 def recaptions(folder: Path, expression: str) -> Recaptions:
     """Load the synthetic captions of a folder's examples that satisfy a condition, as in WebLI-curated++.
 
-    There, every pair whose image–text alignment is below the threshold is re-captioned, so one without
-    a synthetic caption does not belong to it: neither its own text nor an empty one would do, and the
-        pipeline
-    leaves it out. They are read once, tar by tar, and kept beside the index.
+    There, every pair whose image–text alignment is below the threshold is re-captioned. One without a
+    synthetic caption does not belong to it: the pipeline leaves it out. Captions are read once, tar by tar,
+    and kept beside the index.
 
     Args:
         folder: A folder of shards whose metadata have the column `synthetic_caption`.
@@ -252,8 +249,11 @@ def metadata_of(
     has_json = index.meta[examples, 1] > 0
     places = np.flatnonzero(has_json).tolist()
     for place, content in zip(places, source.metadata(examples[has_json]), strict=True):
-        row = _parsed(content)
-        for name in columns:
+        try:
+            row = json.loads(content)
+        except ValueError:
+            continue
+        for name in columns if isinstance(row, dict) else ():
             cells[name][place] = row.get(name)
     shards = index.shard(examples)
     for shard in np.unique(shards[~has_json]).tolist():
@@ -271,21 +271,8 @@ def metadata_of(
     return cells
 
 
-def _parsed(content: bytes) -> dict[str, Any]:
-    """Return an example's JSON metadata; empty where it cannot be read."""
-    try:
-        row = json.loads(content)
-    except ValueError:
-        return {}
-    return row if isinstance(row, dict) else {}
-
-
 def metadata_columns(folder: Path) -> list[str]:
-    """Return the names of the metadata columns in the first shard; none if its examples lack metadata.
-
-    Args:
-        folder: A folder of shards.
-    """
+    """Return the names of the metadata columns in the first shard; none if its examples lack metadata."""
     index = ShardIndex.load(folder)
     first = int(index.shard(np.array(0)))
     parquet = _parquet(index, first)
@@ -296,21 +283,15 @@ def metadata_columns(folder: Path) -> list[str]:
 
 
 def _by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
-    """Call a function for each tar that holds examples, and yield its results in order. A few tars are
-    processed at once, since reading parquet lets other threads run."""
+    """Call a function for each tar with examples, for a few at once; yield its results in order."""
     shards = np.flatnonzero(np.diff(index.starts)).tolist()
     next_log = time.monotonic() + _LOG_SECONDS
-    with ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
-        waiting: deque[Future[Part]] = deque()
-        for count, shard in enumerate(shards):
-            waiting.append(pool.submit(function, shard))
-            if len(waiting) == _SHARDS_AT_ONCE:
-                yield waiting.popleft().result()
-            if time.monotonic() > next_log:
-                next_log = time.monotonic() + _LOG_SECONDS
-                _LOG.info("%s: %s %s of %s shards", index.folder, done, f"{count:,}", f"{len(shards):,}")
-        while waiting:
-            yield waiting.popleft().result()
+    parts = compute_ahead(function, shards, _SHARDS_AT_ONCE, _SHARDS_AT_ONCE)
+    for count, part in enumerate(parts, start=1):
+        yield part
+        if time.monotonic() > next_log:
+            next_log = time.monotonic() + _LOG_SECONDS
+            _LOG.info("%s: %s %s of %s shards", index.folder, done, f"{count:,}", f"{len(shards):,}")
 
 
 def _rows_of(index: ShardIndex, shard: int, table: pa.Table) -> npt.NDArray[np.int64]:

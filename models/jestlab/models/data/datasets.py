@@ -8,13 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jestlab.models.config import (
-    SHAPES_GENERATOR,
-    BenchmarkFolder,
-    ShapesBenchmark,
-    ShapesWeb,
-    ShardFolder,
-)
+from jestlab.models.config import SHAPES_GENERATOR, BenchmarkFolder, ShapesBenchmark, ShapesWeb, ShardFolder
 from jestlab.models.data import shapes
 from jestlab.models.data.files import build_once, derived_path, file_sha256, shard_files, write_whole
 from jestlab.models.data.shards import ShardIndex
@@ -52,13 +46,6 @@ def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Pat
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
     """Return the folder that holds the benchmark's datasets, one folder each; make it as `ensure_web`.
 
-    Args:
-        settings: The synthetic benchmark, made on first use, or the user's folder.
-        cache: See `ensure_web`.
-
-    Returns:
-        The folder.
-
     Raises:
         FileNotFoundError: The user's folder is missing.
         ValueError: The user's folder no longer holds what its recorded digest says.
@@ -75,12 +62,7 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
 
 
 def web_name(settings: ShapesWeb, seed: int) -> str:
-    """Return the name of the folder that `ensure_web` makes.
-
-    Args:
-        settings: The synthetic web.
-        seed: Where its settings give none.
-    """
+    """Return the name of the folder that `ensure_web` makes."""
     seed = seed if settings.seed is None else settings.seed
     return _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
 

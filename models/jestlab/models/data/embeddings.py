@@ -48,7 +48,7 @@ class About:
         selected: How many examples satisfy the filter.
         width: The width E of the embedding space.
         precision: Of the stored rows, "float32" or "float16".
-        temperature: t of the model that embedded.
+        temperature: t of the model that embedded, in the logits z_img · z_txt · t + b.
         bias: b of the model.
     """
 
@@ -76,54 +76,36 @@ class Progress(NamedTuple):
 
 
 def content_digest(data: Data, folder: Path) -> str:
-    """Return the digest of training data: the recorded one, which `ensure_web` has checked, or a new one.
-
-    Args:
-        data: The data.
-        folder: The folder of their shards.
-    """
+    """Return the digest of a folder of training data: the recorded one, which `ensure_web` has checked, or a
+    new one."""
     return getattr(data.train, "digest", None) or datasets.digest(folder)
 
 
 class EmbeddingCache:
-    """The embeddings that a finished run has made, read by example. Thread-safe; rows are read on demand."""
+    """The embeddings that a finished run has made, read by example. Thread-safe; rows are read on demand.
+
+    Attributes:
+        about: What they were made from.
+    """
 
     def __init__(self, directory: Path) -> None:
-        """Open the embeddings that a finished run has made.
-
-        Args:
-            directory: The run's folder.
+        """Open the embeddings in a finished run's folder.
 
         Raises:
             FileNotFoundError: It holds no embeddings.
             ValueError: They are not finished, or of another format.
         """
         self._directory = directory
-        self._about, progress = _load_about(directory)
-        if progress.done < self._about.selected:
+        self.about, progress = _load_about(directory)
+        if progress.done < self.about.selected:
             raise ValueError(
-                f"{directory}: only {progress.done} of {self._about.selected} examples are embedded: "
+                f"{directory}: only {progress.done} of {self.about.selected} examples are embedded: "
                 "finish the run first"
             )
         self._images, self._texts = (
             _RowReader(directory / FOLDER / f"{part}.npy") for part in ("images", "texts")
         )
         self._status = _load(directory / FOLDER / "status.npy")
-
-    @property
-    def width(self) -> int:
-        """The width E of the embedding space."""
-        return self._about.width
-
-    @property
-    def temperature(self) -> float:
-        """The temperature t in the logits z_img · z_txt · t + b."""
-        return self._about.temperature
-
-    @property
-    def bias(self) -> float:
-        """The bias b in the logits z_img · z_txt · t + b."""
-        return self._about.bias
 
     def check(self, data: Data, folder: Path) -> None:
         """Check that every example of a run's data has an embedding.
@@ -136,7 +118,7 @@ class EmbeddingCache:
             ValueError: The embeddings are of other data, of captions that were chosen differently, or lack an
                 example of the data that was filtered out.
         """
-        mine = self._about
+        mine = self.about
         if mine.digest != (theirs := content_digest(data, folder)):
             raise ValueError(
                 f"{self._directory}: embeddings of other data (digest {mine.digest[:12]}) than {folder} "
@@ -156,13 +138,7 @@ class EmbeddingCache:
             )
 
     def images(self, index: Index) -> Rows:
-        """Read image embeddings.
-
-        Args:
-            index: int64[B], global example numbers, in any order.
-
-        Returns:
-            float32[B, E], unit length as far as the stored precision goes.
+        """Read the image embeddings, float32[B, E], of examples, int64[B], in any order.
 
         Raises:
             ValueError: An example was not embedded; names it.
@@ -175,7 +151,7 @@ class EmbeddingCache:
 
     def _read(self, rows: _RowReader, index: Index) -> Rows:
         index = np.asarray(index, np.int64)
-        outside = index[(index < 0) | (index >= self._about.examples)]
+        outside = index[(index < 0) | (index >= self.about.examples)]
         missing = outside if len(outside) else index[self._status[index] != _EMBEDDED]
         if len(missing):
             raise ValueError(self._complaint(int(missing[0])))
@@ -183,16 +159,16 @@ class EmbeddingCache:
 
     def _complaint(self, example: int) -> str:
         """Explain why an example has no embedding, and what to do about it."""
-        if not 0 <= example < self._about.examples:
+        if not 0 <= example < self.about.examples:
             return (
-                f"{self._directory}: no example {example}, the data hold {self._about.examples}: embed the "
+                f"{self._directory}: no example {example}, the data hold {self.about.examples}: embed the "
                 "same data.train as the run that selects"
             )
         if self._status[example] == _DAMAGED:
             return f"{self._directory}: example {example} was damaged when it was embedded: repair its shard"
         return (
             f"{self._directory}: example {example} was not embedded: it does not satisfy "
-            f"{self._about.filter!r}: embed without a filter (data.filter: null)"
+            f"{self.about.filter!r}: embed without a filter (data.filter: null)"
         )
 
 
@@ -231,11 +207,7 @@ class EmbeddingWriter:
     """
 
     def __init__(self, directory: Path, what: About) -> None:
-        """Resume where an earlier writer of the same embeddings has saved, or begin.
-
-        Args:
-            directory: The run's folder.
-            what: The embeddings.
+        """Resume in a run's folder where an earlier writer of the same embeddings has saved, or begin.
 
         Raises:
             ValueError: The folder holds others.

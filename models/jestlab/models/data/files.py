@@ -13,7 +13,9 @@ import stat
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +29,8 @@ DERIVED = ".jestlab"
 delete."""
 
 Opened = TypeVar("Opened")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _LOG = logging.getLogger(__name__)
 _STALE_SECONDS = 3600.0
@@ -46,9 +50,8 @@ def write_whole(path: Path, content: bytes | Iterable[bytes]) -> bool:
         content: Its bytes, at once or in parts.
 
     Returns:
-        False if writing is not allowed there: a shared dataset is often read-only, and what is derived from
-            it
-        is then computed by each process.
+        False if writing is not allowed there: a shared dataset is often read-only, and each process then
+        computes for itself what is derived from it.
     """
     # No process number: on several hosts that share a disk two processes may have the same.
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
@@ -207,6 +210,23 @@ def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.st
                 path = Path(place, name)
                 found.append((path.relative_to(folder), path.stat()))
     return sorted(found, key=lambda entry: entry[0])
+
+
+def compute_ahead(
+    function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
+) -> Generator[Result, None, None]:
+    """Call a function for each item, in threads and so many items ahead; yield the results in order."""
+    pool = ThreadPoolExecutor(threads)
+    begun: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            begun.append(pool.submit(function, item))
+            if len(begun) > ahead:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def file_sha256(path: Path) -> str:

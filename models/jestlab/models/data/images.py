@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import io
 import logging
 import shutil
 import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from jestlab.models.data.files import map_array, open_derived
+from jestlab.models.data.files import compute_ahead, map_array, open_derived
 from jestlab.models.data.shards import ShardSource
 
 Pixels = npt.NDArray[np.uint8]
@@ -78,7 +77,12 @@ def _jpeg(file: bytes, size: int) -> Pixels | None:
         scaled = simplejpeg.decode_jpeg(file, min_height=2 * size, min_width=2 * size)
     except ValueError as error:
         raise ValueError(f"not a readable image: {error}") from error
-    orientation = _orientation_of(file) if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0 else 1
+    orientation = 1
+    if file.find(_EXIF, 0, _EXIF_WITHIN) >= 0:
+        # A JPEG that PIL cannot open is taken for upright.
+        damaged = contextlib.suppress(OSError, SyntaxError, ValueError, struct.error)
+        with damaged, Image.open(io.BytesIO(file), formats=_FORMATS) as image:
+            orientation = _orientation(image)
     # Scaled by M/8, M = 1 … 8, and rounded up: half of the last row or column may be outside the picture.
     eighths = 8 * max(scaled.shape[:2]) // max(height, width)
     box = (0.0, 0.0, width * eighths / 8, height * eighths / 8)
@@ -133,19 +137,9 @@ def _orientation(image: Image.Image) -> int:
     return number if isinstance(number, int) else 1
 
 
-def _orientation_of(file: bytes) -> int:
-    """Return a JPEG's orientation; upright if PIL cannot tell."""
-    try:
-        with Image.open(io.BytesIO(file), formats=_FORMATS) as image:
-            return _orientation(image)
-    except (OSError, SyntaxError, ValueError, struct.error):
-        return 1
-
-
 Ints = npt.NDArray[np.int64]
 
 _AHEAD = 2  # batches that are decoded while one is being used
-_TASK = 16  # images that a thread decodes at a time
 
 
 class LazyImages:
@@ -165,7 +159,7 @@ class LazyImages:
             shard: int64[n], the tar that holds each image.
             keys: bytes[n], names of the examples, for messages.
             spans: int64[n, 2], offset and size of each image file in its tar.
-            size: Side to which images are resized, in pixels.
+            size: See above.
         """
         self.size = size
         self._tars, self._shard, self._keys, self._spans = tars, shard, keys, spans
@@ -195,16 +189,7 @@ class LazyImages:
         self._keep = True
 
     def batches(self, batch_size: int, threads: int = 2) -> Iterator[Pixels]:
-        """Yield all images in order.
-
-        Decoding runs ahead of the caller, in threads, by at most two batches.
-
-        Args:
-            batch_size: Images a batch; the last one may hold fewer.
-            threads: How many decode.
-
-        Yields:
-            uint8[k, size, size, 3].
+        """Yield all images in order, uint8[k, size, size, 3]; threads decode at most two batches ahead.
 
         Raises:
             ValueError: A damaged image, or a tar that has become shorter than it was when indexed.
@@ -214,34 +199,18 @@ class LazyImages:
                 yield self._kept[start : start + batch_size]
             return
         whole = np.empty((len(self), self.size, self.size, 3), np.uint8) if self._keep else None
-        done = 0
-        for batch in self._decoded(batch_size, threads):
-            if whole is not None:
-                whole[done : done + len(batch)] = batch
-            done += len(batch)
-            yield batch
+        parts = [range(len(self))[start : start + batch_size] for start in range(0, len(self), batch_size)]
+        with contextlib.closing(compute_ahead(self._decode, parts, threads, _AHEAD)) as batches:
+            for part, batch in zip(parts, batches, strict=True):
+                if whole is not None:
+                    whole[part.start : part.stop] = batch
+                yield batch
         self._kept = whole
 
-    def _decoded(self, batch_size: int, threads: int) -> Iterator[Pixels]:
-        """Decode from the tars; see `batches`."""
-        pool = ThreadPoolExecutor(threads, thread_name_prefix="decode")
-        ahead: deque[list[Future[Pixels]]] = deque()
-        try:
-            for start in range(0, len(self), batch_size):
-                stop = min(start + batch_size, len(self))
-                tasks = range(start, stop, _TASK)
-                ahead.append([pool.submit(self._decode, at, min(at + _TASK, stop)) for at in tasks])
-                if len(ahead) > _AHEAD:
-                    yield np.concatenate([task.result() for task in ahead.popleft()])
-            while ahead:
-                yield np.concatenate([task.result() for task in ahead.popleft()])
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-    def _decode(self, start: int, stop: int) -> Pixels:
-        """Decode the images from `start` to `stop`."""
-        pixels = np.empty((stop - start, self.size, self.size, 3), np.uint8)
-        for i in range(start, stop):
+    def _decode(self, part: range) -> Pixels:
+        """Decode some of the images."""
+        pixels = np.empty((len(part), self.size, self.size, 3), np.uint8)
+        for row, i in enumerate(part):
             offset, length = self._spans[i].tolist()
             with self._tars[self._shard[i]].open("rb", buffering=0) as file:
                 file.seek(offset)
@@ -249,19 +218,14 @@ class LazyImages:
             if len(content) != length:
                 raise ValueError(f"{self.describe(i)}: cut short, {len(content)} of {length} bytes")
             try:
-                pixels[i - start] = decode(content, self.size)
+                pixels[row] = decode(content, self.size)
             except ValueError as error:
                 raise ValueError(f"{self.describe(i)}: {error}") from error
         return pixels
 
 
 def keep_within(budget: int, sets: Iterable[LazyImages]) -> None:
-    """Keep the pixels of the smallest sets of images, as many sets as fit.
-
-    Args:
-        budget: Bytes for all sets together.
-        sets: Images that will be read again and again.
-    """
+    """Keep the pixels of the smallest sets of images, as many sets as fit into a budget of bytes."""
     for images in sorted(sets, key=lambda images: images.decoded_bytes):
         budget -= images.decoded_bytes
         if budget < 0:
@@ -284,34 +248,9 @@ class DecodedImages:
     """
 
     def __init__(self, folder: Path, examples: int, size: int) -> None:
-        """Map the files of decoded images.
-
-        Args:
-            folder: The folder that holds them.
-            examples: n.
-            size: Side in pixels.
-
-        Raises:
-            OSError: They cannot be read.
-            ValueError: They are not of that size.
-        """
+        """Map the files in a folder; raises OSError or ValueError if they are damaged."""
         self.pixels: Pixels = map_array(folder / _PIXELS, np.uint8, (examples, size, size, 3))
         self.whole: npt.NDArray[np.bool_] = map_array(folder / _WHOLE, np.bool_, (examples,))
-
-    def fill(self, examples: Ints, images: Pixels, rows: Ints) -> Ints:
-        """Fill rows of a batch with the images that could be decoded.
-
-        Args:
-            examples: int64[k], global numbers.
-            images: uint8[b, size, size, 3], the batch; written to.
-            rows: int64[k], the row of each example in it.
-
-        Returns:
-            The rows that are left.
-        """
-        known = self.whole[examples]
-        images[rows[known]] = self.pixels[examples[known]]
-        return rows[~known]
 
 
 def ensure_decoded(source: ShardSource, size: int, budget: int) -> DecodedImages | None:
@@ -381,11 +320,12 @@ def read_images(
     Returns:
         The rows whose image is damaged, with the reason; they are left as they are.
     """
-    number = dict(zip(rows.tolist(), examples.tolist(), strict=True))
-    left = rows if decoded is None else decoded.fill(examples, images, rows)
-    files = source.images(np.array([number[row] for row in left.tolist()], np.int64))
+    if decoded is not None:
+        known = decoded.whole[examples]
+        images[rows[known]] = decoded.pixels[examples[known]]
+        examples, rows = examples[~known], rows[~known]
     damaged = {}
-    for row, file in zip(left.tolist(), files, strict=True):
+    for row, file in zip(rows.tolist(), source.images(examples), strict=True):
         try:
             images[row] = decode(file, images.shape[1])
         except ValueError as error:

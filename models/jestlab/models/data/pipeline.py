@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -241,35 +242,21 @@ class _Damage:
         )
 
 
+@dataclass(frozen=True)
 class _Load:
     """Maps the number of a batch to the batch."""
 
-    def __init__(
-        self,
-        *,
-        source: ShardSource,
-        decoded: DecodedImages | None,
-        chosen: Ints | None,
-        recaptions: Recaptions | None,
-        texts: Mapping[str, tuple[Tokenizer, int]],
-        lookups: Mapping[str, Lookup],
-        image_size: int,
-        batch_size: int,
-        rows: Ints,
-        seed: int,
-        damage: _Damage,
-    ) -> None:
-        self.source = source
-        self.decoded = decoded
-        self.chosen = chosen
-        self.recaptions = recaptions
-        self.texts = texts
-        self.lookups = lookups
-        self.image_size = image_size
-        self.batch_size = batch_size
-        self.rows = rows
-        self.seed = seed
-        self.damage = damage
+    source: ShardSource
+    decoded: DecodedImages | None
+    chosen: Ints | None
+    recaptions: Recaptions | None
+    texts: Mapping[str, tuple[Tokenizer, int]]
+    lookups: Mapping[str, Lookup]
+    image_size: int
+    batch_size: int
+    rows: Ints
+    seed: int
+    damage: _Damage
 
     def __call__(self, number: int) -> Batch:
         index, images, damaged = self._decoded(number * self.batch_size + self.rows)

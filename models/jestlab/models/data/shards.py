@@ -32,13 +32,6 @@ _LOG = logging.getLogger(__name__)
 Ints = npt.NDArray[np.int64]
 
 
-class RawExample(NamedTuple):
-    """An image–text pair as it is stored in its shard."""
-
-    jpeg: bytes
-    caption: str
-
-
 @dataclass(frozen=True)
 class ShardIndex:
     """The location of each example's image, caption and metadata; examples are numbered over the tars in name
@@ -210,8 +203,8 @@ def _build(folder: Path, tars: tuple[str, ...], kept: Path) -> None:
             ends_file.write(ends.tobytes())
             key_bytes = int(ends[-1]) if keys else key_bytes
             starts.append(starts[-1] + len(examples))
-            damaged.update(fault.reason for fault in faults)
-            places += [f"{name}: {fault.place}" for fault in faults[: _PLACES - len(places)]]
+            damaged.update(reason for reason, _ in faults)
+            places += [f"{name}: {place}" for _, place in faults[: _PLACES - len(places)]]
             if time.monotonic() > next_log:
                 next_log = time.monotonic() + _LOG_SECONDS
                 done = f"{number + 1:,} of {len(tars):,} shards, {starts[-1]:,} examples"
@@ -240,27 +233,23 @@ class _Example(NamedTuple):
     meta: Span
 
 
-class _Damaged(NamedTuple):
-    """Why something is left out, and its place within the tar."""
+def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]]]:
+    """Return the complete examples of a tar, and reason and place of each damage.
 
-    reason: str
-    place: str
-
-
-def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
-    """Return the complete examples of a tar, and what is damaged; a key ends at the first dot of a name."""
+    A key ends at the first dot of a name.
+    """
     groups: dict[str, dict[str, Span]] = {}
     examples: list[_Example] = []
-    damaged: list[_Damaged] = []
+    damaged: list[tuple[str, str]] = []
     for member in scan(path):
         if isinstance(member, Fault):
-            damaged.append(_Damaged(member.reason, f"byte {member.offset}"))
+            damaged.append((member.reason, f"byte {member.offset}"))
             continue
         head, _, base = member.name.rpartition("/")
         stem, _, extension = base.partition(".")
         # Nothing is extracted, so such a path is harmless, but no honest tool writes it.
         if member.name.startswith("/") or ".." in head.split("/"):
-            damaged.append(_Damaged("path outside the shard", repr(member.name)))
+            damaged.append(("path outside the shard", repr(member.name)))
         elif stem and extension.lower() in _KNOWN:
             key = f"{head}/{stem}" if head else stem
             groups.setdefault(key, {})[extension.lower()] = (member.offset, member.size)
@@ -269,7 +258,7 @@ def _examples(path: Path) -> tuple[list[_Example], list[_Damaged]]:
             image = next((files[extension] for extension in _IMAGES if extension in files), None)
             text = files.get("txt")
             if reason := _reason(file.fileno(), image, text):
-                damaged.append(_Damaged(reason, f"example {key!r}"))
+                damaged.append((reason, f"example {key!r}"))
             elif image and text:
                 examples.append(_Example(key, image, text, files.get("json", (0, 0))))
     return examples, damaged
@@ -315,27 +304,19 @@ class ShardSource:
     def __setstate__(self, folder: Path) -> None:
         self.__init__(folder)  # type: ignore[misc]
 
-    def read(self, indices: npt.NDArray[np.integer[Any]]) -> list[RawExample]:
-        """Read examples.
+    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
+        """Read the image files.
 
         Args:
             indices: int[k], global example numbers, in any order.
 
-        Returns:
-            The k pairs, in that order.
-
         Raises:
             ValueError: A tar has become shorter than its index says.
         """
-        files, captions = self.images(indices), self.captions(indices)
-        return [RawExample(file, caption) for file, caption in zip(files, captions, strict=True)]
-
-    def images(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:
-        """Read the image files without the captions."""
         return self._read(indices, self.index.image)
 
     def captions(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
-        """Read the captions without the images."""
+        """Read the captions; see `images`."""
         return [text.decode() for text in self._read(indices, self.index.text)]
 
     def metadata(self, indices: npt.NDArray[np.integer[Any]]) -> list[bytes]:

@@ -41,15 +41,7 @@ class TarWriter:
         self._file: BinaryIO = path.open("wb")
 
     def add(self, name: str, content: bytes) -> None:
-        """Append a file to the archive.
-
-        Args:
-            name: Name in the archive, ASCII, under 100 characters.
-            content: Its bytes.
-
-        Raises:
-            ValueError: A name that a plain ustar header cannot hold.
-        """
+        """Append a file to the archive; raises ValueError unless its name is ASCII, under 100 characters."""
         self._file.write(b"".join((_header(name, len(content)), content, bytes(-len(content) % BLOCK))))
 
     def close(self) -> None:
@@ -91,9 +83,6 @@ def scan(path: Path) -> Iterator[Member | Fault]:
 
     Plain, GNU and PAX headers are read here; `tarfile` would take ten times as long, and would take a damaged
     header in the middle of an archive for its end. After such a header the scan goes on at the next good one.
-
-    Args:
-        path: The tar.
 
     Yields:
         Name, offset and size of each file; `CUT_SHORT` or `UNREADABLE` with its offset for each fault.
@@ -140,13 +129,7 @@ def scan(path: Path) -> Iterator[Member | Fault]:
 
 
 def members(path: Path) -> Iterator[Member]:
-    """Yield the regular files of an uncompressed tar that must be undamaged, in order.
-
-    Args:
-        path: The tar.
-
-    Yields:
-        Name, offset and size of each file.
+    """Yield the regular files of an uncompressed tar, in order.
 
     Raises:
         ValueError: The archive is damaged or cut short.

@@ -54,15 +54,9 @@ class Tokenizer:
         return hashlib.sha256(self.model).hexdigest()
 
     def __call__(self, captions: Sequence[str], length: int) -> npt.NDArray[np.int32]:
-        """Tokenise captions: in lower case, with the end token appended. Long captions are cut to `length` −
-        1 tokens and the end token, short ones are padded with the end token.
+        """Tokenise n captions, in lower case, as int32[n, length].
 
-        Args:
-            captions: n captions.
-            length: L.
-
-        Returns:
-            int32[n, L].
+        Long captions are cut to make room for the end token, short ones are padded with it.
         """
         tokens = np.full((len(captions), length), EOS, np.int32)
         # One call, one thread: otherwise sentencepiece starts a thread per core for each batch.
@@ -101,15 +95,7 @@ def ensure_tokenizer(folder: Path, vocabulary_size: int) -> Tokenizer:
 
 
 def train_tokenizer(captions: Sequence[str], vocabulary_size: int) -> Tokenizer:
-    """Train a unigram model deterministically.
-
-    Args:
-        captions: What to train on.
-        vocabulary_size: Largest number of pieces.
-
-    Raises:
-        ValueError: The captions hold more distinct characters than that.
-    """
+    """Train a unigram model on captions, deterministically; see `ensure_tokenizer`."""
     from sentencepiece import SentencePieceTrainer
 
     sentences = [" ".join(caption.lower().split()) for caption in captions]

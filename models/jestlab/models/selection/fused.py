@@ -58,13 +58,7 @@ def sigmoid_sums(
     """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `sums.sigmoid_sums`.
 
     Args:
-        signs: The sign of each model.
-        models: Each model's embeddings of R candidates.
-        chunk: Each model's embeddings of c examples.
         interpret: Whether to run the kernel without a TPU, slowly, for tests.
-
-    Returns:
-        float32 [R].
     """
     if not fits(sum(z.image.shape[1] for z in models)):
         return BLOCKS.sigmoid(signs, models, chunk)
@@ -80,12 +74,7 @@ def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -
     """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) by one model, as `sums.softmax_sums`.
 
     Args:
-        z: Its embeddings of R candidates.
-        chunk: Its embeddings of c examples.
         interpret: Whether to run the kernel without a TPU, slowly, for tests.
-
-    Returns:
-        float32 [R] from images to texts, and from texts to images.
     """
     if not fits(z.image.shape[1]):
         return BLOCKS.softmax(z, chunk)
@@ -217,13 +206,7 @@ def fits(width: int) -> bool:
 
 
 def block(rows: int, chunk: int, width: int) -> tuple[int, int]:
-    """Choose the sizes (r, k) of a block.
-
-    Args:
-        rows: R.
-        chunk: c.
-        width: Sum of the models' E.
-    """
+    """Choose the sizes (r, k) of a block for R rows, c of a chunk, and the sum of the models' E."""
     most = CHUNK
     while most + ROWS > _examples(width):
         most //= 2

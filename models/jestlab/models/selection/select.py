@@ -242,14 +242,8 @@ def in_chunks(
 ) -> Selected:
     """Select chunk by chunk, each drawn by the scores given the chunks before it (Algorithm 1).
 
-    Args:
-        key: PRNG key.
-        batch: The super-batch.
-        batch_size: b.
-        chunks: N.
-        gain: Factor on the scores.
-        noise: Makes the noise of a draw; None: the highest scores are drawn.
-        trace: Whether to follow the sub-batch's score to the end, which costs as much as another chunk.
+    Arguments are those of `select`, and `noise`, which makes the noise of a draw; None: the highest scores
+    are drawn.
     """
     sizes = chunk_sizes(batch_size, chunks)
     rounds = (jax.random.split(key, chunks), jnp.cumsum(jnp.array(sizes, jnp.float32)))
@@ -318,18 +312,8 @@ def by_gibbs(
 
     By the sigmoid loss a conditional score is all that a candidate changes in Σ_ij S_ij, so this samples
     sub-batches in proportion to exp(gain × Σ_ij S_ij), where the gain takes the place of the text's 1/b. By
-    the
-    softmax loss it is not: what a candidate changes in the others' denominators is left out, as it is in
-        joint
-    selection.
-
-    Args:
-        key: PRNG key.
-        batch: The super-batch.
-        batch_size: b.
-        sweeps: Number of sweeps of b draws each.
-        gain: Factor on the scores.
-        trace: Whether to follow the sub-batch's score.
+    the softmax loss it is not: what a candidate changes in the others' denominators is left out, as it is in
+    joint selection. Arguments are those of `select`.
     """
     start = batch.unconditioned()
 

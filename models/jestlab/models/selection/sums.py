@@ -1,8 +1,7 @@
 """Sums over the pairs of all candidates with one chunk, block by block: no matrix of all pairs exists.
 
 A sum goes over the pairs of candidate i with the examples j of the chunk, in both directions: image i with
-    text
-j, and text i with image j. This implementation is for any backend; `fused` has one for TPU.
+text j, and text i with image j. This implementation is for any backend; `fused` has one for TPU.
 
 Letters: R rows (candidates of this device), c chunk, E embedding width, s_ij = t z^im_i · z^txt_j.
 """

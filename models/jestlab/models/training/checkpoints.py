@@ -200,14 +200,7 @@ def _placed_as(value: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
-    """Load the newest parameters of a finished run.
-
-    Args:
-        directory: Its checkpoint folder.
-        config: Its architecture.
-
-    Returns:
-        The tree, on one device.
+    """Load the newest parameters from a finished run's checkpoint folder, onto one device.
 
     Raises:
         FileNotFoundError: There is no checkpoint.
@@ -230,12 +223,7 @@ def load_parameters(directory: Path, config: TwoTowers) -> Parameters:
 
 
 def save_parameters(directory: Path, parameters: Parameters) -> None:
-    """Write parameters alone, as step 0, where `load_parameters` finds them.
-
-    Args:
-        directory: The checkpoint folder.
-        parameters: The model's.
-    """
+    """Write parameters alone, as step 0, where `load_parameters` finds them."""
     with _alone():
         ocp.save_checkpointables(directory.absolute() / "0", {"parameters": parameters}, overwrite=True)
     _write_digests(directory, 0)
@@ -246,11 +234,7 @@ def _parts(state: TrainState) -> dict[str, Any]:
     progress = {"step": state.step, "key": state.key}
     if state.recent is not None:
         progress["recent"] = state.recent
-    return {
-        "parameters": state.parameters,
-        "optimizer": state.optimizer,
-        "progress": progress,
-    }
+    return {"parameters": state.parameters, "optimizer": state.optimizer, "progress": progress}
 
 
 def _place(step: int) -> dict[str, int]:

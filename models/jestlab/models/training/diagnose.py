@@ -91,13 +91,7 @@ class Composition:
     """
 
     def __init__(self, folder: Path, rule: str, columns: Sequence[str]) -> None:
-        """Open the metadata of the run's data.
-
-        Args:
-            folder: The run's folder of shards.
-            rule: The run's selection rule.
-            columns: Of the metadata, to count by.
-        """
+        """Open the metadata of a run's folder of shards; `columns` are what to count by."""
         self._source = ShardSource(folder)
         self._rule = rule
         self._columns = columns

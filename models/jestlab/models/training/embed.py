@@ -162,13 +162,7 @@ class _Reader:
         self._decoded = ensure_decoded(self.source, towers.vision.image_size, budget)
 
     def batches(self, first: int, size: int, threads: int) -> Iterator[_Rows]:
-        """Iterate over batches from an example on; a few are read ahead.
-
-        Args:
-            first: Its position in `indices`.
-            size: Examples a batch; the last may hold fewer.
-            threads: That read and decode.
-        """
+        """Iterate over batches from a position in `indices` on; a few are read ahead, by so many threads."""
         left = self.indices[first:]
         batches = grain.MapDataset.range(_batches(len(left), size)).map(
             lambda number: self._load(left[number * size : (number + 1) * size])
@@ -222,8 +216,7 @@ class _Forward:
     def __call__(
         self, rows: _Rows
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Embed a batch of all processes' parts: embeddings float32 [size, E] twice, and which are
-        damaged."""
+        """Embed a batch of all processes' parts: float32 [size, E] twice, and which are damaged."""
         batch = self.devices.split({"image": rows.image, "text": rows.text, "damaged": rows.damaged})
         whole = np.asarray(self._embed(self._parameters, **batch), np.float32)
         image, text = np.split(whole[:, :-1], 2, axis=1)

@@ -25,7 +25,7 @@ from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
 from jestlab.models.training.step import Metrics, TrainState, build_step, initial_state
-from jestlab.models.training.tracker import EventWriter, NullEvents, NullTracker, Tracker
+from jestlab.models.training.tracker import EventWriter, NullTracker, Tracker
 from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)
@@ -100,18 +100,10 @@ def train(
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
         composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
     clock = _Clock(step)
-    _LOG.info(
-        "training from step %d to %d, B %d, b %d, %d device(s)",
-        step,
-        total,
-        config.super_batch_size,
-        b,
-        devices.count,
-    )
+    sizes = f"B {config.super_batch_size}, b {b}, {devices.count} device(s)"
+    _LOG.info("training from step %d to %d, %s", step, total, sizes)
     tracker.progress(step, total)
-    events: EventWriter | NullEvents = NullEvents()
-    if is_first():
-        events = EventWriter(directory / "events", config.model_dump(mode="json"), step)
+    events = EventWriter(directory / "events", config.model_dump(mode="json"), step, write=is_first())
     with contextlib.closing(events), contextlib.closing(checkpoints):
         while step < total:
             if marks.may_stop(step) and any_says(tracker.stop_requested()):
@@ -131,7 +123,7 @@ def train(
             values = stepper.finite(metrics, step)
             due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
             logged: dict[str, float] = {}
-            if composition and state.recent is not None and marks.diagnoses(step):
+            if composition and state.recent is not None and config.diagnoses(step):
                 with clock.stopped():
                     recent = np.asarray(state.recent.addressable_data(0))
                     logged |= due | composition(step, recent, loaded[-1]["index"])
@@ -242,17 +234,12 @@ class _Marks:
         return step in self._evaluations
 
     def saves(self, step: int) -> bool:
-        """Return whether a checkpoint is saved after a step: at intervals, and wherever it may be the
-        best."""
+        """Return whether a checkpoint is saved after a step: at intervals, and where it may be the best."""
         return step % self._save == 0 or self.evaluates(step) or step == self._total
 
-    def diagnoses(self, step: int) -> bool:
-        """Return whether the selected examples are examined after a step."""
-        return bool(self._config.diagnoses(step))
-
     def at(self, step: int) -> bool:
-        """Return whether any of these happens after a step."""
-        return self.logs(step) or self.evaluates(step) or self.saves(step) or self.diagnoses(step)
+        """Return whether any of these, or a diagnosis, happens after a step."""
+        return self.logs(step) or self.saves(step) or bool(self._config.diagnoses(step))
 
     def may_stop(self, step: int) -> bool:
         """Return whether to ask if the run should stop: several processes have to agree, which takes time."""
@@ -273,8 +260,7 @@ class _Clock:
         self._waited = 0.0
 
     def read(self, step: int, batch_size: int) -> tuple[float, float]:
-        """Return examples seen per second, and the share of time spent waiting for data, since the last
-        call."""
+        """Return examples seen per second, and the share of time spent on waiting, since the last call."""
         now = time.perf_counter()
         elapsed = now - self._start
         rate, waited = (step - self._step) * batch_size / elapsed, self._waited / elapsed
@@ -283,7 +269,7 @@ class _Clock:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Measure the time that training waits for data."""
+        """Count a while as waiting for data."""
         began = time.perf_counter()
         yield
         self._waited += time.perf_counter() - began

@@ -32,10 +32,6 @@ def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransf
     As in big_vision the decay is not multiplied by the peak learning rate, only by the schedule's shape: its
     learning rate 1e-3 with decay 1e-4 is `optax.adamw(weight_decay=0.1)`.
 
-    Args:
-        config: The optimiser's fields.
-        total_steps: Length of the schedule.
-
     Returns:
         The transformation. Its `init` raises ValueError where there is weight decay and
         `config.decay_parameters` fits no parameter.
@@ -55,14 +51,7 @@ def build_optimizer(config: Optimizer, total_steps: int) -> optax.GradientTransf
 
 
 def decayed(parameters: Parameters, pattern: str) -> Parameters:
-    """Mark the parameters that decay.
-
-    Args:
-        parameters: A tree.
-        pattern: Regular expression that the whole name fits, as `img/embedding/kernel`.
-
-    Returns:
-        The same tree of Booleans.
+    """Mark the parameters whose whole name, such as `img/embedding/kernel`, fits a regular expression.
 
     Raises:
         ValueError: It fits no name.

@@ -52,12 +52,6 @@ class Scorer:
 def prepare(config: TrainConfig, web: Path, tokenizer: Tokenizer, reference: Reference | None) -> Scorer:
     """Load what a run needs of its reference; an empty scorer if it scores without one.
 
-    Args:
-        config: The run.
-        web: Its folder of shards.
-        tokenizer: The run's.
-        reference: The finished run that `selection.reference` names.
-
     Raises:
         ValueError: There is none though the selection needs one, or as `load`.
     """
@@ -84,7 +78,12 @@ def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokeni
     if reference.model is None:
         cache = EmbeddingCache(reference.directory)
         cache.check(data, web)
-        return _cached(cache)
+        parameters = {
+            "t": np.log(np.array([cache.about.temperature], np.float32)),
+            "b": np.array([cache.about.bias], np.float32),
+        }
+        lookups = {"reference_image_embedding": cache.images, "reference_text_embedding": cache.texts}
+        return Scorer(parameters=parameters, lookups=lookups)
     theirs, ours = reference.model.vision.image_size, learner.vision.image_size
     if theirs != ours:
         raise ValueError(
@@ -99,12 +98,3 @@ def load(reference: Reference, data: Data, web: Path, learner: TwoTowers, tokeni
         load_parameters(reference.directory / "checkpoints", reference.model),
         None if alike else (reads, length),
     )
-
-
-def _cached(cache: EmbeddingCache) -> Scorer:
-    parameters = {
-        "t": np.log(np.array([cache.temperature], np.float32)),
-        "b": np.array([cache.bias], np.float32),
-    }
-    lookups = {"reference_image_embedding": cache.images, "reference_text_embedding": cache.texts}
-    return Scorer(parameters=parameters, lookups=lookups)

@@ -347,22 +347,17 @@ class _Step:
         return image, jnp.asarray(text)
 
     def _patch_keys(self, key: jax.Array, rows: int) -> jax.Array | None:
-        """Return a key for each of this device's rows by its position in the whole batch; None if none is
-        needed."""
+        """Return a key for each of this device's rows by its position in the whole batch, if it is needed."""
         if self.view.keep == 1.0:
             return None
         return example_keys(key, jax.lax.axis_index(AXIS) * rows + jnp.arange(rows))
 
 
 def spread(size: int, marked: int) -> tuple[np.ndarray, np.ndarray]:
-    """Split positions 0 … size − 1 in two parts, the second spread evenly: of 4 and 2, [0, 2] and [1, 3].
-
-    Args:
-        size: How many positions.
-        marked: How many positions are in the second part.
+    """Split positions 0 … size − 1 in two parts: of 4 and 2, [0, 2] and [1, 3].
 
     Returns:
-        The unmarked and the marked positions, int [size − marked] and int [marked].
+        int [size − marked] and int [marked], the second spread evenly.
     """
     before = np.arange(size + 1) * marked // size
     is_marked = np.diff(before) > 0

@@ -17,11 +17,9 @@ class Recorder(Protocol):
     """
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record metrics at a training step.
+        """Record metrics after a number of training steps; 0 for what holds for the whole run.
 
-        Args:
-            step: Number of steps done, counted from 1; 0 for what holds for the whole run.
-            metrics: Name → value. Logging a name again at the same step replaces its value.
+        Logging a name again at the same step replaces its value.
         """
 
     def evaluation(
@@ -30,19 +28,14 @@ class Recorder(Protocol):
         """Record the scores of one evaluation, with what the run had cost by then.
 
         Args:
-            step: Number of steps done.
+            step: Steps done.
             examples_seen: Examples that the learner has trained on.
             flops_total: FLOPs spent so far.
             scores: `dataset/metric` → score from 0 to 1.
         """
 
     def progress(self, step: int, total_steps: int) -> None:
-        """Report how far the run is.
-
-        Args:
-            step: Number of steps done.
-            total_steps: Number of steps of the whole run.
-        """
+        """Report how many steps are done, of how many of the whole run."""
 
     def flush(self) -> None:
         """Make everything recorded so far durable.
@@ -58,12 +51,7 @@ class Tracker(Recorder, Protocol):
     """
 
     def artifact(self, name: str, path: Path) -> None:
-        """Record a file or folder that the run made, with its size and digest.
-
-        Args:
-            name: What it is called, such as "checkpoints".
-            path: Where it is: a path inside the lab.
-        """
+        """Record a file or folder inside the lab that the run made, with its size and digest."""
 
     def saved(self) -> None:
         """Report that the run's folder holds a complete checkpoint that a later attempt can resume from.
@@ -82,11 +70,6 @@ class NullTracker:
     """
 
     def __init__(self, stop_requested: Callable[[], bool] = lambda: False) -> None:
-        """Create the tracker.
-
-        Args:
-            stop_requested: Tells whether to stop; by default the answer is always no.
-        """
         self._stop_requested = stop_requested
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -117,7 +100,9 @@ class NullTracker:
 class EventWriter:
     """Writes TensorBoard events of a run into one folder, without TensorFlow."""
 
-    def __init__(self, directory: Path, hyperparameters: Mapping[str, Any], first_step: int) -> None:
+    def __init__(
+        self, directory: Path, hyperparameters: Mapping[str, Any], first_step: int, write: bool = True
+    ) -> None:
         """Open a new event file.
 
         Args:
@@ -125,13 +110,16 @@ class EventWriter:
             hyperparameters: The run's config, nested; shown flat in the HParams tab.
             first_step: Steps done when this attempt begins. Later events of an interrupted attempt are
                 hidden.
+            write: Whether this process writes events at all.
         """
         from tensorboardX import SummaryWriter
         from tensorboardX.summary import hparams
 
         # Hide events after the checkpoint's step. The step itself was written, and is not written again.
         purge_step = first_step + 1 if first_step else None
-        self._writer = SummaryWriter(str(directory), purge_step=purge_step, flush_secs=10)
+        self._writer = SummaryWriter(
+            str(directory), purge_step=purge_step, flush_secs=10, write_to_disk=write
+        )
         if first_step == 0:
             values = {
                 name: value if isinstance(value, bool | int | float | str) else str(value)
@@ -148,16 +136,6 @@ class EventWriter:
     def close(self) -> None:
         """Flush the events and close the file."""
         self._writer.close()
-
-
-class NullEvents:
-    """Takes the place of `EventWriter` in processes that write no events."""
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Discard the given values without writing them."""
-
-    def close(self) -> None:
-        """Do nothing, because no file is open."""
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -104,8 +104,7 @@ def infer(found: Mapping[str, Shape]) -> TwoTowers:
 
 
 def _depth(found: Mapping[str, Shape], tower: str, scanned: Set[str]) -> int:
-    """Return the number of blocks, up to the last one found; a missing one in between is then reported by
-    name."""
+    """Return the number of blocks, up to the last one found; `check` then names one that is missing."""
     prefix = f"{ENCODERS[tower]}/encoderblock"
     if tower in scanned:
         return found[f"{prefix}/{ATTENTION}/query/kernel"][0]

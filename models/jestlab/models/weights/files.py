@@ -15,7 +15,6 @@ from typing import IO, Protocol
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 from numpy.lib import format as npy
 from safetensors import SafetensorError, safe_open
 
@@ -54,7 +53,7 @@ class Memory:
         self._tensors = tensors
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """Return tensors, one after another."""
+        """See `Archive.read`."""
         return ((name, self._tensors[name]) for name in names)
 
 
@@ -75,28 +74,13 @@ def readable(where: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
     return dtype
 
 
-def as_float32(array: npt.NDArray[np.generic]) -> Tensor:
-    """Convert an array to float32, which is exact for all types that are read."""
-    return array.astype(np.float32, copy=False)
-
-
-def size_of(shape: Shape, dtype: np.dtype[np.generic]) -> int:
-    """Return the size of a tensor in bytes."""
-    return math.prod(shape) * dtype.itemsize
-
-
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 _LARGEST_RATIO = 100
 """Maximum ratio of size to compressed size of a file: trained weights hardly shrink, zip bombs do."""
 
 
 class Npz:
-    """An archive of the arrays in an .npz file.
-
-    Attributes:
-        files: The file.
-        shapes: Name → shape of each array.
-    """
+    """An archive of the arrays in an .npz file."""
 
     def __init__(self, path: Path, prefix: str = "") -> None:
         """Read the headers of the arrays.
@@ -128,11 +112,7 @@ class Npz:
             self.shapes = {name: self._header(archive, name) for name in self._members}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """Read arrays, one after another, as float32.
-
-        Raises:
-            ValueError: A tensor is damaged, or neither float32, float16 nor bfloat16; names file and tensor.
-        """
+        """See `Archive.read`."""
         with self._open() as archive:
             for name in names:
                 try:
@@ -142,7 +122,8 @@ class Npz:
                     raise ValueError(
                         f"{self._path}: {name} is damaged ({error}): copy the file again"
                     ) from error
-                yield name, as_float32(array.view(readable(self._where(name), array.dtype)))
+                dtype = readable(f"{self._path}: {name}", array.dtype)
+                yield name, array.view(dtype).astype(np.float32, copy=False)
 
     def _open(self) -> zipfile.ZipFile:
         try:
@@ -161,13 +142,10 @@ class Npz:
             raise ValueError(f"{self._path}: {name} is damaged ({error}): copy the file again") from error
         if dtype.hasobject:
             raise ValueError(f"{self._path}: {name} holds pickled objects, which are never loaded")
-        said, found = size_of(shape, dtype), info.file_size - begin
+        said, found = math.prod(shape) * dtype.itemsize, info.file_size - begin
         if said != found:
             raise ValueError(f"{self._path}: {name} claims {said:,} bytes, but has {found:,}")
         return shape
-
-    def _where(self, name: str) -> str:
-        return f"{self._path}: {name}"
 
 
 def _read_header(stream: IO[bytes]) -> tuple[Shape, np.dtype[np.generic]]:
@@ -179,9 +157,10 @@ def _read_header(stream: IO[bytes]) -> tuple[Shape, np.dtype[np.generic]]:
     return tuple(shape), dtype
 
 
-def write_npz(stream: IO[bytes], tensors: Mapping[str, Tensor]) -> None:
-    """Write arrays to an uncompressed .npz file."""
-    np.savez(stream, allow_pickle=False, **dict(tensors))
+def write_npz(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write arrays to an uncompressed .npz file, whatever the file's name ends in."""
+    with path.open("wb") as stream:
+        np.savez(stream, allow_pickle=False, **dict(tensors))
 
 
 _DTYPES = {
@@ -193,19 +172,10 @@ _DTYPES = {
 
 
 class TensorFiles:
-    """An archive of the tensors in safetensors files.
-
-    Attributes:
-        files: The files.
-        shapes: Name → shape of each tensor.
-    """
+    """An archive of the tensors in safetensors files."""
 
     def __init__(self, files: Iterable[Path], ignored: Callable[[str], bool]) -> None:
-        """Read the headers of the files.
-
-        Args:
-            files: One or more.
-            ignored: Whether a tensor is left out.
+        """Read the headers of the files, without the tensors that are `ignored`.
 
         Raises:
             ValueError: One is not such a file or is truncated, or two hold the same tensor.
@@ -226,14 +196,12 @@ class TensorFiles:
                 self._places[name] = (path, dtype, begin)
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """Read tensors, one after another, as float32."""
+        """See `Archive.read`."""
         for name in names:
             path, dtype, begin = self._places[name]
             shape = self.shapes[name]
-            with path.open("rb") as stream:
-                stream.seek(begin)
-                array = np.fromfile(stream, dtype, count=int(np.prod(shape)))
-            yield name, as_float32(array.reshape(shape))
+            array = np.fromfile(path, dtype, count=math.prod(shape), offset=begin)
+            yield name, array.reshape(shape).astype(np.float32, copy=False)
 
 
 def _headers(path: Path) -> dict[str, tuple[Shape, str, int]]:

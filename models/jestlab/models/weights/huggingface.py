@@ -6,6 +6,7 @@ MAP head keeps query, key and value in one tensor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -103,7 +104,7 @@ class _Parts:
     def vector(self, name: str) -> Part:
         """[heads, D / heads] → [D]."""
         shape = self.shapes[name]
-        return Part(name, shape, reshaped=(_size(shape),))
+        return Part(name, shape, reshaped=(math.prod(shape),))
 
     def rows(self, name: str) -> Part:
         """[1, n, D] → [n, D]."""
@@ -117,8 +118,8 @@ class _Parts:
     def matrix(self, name: str) -> Part:
         """A kernel, heads folded, [in, out] → [out, in]."""
         shape = self.shapes[name]
-        outputs = _size(self.shapes[name.removesuffix("kernel") + "bias"])
-        return Part(name, shape, reshaped=(_size(shape) // outputs, outputs), axes=(1, 0))
+        outputs = math.prod(self.shapes[name.removesuffix("kernel") + "bias"])
+        return Part(name, shape, reshaped=(math.prod(shape) // outputs, outputs), axes=(1, 0))
 
     def dense(self, theirs: str, ours: str) -> Iterator[Entry]:
         yield Entry(f"{theirs}.weight", (self.matrix(f"{ours}/kernel"),))
@@ -131,13 +132,6 @@ class _Parts:
     def norm(self, theirs: str, ours: str) -> Iterator[Entry]:
         yield Entry(f"{theirs}.weight", (self.same(f"{ours}/scale"),))
         yield Entry(f"{theirs}.bias", (self.same(f"{ours}/bias"),))
-
-
-def _size(shape: Shape) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
 
 
 def infer(found: Mapping[str, Shape], config: Mapping[str, Any] | None) -> TwoTowers:
@@ -231,9 +225,8 @@ def _supported(config: Mapping[str, Any], tower: str) -> Mapping[str, Any]:
         raise ValueError(f"config.json: {_SECTIONS[tower]} must be a mapping")
     for key, supported in _SUPPORTED.items():
         if (value := section.get(key, supported)) != supported:
-            raise ValueError(
-                f"config.json: {_SECTIONS[tower]}.{key} {value!r} is not supported, only {supported!r} is"
-            )
+            where = f"{_SECTIONS[tower]}.{key}"
+            raise ValueError(f"config.json: {where} {value!r} is not supported, only {supported!r} is")
     return section
 
 

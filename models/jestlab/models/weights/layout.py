@@ -143,9 +143,7 @@ class Part:
 
     def to_ours(self, theirs: Tensor) -> Tensor:
         """Convert their tensor to our layout."""
-        array = (
-            theirs if self.axes is None else theirs.transpose([int(axis) for axis in np.argsort(self.axes)])
-        )
+        array = theirs if self.axes is None else theirs.transpose(np.argsort(self.axes).tolist())
         return array.reshape(self.shape)
 
 
@@ -186,10 +184,6 @@ class Entry:
 
 def check(found: Mapping[str, Shape], entries: Sequence[Entry]) -> None:
     """Compare the tensors of a file with a layout.
-
-    Args:
-        found: Name → shape of each tensor in the file.
-        entries: The layout.
 
     Raises:
         ValueError: Names what is missing, unexpected, or of the wrong shape.

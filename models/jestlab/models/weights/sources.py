@@ -12,7 +12,7 @@ import hashlib
 import json
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -47,10 +47,6 @@ def tokenizer_beside(folder: Path) -> Path | None:
 
 def read_tokenizer(path: Path, model: TwoTowers) -> bytes:
     """Read a tokenizer, and check that it fits the towers and reads captions as SigLIP does.
-
-    Args:
-        path: A sentencepiece model.
-        model: The towers.
 
     Returns:
         The serialised sentencepiece model.
@@ -102,17 +98,7 @@ def content_hash(tensors: Iterable[tuple[str, Tensor]], model: TwoTowers) -> str
 
 
 def _kept_digest(path: Path, files: Sequence[Path], model: TwoTowers, compute: Callable[[], str]) -> str:
-    """Return a hash that is computed once and kept beside the files that it is of.
-
-    Args:
-        path: The file or folder of the weights.
-        files: What it is made of.
-        model: Its towers.
-        compute: Computes the hash.
-
-    Returns:
-        64 hex digits.
-    """
+    """Return a hash that is computed once and kept beside the files that it is of."""
     folder = path if path.is_dir() else path.parent
     record = derived_path(folder, f"{path.name}-digest.json" if path != folder else "weights-digest.json")
     about: dict[str, Any] = {"version": _VERSION, "model": model.model_dump(mode="json"), "files": {}}
@@ -167,11 +153,7 @@ class Weights:
         return tensors
 
     def digest(self) -> str:
-        """Return the content hash, the same in every format; reads the tensors the first time.
-
-        Returns:
-            64 hex digits.
-        """
+        """Return the content hash, the same in every format; reads the tensors the first time."""
         if not self._archive.files:
             return content_hash(self._read(), self.model)
         return _kept_digest(
@@ -197,7 +179,10 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
         FileNotFoundError: There is nothing at the path.
         ValueError: It is not such a file or folder, is damaged, or is of other towers; names the tensors.
     """
-    path = _whole(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder of weights")
+    if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file():
+        path = path.parent  # the file alone lacks the towers
     if path.is_dir():
         if (path / OWN_WEIGHTS).is_file() and (path / OWN_MODEL).is_file():
             return _own(path, model)
@@ -212,13 +197,6 @@ def open_weights(path: Path, model: TwoTowers | None = None) -> Weights:
     if path.suffix in _PICKLED:
         raise ValueError(f"{path}: pickled weights are never loaded: save them as .safetensors")
     raise ValueError(f"{path}: neither .npz (big_vision) nor .safetensors (Hugging Face)")
-
-
-def _whole(path: Path) -> Path:
-    """Replace the weights file of our own folder by the folder, since the file alone lacks the towers."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file or folder of weights")
-    return path.parent if path.name == OWN_WEIGHTS and (path.parent / OWN_MODEL).is_file() else path
 
 
 def _what_else(folder: Path) -> str:
@@ -278,11 +256,7 @@ def _huggingface(path: Path, tensors: Path, model: TwoTowers | None) -> Weights:
 
 
 def run_weights(directory: Path, model: TwoTowers) -> Weights:
-    """Load the weights of a finished run.
-
-    Args:
-        directory: The run's folder, with `checkpoints/` and `tokenizer.model`.
-        model: Its towers.
+    """Load the weights of a finished run from its folder, with `checkpoints/` and `tokenizer.model`.
 
     Raises:
         FileNotFoundError: There is no checkpoint.
@@ -299,8 +273,15 @@ FORMATS = ("big_vision", "big_vision-scanned", "huggingface", "jestlab")
 """The first two are a file, the others a folder."""
 
 _OURS = frozenset(
-    {OWN_WEIGHTS, OWN_MODEL, OWN_TOKENIZER, huggingface.WEIGHTS, huggingface.CONFIG, TOKENIZERS[0]}
-    | {".jestlab"}
+    (
+        OWN_WEIGHTS,
+        OWN_MODEL,
+        OWN_TOKENIZER,
+        huggingface.WEIGHTS,
+        huggingface.CONFIG,
+        TOKENIZERS[0],
+        ".jestlab",
+    )
 )
 """What a folder that is replaced may hold."""
 
@@ -324,45 +305,29 @@ def write(
     if form not in FORMATS:
         raise ValueError(f"unknown format {form!r}: expected one of {', '.join(FORMATS)}")
     _check_place(destination, folder, force)
-    if not folder:
-        scanned = ENCODERS.keys() if form == "big_vision-scanned" else frozenset[str]()
-        tensors = _lay_out(weights.tensors(), big_vision.entries(model, scanned))
-        _appear(destination, lambda partial: _write_npz(partial, tensors))
-    elif form == "huggingface":
-        tensors = _lay_out(weights.tensors(), huggingface.entries(model))
-        _appear(destination, lambda partial: _write_huggingface(partial, tensors, model, tokenizer))
+    if form == "huggingface":
+        entries = huggingface.entries(model)
     else:
-        tensors = _lay_out(weights.tensors(), big_vision.entries(model))
-        _appear(destination, lambda partial: _write_own(partial, tensors, model, tokenizer))
+        entries = big_vision.entries(model, ENCODERS.keys() if form == "big_vision-scanned" else frozenset())
+    ours = weights.tensors()
+    tensors = {entry.name: entry.write(ours) for entry in entries}
 
+    def build(partial: Path) -> None:
+        if not folder:
+            write_npz(partial, tensors)
+            return
+        partial.mkdir()
+        if form == "huggingface":
+            write_safetensors(partial / huggingface.WEIGHTS, tensors)
+            about = json.dumps(huggingface.config_json(model), indent=2)
+            (partial / huggingface.CONFIG).write_text(about + "\n")
+        else:
+            write_npz(partial / OWN_WEIGHTS, tensors)
+            (partial / OWN_MODEL).write_text(model.model_dump_json(indent=2) + "\n")
+        if tokenizer is not None:
+            (partial / (TOKENIZERS[0] if form == "huggingface" else OWN_TOKENIZER)).write_bytes(tokenizer)
 
-def _lay_out(ours: Mapping[str, Tensor], entries: tuple[Entry, ...]) -> dict[str, Tensor]:
-    return {entry.name: entry.write(ours) for entry in entries}
-
-
-def _write_npz(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    with path.open("wb") as stream:
-        write_npz(stream, tensors)
-
-
-def _write_huggingface(
-    folder: Path, tensors: Mapping[str, Tensor], model: TwoTowers, tokenizer: bytes | None
-) -> None:
-    folder.mkdir()
-    write_safetensors(folder / huggingface.WEIGHTS, tensors)
-    (folder / huggingface.CONFIG).write_text(json.dumps(huggingface.config_json(model), indent=2) + "\n")
-    if tokenizer is not None:
-        (folder / TOKENIZERS[0]).write_bytes(tokenizer)
-
-
-def _write_own(
-    folder: Path, tensors: Mapping[str, Tensor], model: TwoTowers, tokenizer: bytes | None
-) -> None:
-    folder.mkdir()
-    _write_npz(folder / OWN_WEIGHTS, tensors)
-    (folder / OWN_MODEL).write_text(model.model_dump_json(indent=2) + "\n")
-    if tokenizer is not None:
-        (folder / OWN_TOKENIZER).write_bytes(tokenizer)
+    _appear(destination, build)
 
 
 def _check_place(destination: Path, folder: bool, force: bool) -> None:

@@ -48,12 +48,8 @@ RECOMMENDED_FILTER = "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0
 # uniqueness (1 − cosine to the nearest other image, as deduplication measures it, scaled to 0…1).
 _SCORES: dict[str, tuple[tuple[float, float], ...]] = {
     "clean": ((0.32, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
-    "mismatched": (
-        (0.15, 0.035),
-        (5.6, 0.60),
-        (0.78, 0.12),
-        (0.80, 0.10),
-    ),  # plus what the caption happens to get right
+    # Plus what the caption happens to get right.
+    "mismatched": ((0.15, 0.035), (5.6, 0.60), (0.78, 0.12), (0.80, 0.10)),
     "alt_text": ((0.17, 0.040), (5.4, 0.70), (0.22, 0.12), (0.80, 0.10)),
     "noise_image": ((0.14, 0.040), (3.1, 0.60), (0.78, 0.12), (0.80, 0.10)),
     "blank": ((0.15, 0.040), (3.0, 0.60), (0.78, 0.12), (0.80, 0.10)),
@@ -89,16 +85,7 @@ _VAGUE = (
 
 
 def draw_kinds(rates: NoiseRates, count: int, rng: np.random.Generator) -> Ints:
-    """Draw which kind of noise each pair has.
-
-    Args:
-        rates: Share of each kind of noise.
-        count: n.
-        rng: The generator.
-
-    Returns:
-        int64[n], into `NOISE_KINDS`.
-    """
+    """Draw the kind of noise of each of n pairs, int64[n], numbers into `NOISE_KINDS`."""
     shares = np.array([getattr(rates, kind) for kind in NOISE_KINDS[1:]])
     edges = np.cumsum([max(0.0, 1.0 - shares.sum()), *shares])
     return np.minimum(np.searchsorted(edges, rng.random(count), side="right"), len(NOISE_KINDS) - 1)
@@ -165,7 +152,7 @@ def make_web(folder: Path, settings: ShapesWeb, seed: int, progress: Progress | 
         folder: Where the shards go: `00000.tar` with `.jpg`, `.txt` and `.json` members, `00000.parquet` with
             the metadata, `00000_stats.json`. Created if missing.
         settings: What to make; its own `seed` is not read.
-        seed: The seed of all that is random.
+        seed: Of all that is random.
         progress: Called with the number of examples just made.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -178,24 +165,23 @@ def make_web(folder: Path, settings: ShapesWeb, seed: int, progress: Progress | 
             np.random.Generator(np.random.PCG64([seed, _STREAMS[name], shard]))
             for name in ("shard", "recaption")
         )
-        _write_shard(folder, shard, count, settings, templates, poses, rng, captioner, progress)
+        kinds = draw_kinds(settings.noise, count, rng)
+        pairs = _draw_pairs(kinds, settings, templates, poses, rng, captioner)
+        _write_shard(folder, shard, settings, *pairs, progress or (lambda made: None))
 
 
 def _write_shard(
     folder: Path,
     shard: int,
-    count: int,
     settings: ShapesWeb,
-    templates: Scenes,
-    poses: Jitter,
-    rng: np.random.Generator,
-    captioner: np.random.Generator,
-    progress: Progress | None,
+    images: Pixels,
+    captions: list[str],
+    columns: dict[str, list[Any]],
+    progress: Progress,
 ) -> None:
     """Write one tar, its parquet and its statistics."""
-    kinds = draw_kinds(settings.noise, count, rng)
-    images, captions, columns = _draw_pairs(kinds, settings, templates, poses, rng, captioner)
-    digits = max(4, len(str(settings.shard_size - 1)))
+    count, digits = len(images), max(4, len(str(settings.shard_size - 1)))
+    sides = ("width", "height", "original_width", "original_height")
     rows = []
     with TarWriter(folder / f"{shard:05d}.tar") as tar:
         for i in range(count):
@@ -207,10 +193,7 @@ def _write_shard(
                 "key": key,
                 "status": "success",
                 "error_message": None,
-                "width": settings.image_size,
-                "height": settings.image_size,
-                "original_width": settings.image_size,
-                "original_height": settings.image_size,
+                **dict.fromkeys(sides, settings.image_size),
                 "sha256": hashlib.sha256(jpeg).hexdigest(),
                 **{name: column[i] for name, column in columns.items()},
             }
@@ -218,10 +201,9 @@ def _write_shard(
             tar.add(f"{key}.json", json.dumps(row).encode())
             tar.add(f"{key}.txt", captions[i].encode())
             rows.append(row)
-            if progress is not None and (i + 1) % 256 == 0:
+            if (i + 1) % 256 == 0:
                 progress(256)
-    if progress is not None:
-        progress(count % 256)
+    progress(count % 256)
     _write_parquet(folder / f"{shard:05d}.parquet", rows)
     # img2dataset's statistics, without its clock times: the same settings give the same bytes.
     stats = {
@@ -258,40 +240,39 @@ def _draw_pairs(
 
     described = scenes.where(~is_kind["mismatched"], other_scenes(scenes, rng))
     captions = describe(described, rng)
-    for kind, write in (("alt_text", alt_texts), ("vague", vague_texts)):
-        where = np.flatnonzero(is_kind[kind])
-        for i, text in zip(where, write(len(where), rng), strict=True):
-            captions[i] = text
+    _replace(captions, is_kind["alt_text"], alt_texts, rng)
+    _replace(captions, is_kind["vague"], vague_texts, rng)
 
     scores = measure(kinds, scenes.agreement(described), rng)
     columns: dict[str, list[Any]] = {name: score.tolist() for name, score in scores.items()}
-    columns[SYNTHETIC_CAPTION] = _recaptioned(scenes, static | blank, captioner)
-    columns["noise"] = [NOISE_KINDS[kind] for kind in kinds]
-    columns["label"] = [CLASSES[label] for label in scenes.label]
-    columns["size"] = [SIZES[number] for number in scenes.size]
-    columns["position"] = [POSITIONS[number] for number in scenes.position]
-    columns["background"] = [tuple(BACKGROUNDS)[number] for number in scenes.background]
+    # As a captioning model would: everything that is there, or nothing much where no scene is.
+    columns[SYNTHETIC_CAPTION] = describe(scenes, captioner, complete=True)
+    _replace(columns[SYNTHETIC_CAPTION], static | blank, vague_texts, captioner)
+    for name, names, numbers in (
+        ("noise", NOISE_KINDS, kinds),
+        ("label", CLASSES, scenes.label),
+        ("size", SIZES, scenes.size),
+        ("position", POSITIONS, scenes.position),
+        ("background", tuple(BACKGROUNDS), scenes.background),
+    ):
+        columns[name] = [names[number] for number in numbers]
     return images, captions, columns
 
 
-def _recaptioned(
-    scenes: Scenes, without_scene: npt.NDArray[np.bool_], captioner: np.random.Generator
-) -> list[str]:
-    """Describe the images as a captioning model would: everything that is there, or nothing much where no
-    scene is."""
-    captions = describe(scenes, captioner, complete=True)
-    where = np.flatnonzero(without_scene)
-    for i, text in zip(where, vague_texts(len(where), captioner), strict=True):
-        captions[i] = text
-    return captions
+def _replace(
+    captions: list[str],
+    where: npt.NDArray[np.bool_],
+    write: Callable[[int, np.random.Generator], list[str]],
+    rng: np.random.Generator,
+) -> None:
+    """Write other captions where a mask holds."""
+    rows = np.flatnonzero(where).tolist()
+    for row, text in zip(rows, write(len(rows), rng), strict=True):
+        captions[row] = text
 
 
 def encode_jpeg(pixels: Pixels) -> bytes:
-    """Encode a JPEG at quality 95 with full colour resolution: chroma subsampling would smear small shapes.
-
-    Args:
-        pixels: uint8[h, w, 3].
-    """
+    """Encode a JPEG at quality 95 in full colour resolution: subsampling would smear small shapes."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "JPEG", quality=95, subsampling=0)
     return file.getvalue()

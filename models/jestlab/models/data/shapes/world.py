@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, fields
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,11 +49,7 @@ _TAIL_SEED = 48  # which classes are common: a fact of this world, the same for 
 
 
 def class_probabilities() -> npt.NDArray[np.float64]:
-    """Return Zipf's law with exponent 1 over the classes, in a fixed random order: from 22% down to 0.5%.
-
-    Returns:
-        float64[48], summing to 1.
-    """
+    """Return Zipf's law with exponent 1 over the classes, in a fixed random order: from 22% down to 0.5%."""
     rank = np.random.Generator(np.random.PCG64(_TAIL_SEED)).permutation(len(CLASSES)) + 1
     weight: npt.NDArray[np.float64] = 1.0 / rank
     share: npt.NDArray[np.float64] = weight / weight.sum()
@@ -60,7 +57,21 @@ def class_probabilities() -> npt.NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Scenes:
+class _Columns:
+    """Arrays of n elements each, whose rows belong together."""
+
+    def take(self, indices: Ints) -> Self:
+        """Select some of the rows, int64[k]."""
+        return type(self)(*(getattr(self, part.name)[indices] for part in fields(self)))
+
+    def where(self, mine: npt.NDArray[np.bool_], others: Self) -> Self:
+        """Take these rows where a mask, bool[n], holds, and others elsewhere."""
+        pairs = ((getattr(self, part.name), getattr(others, part.name)) for part in fields(self))
+        return type(self)(*(np.where(mine, own, other) for own, other in pairs))
+
+
+@dataclass(frozen=True)
+class Scenes(_Columns):
     """The attributes of n scenes, as numbers into the tuples above.
 
     Attributes:
@@ -88,12 +99,7 @@ class Scenes:
 
     @classmethod
     def of(cls, label: Ints, rest: Ints) -> Scenes:
-        """Create scenes from their class and the number of their other attributes.
-
-        Args:
-            label: int64[n], 0…47.
-            rest: int64[n], 0…63; see the property `rest`.
-        """
+        """Create scenes from `label` and `rest`, int64[n] each."""
         colour, shape = np.divmod(label, len(SHAPES))
         rest, background = np.divmod(rest, len(BACKGROUNDS))
         size, position = np.divmod(rest, len(POSITIONS))
@@ -105,32 +111,8 @@ class Scenes:
         label = rng.choice(len(CLASSES), count, p=class_probabilities())
         return cls.of(label, rng.integers(0, SCENES // len(CLASSES), count))
 
-    def take(self, indices: Ints) -> Scenes:
-        """Select some of the scenes.
-
-        Args:
-            indices: int64[k].
-        """
-        return Scenes(*(getattr(self, part.name)[indices] for part in fields(self)))
-
-    def where(self, mine: npt.NDArray[np.bool_], others: Scenes) -> Scenes:
-        """Take these scenes where a mask holds, others elsewhere.
-
-        Args:
-            mine: bool[n].
-            others: n scenes.
-        """
-        return Scenes(*(np.where(mine, getattr(self, p.name), getattr(others, p.name)) for p in fields(self)))
-
     def agreement(self, others: Scenes) -> npt.NDArray[np.float64]:
-        """Return the share of the five attributes that are equal.
-
-        Args:
-            others: n scenes.
-
-        Returns:
-            float64[n].
-        """
+        """Return the share of the five attributes that are equal to those of other scenes, float64[n]."""
         equal = [getattr(self, part.name) == getattr(others, part.name) for part in fields(self)]
         share: npt.NDArray[np.float64] = np.mean(equal, axis=0, dtype=np.float64)
         return share
@@ -146,7 +128,7 @@ _BACKDROP = np.array(list(BACKGROUNDS.values()), np.float32)
 
 
 @dataclass(frozen=True)
-class Jitter:
+class Jitter(_Columns):
     """How n images differ from the plain rendering of their scenes.
 
     Attributes:
@@ -179,23 +161,6 @@ class Jitter:
         one = np.float32(1.0)
         return cls(x, y, one + radius, angle, one + light, one + back_light)
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Jitter:
-        """Select the differences of some of the images.
-
-        Args:
-            indices: int64[k].
-        """
-        return Jitter(*(getattr(self, part.name)[indices] for part in fields(self)))
-
-    def where(self, mine: npt.NDArray[np.bool_], others: Jitter) -> Jitter:
-        """Take these differences where a mask holds, others elsewhere.
-
-        Args:
-            mine: bool[n].
-            others: n differences.
-        """
-        return Jitter(*(np.where(mine, getattr(self, p.name), getattr(others, p.name)) for p in fields(self)))
-
     def then(self, other: Jitter) -> Jitter:
         """Combine two differences, one after the other."""
         return Jitter(
@@ -209,16 +174,7 @@ class Jitter:
 
 
 def render(scenes: Scenes, jitter: Jitter, image_size: int) -> Pixels:
-    """Draw scenes as pixels.
-
-    Args:
-        scenes: n scenes.
-        jitter: n differences.
-        image_size: Side in pixels.
-
-    Returns:
-        uint8[n, image_size, image_size, 3].
-    """
+    """Draw n scenes, each with its differences, as uint8[n, image_size, image_size, 3]."""
     images = np.empty((len(scenes), image_size, image_size, 3), np.uint8)
     for start in range(0, len(scenes), _IMAGES_AT_ONCE):
         block = np.arange(start, min(start + _IMAGES_AT_ONCE, len(scenes)))
@@ -279,16 +235,14 @@ def _cross(x: Floats, y: Floats) -> Floats:
 
 
 def _triangle(x: Floats, y: Floats) -> Floats:
-    """Return the distance to an equilateral triangle, pointing up (y grows downwards), centred at the
-    origin."""
+    """Return the distance to an equilateral triangle at the origin, pointing up (y grows downwards)."""
     root = np.float32(math.sqrt(3.0) / 2.0)
     slope = root * np.abs(x) - np.float32(0.5) * y
     return np.maximum(slope, y) - np.float32(0.58)
 
 
 def _star(x: Floats, y: Floats) -> Floats:
-    """Return the distance to a five-pointed star, pointing up: the union of five spikes around a small
-    pentagon."""
+    """Return the distance to a five-pointed star, pointing up: five spikes around a small pentagon."""
     nearest = np.sqrt(x * x + y * y) - np.float32(0.4)  # fills the centre, where the spikes only touch
     for point in range(5):
         turn = 2.0 * math.pi * point / 5.0
@@ -301,10 +255,7 @@ def _star(x: Floats, y: Floats) -> Floats:
     return nearest
 
 
-_SPIKE_COSINE, _SPIKE_SINE = (
-    np.float32(math.cos(math.radians(24.0))),
-    np.float32(math.sin(math.radians(24.0))),
-)
+_SPIKE_COSINE, _SPIKE_SINE = (np.float32(part(math.radians(24.0))) for part in (math.cos, math.sin))
 _DISTANCES = {
     "circle": _circle,
     "square": _square,
@@ -338,26 +289,12 @@ def describe(scenes: Scenes, rng: np.random.Generator, *, complete: bool = False
         scenes: n scenes.
         rng: Draws template, wording and the attributes left out.
         complete: Mention every attribute, so that a caption fits one scene of the world alone.
-
-    Returns:
-        n captions.
     """
-    count = len(scenes)
-    templates = rng.integers(0, len(_SENTENCES), count)
-    return _sentences(scenes, templates, rng, complete)
+    return _sentences(scenes, rng.integers(0, len(_SENTENCES), len(scenes)), rng, complete)
 
 
 def describe_twice(scenes: Scenes, rng: np.random.Generator) -> list[tuple[str, str]]:
-    """Write two complete captions of each scene, in different templates: where scenes differ, all captions
-    do.
-
-    Args:
-        scenes: n scenes.
-        rng: Draws templates and wording.
-
-    Returns:
-        n pairs of captions.
-    """
+    """Write two complete captions of each scene, in different templates: where scenes differ, all do."""
     first = rng.integers(0, len(_SENTENCES), len(scenes))
     second = (first + rng.integers(1, len(_SENTENCES), len(scenes))) % len(_SENTENCES)
     return list(zip(_sentences(scenes, first, rng, True), _sentences(scenes, second, rng, True), strict=True))
