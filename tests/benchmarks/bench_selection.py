@@ -30,9 +30,9 @@ import jax.numpy as jnp
 import numpy as np
 from tests.models.support.dense import jointly_sample_batch
 
-from jestlab.models.selection import select, sums
+from jestlab.models.selection import select
 from jestlab.models.selection.sampling import gumbel
-from jestlab.models.selection.scores import score_matrix
+from jestlab.models.selection.scores import Rows, over_rows, score_matrix
 from jestlab.models.selection.select import chunk_sizes
 from jestlab.models.two_towers import Embeddings
 
@@ -110,7 +110,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
     def run(key: jax.Array, learner: Embeddings, reference: Embeddings) -> jax.Array:
         both = (learner, reference)
 
-        def block(chunk: list[Embeddings], part: sums.Rows) -> jax.Array:
+        def block(chunk: list[Embeddings], part: Rows) -> jax.Array:
             total = jnp.zeros(part[0][0].shape[0])
             for (image, text), z in zip(part, chunk, strict=True):
                 for x, y in ((image, z.text), (text, z.image)):
@@ -126,7 +126,7 @@ def matmuls(super_batch: int) -> Callable[..., object]:
                 for z in both
             ]
             part = [(z.image, z.text) for z in both]
-            return total + sums.over_rows(functools.partial(block, chunk), part, sizes[0]), None
+            return total + over_rows(functools.partial(block, chunk), part, sizes[0]), None
 
         start = jnp.arange(len(sizes)) * sizes[0]
         total: jax.Array = jax.lax.scan(one_round, jnp.zeros(super_batch), start)[0]

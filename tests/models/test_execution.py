@@ -12,8 +12,7 @@ import pytest
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.losses import sigmoid_loss
 from jestlab.models.transformer import Execution
-from jestlab.models.two_towers import TwoTowerModel, embed, initialize
-from jestlab.models.vit import FULL, View
+from jestlab.models.two_towers import FULL, TwoTowerModel, View, embed, initialize
 
 CONFIG = TwoTowers(
     vision=VisionTower(image_size=8, patch_size=4, width=16, depth=2, heads=2),

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.models.config import VisionTower
-from jestlab.models.vit import FULL, View, VisionTransformer, bilinear_matrix, resize_kernel, resize_positions
+from jestlab.models.two_towers import (
+    FULL,
+    View,
+    VisionTransformer,
+    bilinear_matrix,
+    resize_kernel,
+    resize_positions,
+)
 
 TOWER = VisionTower(image_size=16, patch_size=4, width=16, depth=1, heads=2)
 

@@ -14,8 +14,7 @@ import pytest
 from jestlab.analysis.costs import text_forward, vision_forward
 from jestlab.models.config import TwoTowers, Variant
 from jestlab.models.losses import sigmoid_loss
-from jestlab.models.two_towers import TwoTowerModel, embed, initialize
-from jestlab.models.vit import FULL, View
+from jestlab.models.two_towers import FULL, TwoTowerModel, View, embed, initialize
 
 BATCH = 64
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.models.config import VisionTower
-from jestlab.models.vit import View, VisionTransformer, drop_patches, kept_patches
+from jestlab.models.two_towers import View, VisionTransformer, drop_patches, kept_patches
 
 
 def tokens(n, length):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from jestlab.models.data import images
 from jestlab.models.data.images import decode, ensure_decoded
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.shapes.web import encode_jpeg
+from jestlab.models.data.shapes import encode_jpeg
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import ensure_tokenizer, train_tokenizer

@@ -14,7 +14,7 @@ from jestlab.models.data import pipeline
 from jestlab.models.data.curation import load_metadata, select
 from jestlab.models.data.images import decode
 from jestlab.models.data.pipeline import training_batches
-from jestlab.models.data.shapes.web import encode_jpeg
+from jestlab.models.data.shapes import encode_jpeg
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import ensure_tokenizer

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from jestlab.models.data.shapes.world import (
+from jestlab.models.data.world import (
     BACKGROUNDS,
     COLOURS,
     POSITIONS,

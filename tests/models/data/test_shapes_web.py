@@ -16,8 +16,9 @@ from jestlab.models.config import SHAPES_COLUMNS, Data, NoiseRates, ShapesWeb
 from jestlab.models.data import shapes
 from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.images import decode
-from jestlab.models.data.shapes.web import NOISE_KINDS
-from jestlab.models.data.shapes.world import (
+from jestlab.models.data.shapes import NOISE_KINDS
+from jestlab.models.data.shards import ShardSource
+from jestlab.models.data.world import (
     BACKGROUNDS,
     CLASSES,
     COLOURS,
@@ -27,7 +28,6 @@ from jestlab.models.data.shapes.world import (
     class_probabilities,
     render,
 )
-from jestlab.models.data.shards import ShardSource
 
 
 def contents(folder):

@@ -24,8 +24,7 @@ from jestlab.models.data.benchmarks import load_benchmark
 from jestlab.models.data.images import decode
 from jestlab.models.data.tars import TarWriter
 from jestlab.models.data.tokenizer import train_tokenizer
-from jestlab.models.evaluation import Evaluator
-from jestlab.models.metrics import RidgeProbe, class_embeddings, draw, prompts
+from jestlab.models.evaluation import Evaluator, RidgeProbe, class_embeddings, draw, prompts
 from jestlab.models.two_towers import TwoTowerModel, initialize
 
 BENCHMARK = ShapesBenchmark(classification_examples=300, retrieval_examples=40, image_size=16)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jestlab.models import metrics
-from jestlab.models.metrics import RidgeProbe, draw
+from jestlab.models import evaluation
+from jestlab.models.evaluation import RidgeProbe, draw
 
 
 def published_draw(labels, classes, shots, seed):
@@ -76,5 +76,5 @@ def test_accuracy_is_the_same_in_blocks(monkeypatch):
     labels, features, test = problem(6)
     probe = RidgeProbe.fit(features, labels, 5)
     whole = probe.accuracy(test, labels)
-    monkeypatch.setattr(metrics, "IMAGES_AT_ONCE", 16)
+    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", 16)
     assert probe.accuracy(test, labels) == whole

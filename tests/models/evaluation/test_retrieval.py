@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from jestlab.models import metrics
-from jestlab.models.metrics import recalls
+from jestlab.models import evaluation
+from jestlab.models.evaluation import recalls
 
 
 def unit(x):
@@ -52,7 +52,7 @@ def test_recalls_are_the_published_ones_whatever_the_blocks(seed, n, most, block
     data = dataset(np.random.default_rng(seed), n, most, 0.6)
     assume(not decides_rounding(*data))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "PRODUCTS_AT_ONCE", block)
+        patch.setattr(evaluation, "PRODUCTS_AT_ONCE", block)
         assert recalls(*data) == published(*data)
 
 

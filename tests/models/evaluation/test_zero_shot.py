@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.models import metrics
-from jestlab.models.metrics import (
+from jestlab.models import evaluation
+from jestlab.models.evaluation import (
     canonical,
     class_embeddings,
     prompts,
@@ -110,5 +110,5 @@ def test_accuracy_is_the_share_of_nearest_classes(monkeypatch):
     expected = np.mean(np.array(best) == labels)
     assert 0.3 < expected < 0.9
     assert zero_shot_accuracy(images, classes, labels) == expected
-    monkeypatch.setattr(metrics, "IMAGES_AT_ONCE", 8)
+    monkeypatch.setattr(evaluation, "IMAGES_AT_ONCE", 8)
     assert zero_shot_accuracy(images, classes, labels) == expected

@@ -13,7 +13,7 @@ from jestlab.models.config.train import Runtime
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.selection import fused, select
 from jestlab.models.selection.fused import FUSED, best_sums, disagreement
-from jestlab.models.selection.sums import BLOCKS, Sums
+from jestlab.models.selection.scores import BLOCKS, Sums
 
 INTERPRETED = Sums(
     functools.partial(fused.sigmoid_sums, interpret=True),

@@ -13,11 +13,11 @@ from tests.models.support.algorithm1 import conditional_scores as exact_scores
 from tests.models.support.dense import jointly_sample_batch
 from tests.models.support.structured import batch_score, pairs, sigmoid_matrix
 
-from jestlab.models.selection import RULES, select, sums
+from jestlab.models.selection import RULES, select
+from jestlab.models.selection import scores as scoring
 from jestlab.models.selection.sampling import Candidates, gumbel
-from jestlab.models.selection.scores import scores_by, terms
+from jestlab.models.selection.scores import BLOCKS, scores_by, terms
 from jestlab.models.selection.select import SuperBatch, chunk_sizes, in_chunks
-from jestlab.models.selection.sums import BLOCKS
 from jestlab.models.two_towers import Embeddings
 
 CRITERIA = ("learnability", "easy_reference", "hard_learner")
@@ -57,7 +57,7 @@ def test_a_larger_super_batch_is_drawn_from_block_by_block(
     monkeypatch, super_batch, b, chunks, loss, block_logits
 ):
     if block_logits:
-        monkeypatch.setattr(sums, "BLOCK_LOGITS", block_logits)
+        monkeypatch.setattr(scoring, "BLOCK_LOGITS", block_logits)
     learner, reference = models(super_batch)
     settings = {"batch_size": b, "loss": loss, "chunks": chunks}
     found = select(jax.random.key(0), learner, reference, **settings)
@@ -68,7 +68,7 @@ def test_a_larger_super_batch_is_drawn_from_block_by_block(
 @pytest.mark.parametrize("loss, criterion", itertools.product(LOSSES, CRITERIA))
 def test_scores_are_those_of_algorithm_1(monkeypatch, loss, criterion):
     """To 2e-6 of the largest loss, chunk after chunk, in blocks that overlap."""
-    monkeypatch.setattr(sums, "BLOCK_LOGITS", 16 * 100)
+    monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
     signs, found_models = terms(criterion, learner, reference)

@@ -24,13 +24,14 @@ from jax._src import compiler, distributed
 from jax.sharding import PartitionSpec
 from tests.models.support import collectives, structured
 
+from jestlab.models import evaluation
 from jestlab.models.config import TrainConfig
 from jestlab.models.data.datasets import ensure_benchmark, ensure_web
-from jestlab.models.data.tokenizer import ensure_tokenizer
+from jestlab.models.data.tokenizer import Tokenizer, ensure_tokenizer
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.losses import loss_function
 from jestlab.models.processes import initialize_processes
-from jestlab.models.selection import select, sums
+from jestlab.models.selection import scores, select
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
@@ -171,6 +172,27 @@ def trained(folder: Path, data: Path) -> dict[str, Any]:
     return {"done": done, "metrics": recorder.metrics, "scores": recorder.scores}
 
 
+def evaluated(data: Path) -> list[Any]:
+    """Embeddings of the retrieval set, images and texts, as an untrained model is evaluated by them.
+
+    The scores would be those of chance, wherever rows went.
+    """
+    config = TrainConfig.model_validate(RUN)
+    devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
+    tokenizer = Tokenizer((data / "reference/tokenizer.model").read_bytes())
+    benchmark = ensure_benchmark(config.data.benchmark, data / "data")
+    compared: list[Any] = []
+
+    def recalls(images: np.ndarray, captions: np.ndarray, _: np.ndarray) -> dict[str, float]:
+        compared.extend((images.tolist(), captions.tolist()))
+        return {}
+
+    setattr(evaluation, "recalls", recalls)  # noqa: B010
+    parameters = devices.replicate(initialize(config.model, jax.random.key(0)))
+    evaluation.Evaluator(config, benchmark, tokenizer, devices)(parameters)
+    return compared
+
+
 def losses() -> dict[str, Any]:
     """Value and gradients of both losses, of a batch that is split over all devices."""
     devices = Devices.for_sizes(64)
@@ -258,9 +280,9 @@ def main() -> None:
     keep_what_is_compiled()
     results: dict[str, Any] = {"run": trained(folder, data)}
     if what == "all":
-        sums.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
+        scores.BLOCK_LOGITS = 15  # a few rows: a loop over blocks also where eight devices share them
         results |= {name: steps(config_of(name))[0] for name in CONFIGS}
-        results |= {"losses": losses(), "selections": selections()}
+        results |= {"losses": losses(), "selections": selections(), "evaluated": evaluated(data)}
         if jax.local_device_count() == 8:
             results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
     if jax.process_index() == 0:

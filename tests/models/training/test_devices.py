@@ -81,6 +81,15 @@ def test_what_is_selected_does_not_depend_on_the_devices(steps, place):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("place", list(PLACES)[1:])
+def test_an_evaluation_does_not_depend_on_the_devices(steps, place):
+    """Every image and text has its embedding in its own row, whoever computed it."""
+    for ours, alone in zip(steps[place]["evaluated"], steps["one device"]["evaluated"], strict=True):
+        np.testing.assert_allclose(ours, alone, rtol=0, atol=1e-5)
+        # Rows that were confused would be further from one another than that.
+        assert len(np.unique(np.round(alone, 4), axis=0)) == len(alone)
+
+
 def test_no_two_messages_of_a_step_are_on_their_way_at_once(steps):
     """XLA on CPU may else wait for ever, and now and then mix them up; so small, it hardly ever does."""
     pairs = steps["eight devices"]["messages"]

@@ -16,8 +16,18 @@ from jestlab.models.config.data import (
     ShardFolder,
 )
 from jestlab.models.config.programs import DiagnoseConfig, EmbedConfig, WeightsConfig
-from jestlab.models.config.section import LocalPath, RunName, Section, Seed
-from jestlab.models.config.towers import IMAGE_SIZES, SIZES, TextTower, TwoTowers, Variant, VisionTower
+from jestlab.models.config.towers import (
+    IMAGE_SIZES,
+    SIZES,
+    LocalPath,
+    RunName,
+    Section,
+    Seed,
+    TextTower,
+    TwoTowers,
+    Variant,
+    VisionTower,
+)
 from jestlab.models.config.train import (
     Approximation,
     Evaluation,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from jestlab.models.config.section import Fraction, LocalPath, Section, Seed
+from jestlab.models.config.towers import Fraction, LocalPath, Section, Seed
 from jestlab.models.data.filters import Filter, missing_column
 
 

@@ -1,12 +1,27 @@
-"""Config of the two towers, and the variants of the paper."""
+"""The base class and the field types of all sections of a config; the two towers and their variants."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from jestlab.models.config.section import Section
+RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
+"""Another run of the study: the plan resolves the name, runs it first and hashes it by its fingerprint."""
+
+LocalPath = Annotated[str, Field(min_length=1, json_schema_extra={"is_path": True})]
+"""A file or folder: where it is relative in a YAML spec, it counts from the spec's folder."""
+
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+"""JAX's keys are made of 32 bits of a seed: beyond them, seeds would repeat."""
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Section(BaseModel):
+    """A frozen part of a config; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Size(NamedTuple):
@@ -33,7 +48,7 @@ IMAGE_SIZES: dict[Variant, int] = {"Ti/16": 256, "S/16": 256, "B/16": 256, "B/32
 
 
 class VisionTower(Section):
-    """A Vision Transformer (`vit.py`); the defaults are small enough for two CPU cores."""
+    """A Vision Transformer (`two_towers.py`); the defaults are small enough for two CPU cores."""
 
     image_size: PositiveInt = 16  # pixels, square
     patch_size: PositiveInt = 4  # pixels, square

@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from jestlab.models.config.data import Data
-from jestlab.models.config.section import Fraction, RunName, Section, Seed
-from jestlab.models.config.towers import TwoTowers
+from jestlab.models.config.towers import Fraction, RunName, Section, Seed, TwoTowers
 
 
 class Selection(Section):

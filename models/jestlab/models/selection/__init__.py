@@ -1,8 +1,7 @@
 """Selection: which examples of a super-batch the learner trains on.
 
 select.py    embeddings in, indices out: score → draw a chunk → condition the scores on it → next chunk
-scores.py    the three criteria by either loss, of candidates alone and given what is chosen
-sums.py      sums over pairs, block by block: no matrix of all pairs exists
+scores.py    the three criteria by either loss, and their sums over pairs: no matrix of all pairs exists
 fused.py     the same sums as a Pallas kernel for TPU, where it works
 sampling.py  draws without replacement from candidates that are split over devices
 """

@@ -1,4 +1,4 @@
-"""The sums over pairs as a Pallas kernel for TPU, and the choice between it and the blocks of `sums`.
+"""The sums over pairs as a Pallas kernel for TPU, and the choice between it and the blocks of `scores`.
 
 The logits stay in VMEM: the matrix unit's result is turned into losses and summed up in place, while the
 matrix unit goes on. A kernel does one direction: the two share no operand, and one at a time needs half the
@@ -31,7 +31,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from jestlab.models import processes
-from jestlab.models.selection.sums import BLOCKS, Sums, softplus
+from jestlab.models.selection.scores import BLOCKS, Sums, softplus
 from jestlab.models.two_towers import Embeddings
 
 _LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def sigmoid_sums(
     *,
     interpret: bool = False,
 ) -> jax.Array:
-    """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `sums.sigmoid_sums`.
+    """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `scores.sigmoid_sums`.
 
     Args:
         interpret: Whether to run the kernel without a TPU, slowly, for tests.
@@ -71,7 +71,7 @@ def sigmoid_sums(
 
 
 def softmax_sums(z: Embeddings, chunk: Embeddings, *, interpret: bool = False) -> tuple[jax.Array, jax.Array]:
-    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) by one model, as `sums.softmax_sums`.
+    """Compute log Σ_j exp(s_ij) and log Σ_j exp(s_ji) by one model, as `scores.softmax_sums`.
 
     Args:
         interpret: Whether to run the kernel without a TPU, slowly, for tests.

@@ -38,8 +38,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jestlab.models.selection.sampling import Candidates, Draw, draw, gumbel
-from jestlab.models.selection.scores import Accumulated, Scores, Terms, scores_by, terms
-from jestlab.models.selection.sums import BLOCKS, Models, Sums
+from jestlab.models.selection.scores import BLOCKS, Accumulated, Models, Scores, Sums, Terms, scores_by, terms
 from jestlab.models.two_towers import Embeddings
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
@@ -87,8 +86,8 @@ def select(
 ) -> Selected:
     """Choose what to train on.
 
-    The largest temporary arrays are blocks of logits (see `sums`) and the embeddings of one chunk. Scores are
-    float32, whatever the embeddings are.
+    The largest temporary arrays are blocks of logits (see `scores`) and the embeddings of one chunk. Scores
+    are float32, whatever the embeddings are.
 
     Args:
         key: PRNG key; under `jax.shard_map` the same on every device.

@@ -39,8 +39,16 @@ from jestlab.models.selection.fused import best_sums
 from jestlab.models.selection.sampling import Candidates
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.transformer import Execution
-from jestlab.models.two_towers import Embeddings, Parameters, TwoTowerModel, embed, temperature_and_bias
-from jestlab.models.vit import FULL, View, example_keys
+from jestlab.models.two_towers import (
+    FULL,
+    Embeddings,
+    Parameters,
+    TwoTowerModel,
+    View,
+    embed,
+    example_keys,
+    temperature_and_bias,
+)
 
 Batch = dict[str, jax.Array]
 """`image` uint8 [B, h, w, 3], `text` int32 [B, L]; for a reference that reads otherwise `reference_text`

@@ -20,7 +20,8 @@ from PIL import Image
 
 from jestlab.models.config import NoiseRates, ShapesBenchmark, ShapesWeb
 from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.shapes.world import (
+from jestlab.models.data.tars import TarWriter
+from jestlab.models.data.world import (
     BACKGROUNDS,
     CLASSES,
     POSITIONS,
@@ -33,7 +34,6 @@ from jestlab.models.data.shapes.world import (
     describe_twice,
     render,
 )
-from jestlab.models.data.tars import TarWriter
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
