@@ -96,11 +96,8 @@ SMOKE = Scale(
             "train": {"kind": "shapes", "image_size": 16, "noise": {"near_duplicate": 0.3}},
             "benchmark": {"kind": "shapes", "image_size": 16},
         },
-        "optimizer": {
-            "learning_rate": 2e-3,
-            "warmup_percent": 5.0,
-            "temperature_multiplier": 10.0,  # at this rate Adam hardly moves t and b in a few hundred steps
-        },
+        # At this rate Adam alone would hardly move t and b in a few hundred steps.
+        "optimizer": {"learning_rate": 2e-3, "warmup_percent": 5.0, "temperature_multiplier": 10.0},
         "schedule": {"batch_size": 64},
         "evaluation.points": 5,
         "runtime": {
@@ -210,11 +207,7 @@ CLIP_benchmark: imagenet, coco, birds, caltech, cars, pets.
 
 
 def of(scale: str) -> Scale:
-    """Return what holds at a scale.
-
-    Raises:
-        UserError: There is no such scale.
-    """
+    """Return what holds at a scale; raises UserError if there is no such scale."""
     return at_scale(scale, smoke=SMOKE, mini=MINI, paper=PAPER)
 
 
@@ -225,7 +218,7 @@ def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
 
     Args:
         scale: One of `SCALES`.
-        question: What the study asks.
+        question: What it asks.
         paper: The figure or table that it reproduces.
     """
     held = of(scale)
@@ -241,16 +234,6 @@ def study(scale: str, *, question: str, paper: str | None = None) -> ConfigDict:
 def examples(scale: str, billions: float) -> int:
     """Return how many examples a learner sees at a scale where the paper's sees so many billions."""
     return round(billions * of(scale).billion)
-
-
-def large(scale: str) -> dict[str, Any]:
-    """Return overrides for towers of size L in place of B."""
-    return dict(of(scale).large)
-
-
-def coarse(scale: str) -> dict[str, Any]:
-    """Return overrides for towers with larger patches: B/32 in place of B/16."""
-    return dict(of(scale).coarse)
 
 
 def reference(

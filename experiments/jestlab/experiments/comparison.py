@@ -25,7 +25,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         question="Does JEST++ match uniform training on ten times as many examples, with fewer FLOPs?",
         paper="Table 1, Figure 1",
     )
-    for size, towers in (("B", {}), ("L", base.large(scale))):
+    for size, towers in (("B", {}), ("L", dict(base.of(scale).large))):
         guide = f"reference++{size}"
         base.guide(study, scale, "strong++", 5, name=guide, **towers)
         lasting = {"schedule.examples_seen": base.examples(scale, 4)} | towers

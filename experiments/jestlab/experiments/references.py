@@ -33,7 +33,7 @@ def get_config(scale: str = "smoke") -> ConfigDict:
         study.runs[f"strong-{billions:g}B"] = base.reference(scale, "strong", billions)
     for billions in (1, 2, 5):
         study.runs[f"strong++{billions}B"] = base.reference(scale, "strong++", billions)
-    study.runs["strong++5B-L"] = base.reference(scale, "strong++", 5, **base.large(scale))
+    study.runs["strong++5B-L"] = base.reference(scale, "strong++", 5, **base.of(scale).large)
     study.claims = [
         claim(
             "A reference gets better from 250M to 1B examples of curated data",

@@ -74,14 +74,16 @@ def zero_shot_accuracy(images: np.ndarray, classes: np.ndarray, labels: np.ndarr
         images: float32 [n, E].
         classes: float32 [C, E].
         labels: int [n].
-
-    Returns:
-        Accuracy in 0…1.
     """
+    return _accuracy(lambda block: block @ classes.T, images, labels)
+
+
+def _accuracy(scores: Callable[[np.ndarray], np.ndarray], x: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of rows whose best score, of [rows, C], is that of their class."""
     right = 0
     for start in range(0, len(labels), IMAGES_AT_ONCE):
         block = slice(start, start + IMAGES_AT_ONCE)
-        right += int(np.sum(np.argmax(images[block] @ classes.T, axis=-1) == labels[block]))
+        right += int(np.sum(np.argmax(scores(x[block]), axis=-1) == labels[block]))
     return right / len(labels)
 
 
@@ -142,17 +144,8 @@ class RidgeProbe(NamedTuple):
         return scores
 
     def accuracy(self, features: np.ndarray, labels: np.ndarray) -> float:
-        """Compute the share of images whose best score is that of their class.
-
-        Args:
-            features: float [m, D].
-            labels: int [m].
-        """
-        right = 0
-        for start in range(0, len(labels), IMAGES_AT_ONCE):
-            block = slice(start, start + IMAGES_AT_ONCE)
-            right += int(np.sum(np.argmax(self.scores(features[block]), axis=-1) == labels[block]))
-        return right / len(labels)
+        """Compute the share of images, float [m, D], whose best score is that of their class, int [m]."""
+        return _accuracy(self.scores, features, labels)
 
 
 def _with_bias(x: np.ndarray) -> np.ndarray:

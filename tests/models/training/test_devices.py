@@ -62,13 +62,8 @@ def test_the_ring_has_the_value_and_gradient_of_the_dense_loss(steps, place, los
 @pytest.mark.parametrize("name", ["softmax", "flexi"])
 def test_steps_do_not_depend_on_the_devices(steps, place, name):
     for ours, alone in zip(steps[place][name], steps["one device"][name], strict=True):
-        assert ours.keys() == alone.keys()
         assert ours.get("selected") == alone.get("selected")
-        for metric in ours.keys() - {"selected"}:
-            # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
-            smallest = alone["loss"] * 1e-5 if metric.startswith("score") else 0.0
-            near = pytest.approx(alone[metric], rel=2e-5, abs=smallest, nan_ok=True)
-            assert ours[metric] == near, metric
+        assert_metrics_like(*({**metrics, "selected": 0} for metrics in (ours, alone)))
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
@@ -102,22 +97,26 @@ def runs(steps):
     return {place: results["run"] for place, results in steps.items()}
 
 
-def assert_like(found, expected, kind):
-    """Of a run: its losses closely; differences of losses less so; of scores two examples may tip."""
+def assert_metrics_like(found, expected):
+    """The same metrics, but for rounding."""
     assert found.keys() == expected.keys()
-    for step, values in expected.items():
-        if kind == "metrics":
-            assert found[step]["loss"] == pytest.approx(values["loss"], rel=1e-4)
-            assert found[step] == pytest.approx(values, rel=1e-3, abs=1e-4)
-        else:
-            assert found[step] == pytest.approx(values, abs=0.07)
+    for metric, value in expected.items():
+        # A score is a difference of two losses, and as exact as they are, however near to zero it comes.
+        smallest = expected["loss"] * 1e-5 if metric.startswith("score") else 0.0
+        assert found[metric] == pytest.approx(value, rel=2e-5, abs=smallest, nan_ok=True), metric
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
 def test_a_run_does_not_depend_on_the_devices(runs, place):
     """From data to scores; of several processes the first alone reports."""
-    for kind in ("metrics", "scores"):
-        assert_like(runs[place][kind], runs["one device"][kind], kind)
+    ours, alone = runs[place], runs["one device"]
+    assert ours["metrics"].keys() == alone["metrics"].keys()
+    for step, expected in alone["metrics"].items():
+        assert_metrics_like(ours["metrics"][step], expected)
+    # Ranks, of which near ties may tip two of 32; the embeddings that they are of are compared above.
+    assert ours["scores"].keys() == alone["scores"].keys()
+    for step, expected in alone["scores"].items():
+        assert ours["scores"][step] == pytest.approx(expected, abs=0.07)
 
 
 def records(folder):

@@ -88,12 +88,7 @@ class Recaptions:
         return missing
 
     def replace(self, index: npt.NDArray[np.int64], captions: list[str]) -> None:
-        """Replace the captions of examples that satisfy the condition by their synthetic captions.
-
-        Args:
-            index: int64[k], global example numbers.
-            captions: Their k captions; changed.
-        """
+        """Replace, in place, the captions of those of k examples, int64[k], that satisfy the condition."""
         places = np.searchsorted(self.numbers, index)
         found = self.numbers[np.minimum(places, len(self.numbers) - 1)] == index if len(self.numbers) else ()
         for row in np.flatnonzero(found).tolist():
@@ -203,14 +198,7 @@ def choose(
 
 
 def load_metadata(folder: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
-    """Load metadata columns of every example of a folder, in the order of the examples.
-
-    Args:
-        folder: A folder of shards.
-        columns: Their names.
-
-    Returns:
-        For each column a list of n values, None where missing.
+    """Load metadata columns of a folder of shards: for each a list of n values, None where missing.
 
     Raises:
         ValueError: An unknown column.
@@ -240,9 +228,6 @@ def metadata_of(
         source: The folder.
         examples: int64[k], global example numbers, in any order.
         columns: Their names.
-
-    Returns:
-        For each column a list of k values.
     """
     index = source.index
     cells: dict[str, list[Any]] = {name: [None] * len(examples) for name in columns}

@@ -227,7 +227,9 @@ class EmbeddingWriter:
             _require_same(directory, theirs, what)
         else:
             for part, (shape, precision) in shapes.items():
-                _create(folder / f"{part}.npy", shape, precision)
+                # A file of zeros, sparse where the file system has such.
+                path = folder / f"{part}.npy"
+                np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(precision), shape=shape).flush()
             _save_about(directory, what, self.progress)
         self._images, self._texts, self._status = (_RowWriter(folder / f"{part}.npy") for part in shapes)
 
@@ -287,11 +289,6 @@ class _RowWriter:
     def close(self) -> None:
         """Close the file without syncing it."""
         self._file.close()
-
-
-def _create(path: Path, shape: tuple[int, ...], precision: str) -> None:
-    """Create a file of zeros; a sparse file where the file system supports it."""
-    np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(precision), shape=shape).flush()
 
 
 def _save_about(directory: Path, what: About, progress: Progress) -> None:

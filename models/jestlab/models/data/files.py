@@ -87,11 +87,8 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     remains of a killed builder are removed by the next one.
 
     Args:
-        folder: The folder.
+        folder: The folder, which is returned.
         build: Fills the folder that it is given.
-
-    Returns:
-        `folder`.
     """
     if folder.is_dir():
         return folder
@@ -123,9 +120,6 @@ def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Pat
         folder: The folder of shards.
         name: Name of the derived folder; everything that its content depends on must be part of it.
         build: Fills the folder that it is given.
-
-    Returns:
-        The derived folder.
     """
     try:
         return build_once(derived_path(folder, name), build)
@@ -146,9 +140,6 @@ def open_derived(
         name: See `build_derived`.
         build: See `build_derived`.
         open_: Opens the derived folder; any of OSError, KeyError, TypeError and ValueError means damage.
-
-    Returns:
-        What `open_` returned.
     """
     kept = build_derived(folder, name, build)
     try:
@@ -193,11 +184,7 @@ def _own_temporary_folder() -> Path:
 
 
 def shard_files(folder: Path, suffixes: Sequence[str]) -> list[tuple[Path, os.stat_result]]:
-    """List the files of a dataset at any depth in the order of their paths, without hidden folders.
-
-    Args:
-        folder: The dataset's folder.
-        suffixes: Of the files that count: ".tar".
+    """List a dataset's files with some suffixes, such as ".tar", by path, at any depth but in hidden folders.
 
     Returns:
         Each file's path within the folder, with its size and times.

@@ -60,13 +60,10 @@ def permute(places: npt.NDArray[np.int64], count: int, seed: int, epoch: int) ->
     eight examples are ranked by random words instead: the network's permutations of so few are not uniform.
 
     Args:
-        places: int64[k], each from 0 to `count` − 1.
+        places: int64[k], each from 0 to `count` − 1, as what is returned.
         count: Size of the permuted set.
         seed: With `epoch`, decides the permutation.
         epoch: Any number.
-
-    Returns:
-        int64[k].
 
     Source:
         Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002: generalised Feistel network

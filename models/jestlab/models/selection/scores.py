@@ -17,7 +17,7 @@ s_ij = t z^im_i · z^txt_j, ± the sign of a model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -207,15 +207,12 @@ def score_matrix(criterion: str, learner: Embeddings | None, reference: Embeddin
     """Compute S, the sigmoid scores of every image with every text, without gain; to be looked at.
 
     Args:
-        criterion: See `terms`.
+        criterion: See `terms`, like what is raised.
         learner: Embeddings of n pairs.
         reference: Embeddings of the same pairs by the reference.
 
     Returns:
         float32 [n, n]; rows are images, columns are texts, the pairs' own scores are on the diagonal.
-
-    Raises:
-        ValueError: As in `terms`.
     """
     signs, models = terms(criterion, learner, reference)
     matrix = jnp.zeros((), jnp.float32)
@@ -262,7 +259,7 @@ class SigmoidScores:
 
     def own(self, models: Models) -> jax.Array:
         """Return S_ii, the scores of the pairs alone."""
-        return self._signed(lambda z: softplus(-(own_similarity(z) + z.bias)), models)
+        return _signed(self._signs, (softplus(-(own_similarity(z) + z.bias)) for z in models))
 
     def nothing(self, models: Models) -> jax.Array:
         """Return 0 for each row."""
@@ -278,11 +275,8 @@ class SigmoidScores:
 
     def shares(self, accumulated: jax.Array, models: Models) -> jax.Array:
         """Return S_ii + ½ Σ_{j ≠ i} (S_ij + S_ji); the sum holds i itself, as a non-match, twice."""
-        itself = self._signed(lambda z: softplus(own_similarity(z) + z.bias), models)
+        itself = _signed(self._signs, (softplus(own_similarity(z) + z.bias) for z in models))
         return self.own(models) + 0.5 * (accumulated - 2.0 * itself)
-
-    def _signed(self, loss: Callable[[Embeddings], jax.Array], models: Models) -> jax.Array:
-        return sum((sign * loss(z) for sign, z in zip(self._signs, models, strict=True)), jnp.float32(0.0))
 
 
 class SoftmaxScores:
@@ -302,7 +296,7 @@ class SoftmaxScores:
 
     def own(self, models: Models) -> jax.Array:
         """Return Σ ± (−s_ii), the scores of the pairs alone."""
-        return self._signed([-own_similarity(z) for z in models])
+        return _signed(self._signs, [-own_similarity(z) for z in models])
 
     def nothing(self, models: Models) -> list[tuple[jax.Array, jax.Array]]:
         """Return log 0, for each model and direction."""
@@ -323,7 +317,7 @@ class SoftmaxScores:
         for (over_texts, over_images), z in zip(accumulated, models, strict=True):
             own = own_similarity(z)
             losses.append(0.5 * (jnp.logaddexp(over_texts, own) + jnp.logaddexp(over_images, own)) - own)
-        return self._signed(losses)
+        return _signed(self._signs, losses)
 
     def shares(self, accumulated: list[tuple[jax.Array, jax.Array]], models: Models) -> jax.Array:
         """Return Σ ± ℓ_i; the chosen are already in the sums."""
@@ -331,10 +325,12 @@ class SoftmaxScores:
             0.5 * (over_texts + over_images) - own_similarity(z)
             for (over_texts, over_images), z in zip(accumulated, models, strict=True)
         ]
-        return self._signed(losses)
+        return _signed(self._signs, losses)
 
-    def _signed(self, losses: Sequence[jax.Array]) -> jax.Array:
-        return sum((sign * loss for sign, loss in zip(self._signs, losses, strict=True)), jnp.float32(0.0))
+
+def _signed(signs: Sequence[float], losses: Iterable[jax.Array]) -> jax.Array:
+    """Return Σ ± ℓ over the models."""
+    return sum((sign * loss for sign, loss in zip(signs, losses, strict=True)), jnp.float32(0.0))
 
 
 def own_similarity(z: Embeddings) -> jax.Array:
