@@ -15,7 +15,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from jestlab.analysis import figures, frames
-from jestlab.analysis.figures.plot import ink, looks
+from jestlab.analysis.figures.style import ink, looks
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from .plot import (
     Texts,
     about_unfinished,
     difference_axis,
-    looks,
     scale,
     score_axis,
     seeds,
     title,
     what_score_is,
 )
+from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd

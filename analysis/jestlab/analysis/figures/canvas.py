@@ -19,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import units
-from .plot import GREY, Texts, ink
+from .plot import Texts
+from .style import GREY, ink
 
 if TYPE_CHECKING:
     import pandas as pd

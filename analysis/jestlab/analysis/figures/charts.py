@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .plot import GREY, Plot, axis_unit, near_references
+from .plot import Plot, axis_unit, near_references
+from .style import GREY
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -30,7 +30,8 @@ from .canvas import (
     tick_at_values,
     widest,
 )
-from .plot import COMPONENT_LOOKS, GREY, Texts, axis_unit, ink, near_references
+from .plot import Texts, axis_unit, near_references
+from .style import COMPONENT_LOOKS, GREY, ink
 
 if TYPE_CHECKING:
     import pandas as pd

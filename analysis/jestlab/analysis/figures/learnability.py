@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..frames import Diagnosis, diagnosis
 from .canvas import End, add_axes, canvas, name_ends, widest
-from .plot import GREY, Plot, Texts, ink, looks, shades
+from .plot import Plot, Texts
+from .style import GREY, ink, looks, shades
 
 if TYPE_CHECKING:
     import pandas as pd

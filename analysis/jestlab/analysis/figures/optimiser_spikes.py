@@ -10,7 +10,8 @@ from .. import frames as reading
 from ..measures import FAR, running_median, spike_count
 from .against import Axis, placed, value_text
 from .drawing import draw_step_panels
-from .plot import Plot, Texts, looks, title
+from .plot import Plot, Texts, title
+from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,7 +8,8 @@ from ..curves import score_curves
 from ..frames import Frames
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from .drawing import draw_published
-from .plot import GREY, Plot, Texts, looks
+from .plot import Plot, Texts
+from .style import GREY, looks
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,8 @@ from ..configs import Configs, lookup
 from ..frames import Frames
 from .against import final_scores, value_text
 from .drawing import draw_scatter_panels
-from .plot import Plot, Texts, difference_axis, looks, scale, title, what_score_is
+from .plot import Plot, Texts, difference_axis, scale, title, what_score_is
+from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
