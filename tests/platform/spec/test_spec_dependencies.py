@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import Study, grid
-from jestlab.platform.spec.dependencies import Reference, order
-from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.spec.expand import Reference, order
 
 
 def node(name, needs=(), point=None):

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jestlab.models.config import TrainConfig
+from jestlab.platform.errors import SpecError
 from jestlab.platform.spec.config_tree import fields_of, flatten, merge, nested, plain
-from jestlab.platform.spec.errors import SpecError
 
 NAMES = st.sampled_from(["a", "b", "c", "kind_of", "x1"])
 VALUES = st.one_of(

@@ -4,10 +4,9 @@ import pytest
 import yaml
 
 from jestlab.platform import spec
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study, load
-from jestlab.platform.spec.errors import SpecError
 from jestlab.platform.spec.resources import Resources
 
 JOINT = {"selection": {"rule": "joint", "reference": "reference"}}

@@ -3,7 +3,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.errors import SpecError
 from jestlab.platform.spec.yaml import Document, dump
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from(

@@ -41,9 +41,8 @@ from pydantic import (
     model_validator,
 )
 
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import SpecError, UserError, nearest, shown
 from jestlab.platform.spec.config_tree import fields_of, first_error
-from jestlab.platform.spec.errors import SpecError, shown
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
 from jestlab.platform.spec.yaml import Document
 

@@ -29,13 +29,7 @@ HERE = "local"
 
 @dataclass(frozen=True)
 class Sum:
-    """What several runs will occupy together.
-
-    Attributes:
-        chip_hours: Of the runs whose budget is known.
-        dollars: Of the runs whose price is known; None if none is.
-        unknown: Number of runs without a budget.
-    """
+    """What runs will occupy together, as far as it is known; `unknown` counts those without a budget."""
 
     chip_hours: float
     dollars: float | None
@@ -64,13 +58,7 @@ def budgeted(plan: Plan, store: Store | None, *, local: bool) -> Plan:
 
 
 def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
-    """Add to a plan what each run will occupy on a TPU slice.
-
-    Args:
-        plan: Priced.
-        slice_: What each run computes on.
-        settings: Prices, and the share of the peak that is assumed.
-    """
+    """Add to a plan what each run will occupy on a TPU slice, by the user's prices and utilisation."""
     chip = slice_.type
     share = utilisation(settings, chip.name)
     price = settings.prices.get(chip.name)
@@ -91,12 +79,7 @@ def utilisation(settings: Settings, chip: str) -> float:
 
 
 def on_this_machine(plan: Plan, speeds: Mapping[str, Speed]) -> Plan:
-    """Add to a plan how long each run will take here, as far as runs of its program have been measured.
-
-    Args:
-        plan: Priced.
-        speeds: By program.
-    """
+    """Add to a plan how long each run will take here, by the measured speeds of its program."""
 
     def budget(run: PlannedRun) -> Budget | None:
         speed = speeds.get(run.program)
@@ -137,14 +120,10 @@ def to_do(plan: Plan) -> list[PlannedRun]:
 
 
 def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
-    """Estimate a lower bound on how long runs take together.
+    """Estimate a lower bound on the hours that runs take together, some or all (None) at a time.
 
-    Args:
-        runs: Dependencies first; what is not known counts nothing.
-        parallel: How many at a time; None for all.
-
-    Returns:
-        Hours: their sum over the parallel slots, or those of the longest chain of runs that need each other.
+    That is their sum over the parallel slots, or those of the longest chain of runs that need each other.
+    They come dependencies first; what is not known counts nothing.
     """
     ends: dict[str, float] = {}
     for run in runs:
@@ -155,11 +134,7 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
 
 
 def refuse_above(plan: Plan, most: float) -> None:
-    """Refuse a launch if the estimate of the runs still to do exceeds a limit or is unknown.
-
-    Args:
-        plan: With states and budgets.
-        most: Chip-hours.
+    """Refuse a launch if the runs still to do are estimated at more than some chip-hours.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
@@ -263,7 +238,6 @@ def cost_breakdown(plan: Plan, baseline: str | None = None, scope: Scope = "scor
 
     Raises:
         UserError: No run trains anything, or there is no such baseline.
-        ValueError: For an unknown scope.
     """
     costs.check_scope(scope)
     labels: dict[str, list[PlannedRun]] = {}

@@ -30,13 +30,7 @@ _ABSENT = "—"
 
 @dataclass(frozen=True)
 class Difference:
-    """A field in which a run differs from a finished one.
-
-    Attributes:
-        path: Dotted key.
-        before: The finished run's value.
-        now: The run's.
-    """
+    """A field in which a run differs from a finished one, by its dotted key."""
 
     path: str
     before: Any
@@ -45,13 +39,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a run would run.
-
-    Attributes:
-        reason: In words.
-        nearest: Folder of the finished run that is most like it.
-        differences: From that one.
-    """
+    """Why a run would run, and how it differs from the most similar finished run, by that one's folder."""
 
     reason: str
     nearest: str | None = None
@@ -65,14 +53,9 @@ class Explanation:
 
 
 def explain(plan: Plan, finished: Iterable[FinishedRun]) -> dict[str, Explanation]:
-    """Explain for each run why it would run, by what it has that no finished run has.
+    """Explain for each run that a launch starts or resumes why it would run, by its fingerprint.
 
-    Args:
-        plan: With states.
-        finished: Completed runs of the store.
-
-    Returns:
-        Fingerprint → explanation, of the runs that a launch starts or resumes.
+    What matters is what it has that no finished run of the store has.
     """
     candidates: dict[str, _Candidates] = defaultdict(_Candidates)
     for run in finished:
@@ -189,12 +172,7 @@ class Comparison:
 
 
 def compare(store: Store, first: str, second: str) -> Comparison:
-    """Compare two runs.
-
-    Args:
-        store: Where they are.
-        first: A fingerprint.
-        second: Another, or the same.
+    """Compare two runs by their fingerprints.
 
     Raises:
         UserError: One of them is not in the store.

@@ -143,11 +143,7 @@ class Plan:
         return [run.fingerprint for run in self.runs]
 
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
-        """Compare the plan with a store.
-
-        Args:
-            states: Fingerprint → state, of the runs that the store knows.
-        """
+        """Compare the plan with a store, by the states of the fingerprints that it knows."""
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)
         return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
@@ -157,8 +153,7 @@ def plan(study: Study, absent: Literal["refuse", "note"] = "refuse") -> Plan:
 
     Args:
         study: The study.
-        absent: Whether missing data and weights are an error, or noted in the plan, which is then only to
-            look at.
+        absent: Whether missing data and weights are an error, or noted in a plan that is only to look at.
 
     Raises:
         UserError: The spec is wrong, or a data folder is missing; the place is named.
@@ -185,13 +180,7 @@ class _Resolved:
 
 
 def _resolve(member: Member, before: Sequence[_Resolved], contents: Contents) -> _Resolved:
-    """Complete a member's config from its data, solve for its budget, and price and fingerprint it.
-
-    Args:
-        member: Of the study.
-        before: The members before it.
-        contents: What is at the paths that its config names.
-    """
+    """Complete a member's config from its data, solve for its budget, and price and fingerprint it."""
     program = member.variant.program
     config = _complete(member, contents)
     needed = {role: before[index].config for role, index in member.needs.items()}
@@ -288,9 +277,6 @@ def fingerprint(program: str, version: int, identity: Mapping[str, Any], needs: 
         version: Of the program: raised when the same config comes to mean something else.
         identity: What in the config decides the result, without fields at their default.
         needs: Role → fingerprint of each run that it needs. What those runs are called does not matter.
-
-    Returns:
-        64 hex digits.
     """
     whole = {"program": program, "version": version, "identity": identity, "needs": needs}
     return hashlib.sha256(canonical_json(whole).encode()).hexdigest()

@@ -83,12 +83,7 @@ def _computing(model: TwoTowers, config: WeightsConfig) -> TwoTowers:
 
 
 def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
-    """Return the same data with the content digest of each folder.
-
-    Args:
-        data: As a spec gives it.
-        contents: Reads the folders. A missing folder that it only notes gets no digest, and no check.
-        parts: Which of its folders count.
+    """Return the same data with the content digest of each folder among the parts, unless it is only noted.
 
     Raises:
         UserError: A folder is missing or holds no shards, or its metadata lack a required column.

@@ -137,12 +137,7 @@ def placeholder_names(word: str) -> Iterator[str]:
 
 
 def fill(word: str, values: Mapping[str, Any]) -> str:
-    """Replace the placeholders in a word.
-
-    Args:
-        word: A word whose names are all known, without single braces.
-        values: By name; a string is used as it is, everything else as JSON.
-    """
+    """Replace the placeholders in a word by values: a string as it is, everything else as JSON."""
 
     def value(match: re.Match[str]) -> str:
         return match[0][0] if match[1] is None else as_word(values[match[1]])
@@ -160,10 +155,6 @@ def as_word(value: Any) -> str:
 
 def run(config: Mapping[str, Any], context: RunContext) -> None:
     """Run the command to its end.
-
-    Args:
-        config: The run.
-        context: Where to work and report.
 
     Raises:
         Failed: The command failed; with its exit code and the last lines that it printed.
@@ -260,9 +251,6 @@ class Child:
             words: The command.
             cwd: Working directory; None for this process's.
             environment: Variables in addition to this process's, without those that lead to the store.
-
-        Raises:
-            UserError: It cannot be started.
         """
         try:
             self._process = subprocess.Popen(

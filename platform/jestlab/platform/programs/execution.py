@@ -19,10 +19,6 @@ from jestlab.platform.programs.context import Interrupted, Need, RunContext
 def run_train(config: TrainConfig, context: RunContext) -> None:
     """Train one run to its end, from its newest checkpoint if there is one.
 
-    Args:
-        config: The run.
-        context: Where to work and report.
-
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
     """
@@ -45,10 +41,6 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
 def run_embed(config: EmbedConfig, context: RunContext) -> None:
     """Embed one training set to its end, from what an earlier attempt has made durable.
 
-    Args:
-        config: The run.
-        context: Where to work and report.
-
     Raises:
         Interrupted: It was asked to stop; what is embedded is saved.
         UserError: The reference is not a model.
@@ -69,10 +61,6 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
 def run_weights(config: WeightsConfig, context: RunContext) -> None:
     """Write `checkpoints/` and `tokenizer.model` into the run's folder, as a trained run has them.
 
-    Args:
-        config: The run.
-        context: Where to work and report.
-
     Raises:
         UserError: The weights have changed since the run was planned.
     """
@@ -89,10 +77,6 @@ def run_weights(config: WeightsConfig, context: RunContext) -> None:
 
 def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
     """Diagnose selection; an interrupted run starts over.
-
-    Args:
-        config: The run.
-        context: Where to work and report.
 
     Raises:
         Interrupted: It was asked to stop.
@@ -116,15 +100,7 @@ def _reference(need: Need, role: str) -> Reference:
 
 
 def _towers_of(need: Need, role: str) -> TwoTowers:
-    """Return the architecture of a finished run.
-
-    Args:
-        need: The run.
-        role: Its role among the dependencies, for the message.
-
-    Raises:
-        UserError: It makes no towers.
-    """
+    """Return the architecture of a finished run; UserError, which names its role, if it makes no towers."""
     if "model" not in need.config:
         raise UserError(
             f"{role}: {need.directory.name} is a run of {need.program}, which makes no towers: name a run of "

@@ -94,15 +94,9 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
 
 
 def cost(config: TrainConfig, reference: TwoTowers | None, examples: float) -> Cost:
-    """Compute the FLOPs of training, by what they are spent on.
+    """Compute the FLOPs of training on a number of examples, by what they are spent on, as counted.
 
-    Args:
-        config: The run.
-        reference: As for `step_of`.
-        examples: Examples seen by the learner; 1 for the cost of one.
-
-    Returns:
-        The counted cost; the sub-batch's forward pass counts again after its scoring.
+    The sub-batch's forward pass counts again after its scoring. `reference` is as for `step_of`.
     """
     return step_of(config, reference).cost() * examples
 

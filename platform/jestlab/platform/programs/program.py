@@ -79,22 +79,13 @@ class Contents:
     """
 
     def __init__(self, note_absent: bool = False) -> None:
-        """Create it; nothing is read yet.
-
-        Args:
-            note_absent: Whether missing paths are noted in `absent` instead of being errors.
-        """
+        """Create it; with `note_absent`, missing paths are noted in `absent` instead of being errors."""
         self._note_absent = note_absent
         self.absent: dict[Path, str] = {}
         self._digests: dict[Path, str] = {}
 
     def passes_over(self, path: Path, what: str) -> bool:
-        """Whether a path is missing and only noted, so that the path itself identifies the content.
-
-        Args:
-            path: Path of a file or folder.
-            what: What should be there.
-        """
+        """Whether a path is missing and only noted: then the path itself identifies the content."""
         if not self._note_absent or path.exists():
             return False
         self.absent[path] = what
@@ -155,15 +146,7 @@ class Program:
     imports: tuple[str, ...] = ()
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
-        """Return what of a study's base holds for a run of this program.
-
-        Args:
-            base: The study's base: sections of the config of its program.
-            owner: The study's program.
-
-        Returns:
-            All of it for the study's own program, else the sections that this one inherits.
-        """
+        """Return what of the base of a study of another program, its owner, holds for a run of this one."""
         if self.name == owner.name:
             return dict(base)
         return {name: base[name] for name in self.inherits if name in base and self._shares(name, owner)}
@@ -188,15 +171,7 @@ class Program:
         return None if self.price_of is None else self.price_of(config, needs)
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
-        """Execute a run.
-
-        Args:
-            config: As planned and stored, plain.
-            context: Where to work and report.
-
-        Raises:
-            Exception: Whatever ends the program.
-        """
+        """Execute a run by its config as planned and stored, plain; raises whatever ends the program."""
         call = load(self.entry_point)
         call(dict(config) if self.schema is None else self.schema.model_validate(config), context)
 
@@ -210,12 +185,7 @@ def names_callable(name: str) -> bool:
 
 
 def anchored(name: str, folder: Path) -> str:
-    """Return the name with its file made absolute, and every other name of a program as it is.
-
-    Args:
-        name: Name of a program.
-        folder: Folder that relative paths start from.
-    """
+    """Return the name with its file made absolute, and every other name of a program as it is."""
     match = _FILE.fullmatch(name)
     if match is None:
         return name
@@ -229,10 +199,7 @@ def callable_identifier(name: str) -> str:
 
 
 def check_callable(name: str) -> None:
-    """Check that a callable exists, without importing anything.
-
-    Args:
-        name: Name of the callable; a file's path is absolute.
+    """Check that a callable, in a module or at an absolute path, exists, without importing anything.
 
     Raises:
         UserError: There is no such module or file, it is not valid Python, or it defines no such name.

@@ -125,11 +125,7 @@ class Channel:
     """The worker's end: reads messages, passes them to a run's context, and answers."""
 
     def __init__(self, context: RunContext) -> None:
-        """Open the pipes.
-
-        Args:
-            context: The run's context.
-        """
+        """Open the pipes."""
         self._context = context
         self._rest = b""
         self._lines = 0
@@ -182,9 +178,6 @@ class Channel:
 
         Args:
             whole: Whether it ended by itself, so that a last line without a line break counts.
-
-        Raises:
-            UserError: As in `read`.
         """
         for _ in range(_LEFT_BLOCKS):
             if not self.read():

@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
-from jestlab.platform.errors import UserError
-from jestlab.platform.spec.errors import SpecError, choices
+from jestlab.platform.errors import SpecError, UserError, choices
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.xmanager import xmanager_main
@@ -52,8 +51,7 @@ def study(
         program: What its runs execute.
 
     Returns:
-        A `ConfigDict` that keeps mappings as they are, so that keys may be dotted:
-        `study.runs.joint = {"selection.rule": "joint"}`.
+        A `ConfigDict` whose keys may be dotted: `study.runs.joint = {"selection.rule": "joint"}`.
     """
     config = _mapping() if name is None else _mapping(name=name)
     config.update(question=question, paper=paper, program=program)

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
-from jestlab.platform.errors import nearest
+from jestlab.platform.errors import Path, SpecError, kind_of, nearest, shown
 from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
-from jestlab.platform.spec.errors import Path, SpecError, kind_of, shown
 
 Point = dict[str, Any]
 """A run's values on its axes: dotted key → value."""
@@ -84,9 +83,6 @@ def parse_axes(given: Any) -> list[dict[str, Any]]:
     Args:
         given: A list of `{runs: […], grid: {…}}`, or a mapping from names of runs (a tuple in Python, joined
             by commas in YAML) to one or a list of `{grid: {…}}`.
-
-    Raises:
-        SpecError: Another shape; no values; different numbers of values under `zip`.
     """
     root = ("axes",)
     if is_mapping(given):
@@ -181,12 +177,7 @@ class Spanned(NamedTuple):
 def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
     """List the points of a run: every combination of its axes' points, the last axis varying fastest.
 
-    Args:
-        axes: Of the study.
-        run: The run's name.
-
-    Returns:
-        The points; a single empty point without axes.
+    Without axes that is a single empty point.
 
     Raises:
         SpecError: Two axes set the same key, or a key and one below it.
@@ -212,10 +203,7 @@ def span(axes: Sequence[Axis], run: str) -> list[Spanned]:
 def place_on(axes: Sequence[Axis], steps: Sequence[Step], path: Path) -> Path | None:
     """Find where the value at a path of a config is written, if an axis gives it.
 
-    Args:
-        axes: Of the study.
-        steps: Parts of the run's point.
-        path: In the config; it may also lie above or below an axis's key.
+    The path may also lie above or below an axis's key.
     """
     for step in steps:
         axis = axes[step.axis]

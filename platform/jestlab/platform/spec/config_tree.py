@@ -21,8 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from jestlab.platform.errors import nearest
-from jestlab.platform.spec.errors import Path, SpecError, choices, dotted, kind_of, shown
+from jestlab.platform.errors import Path, SpecError, choices, dotted, kind_of, nearest, shown
 
 Tree = dict[str, Any]
 """A plain mapping: string keys without dots, values that JSON can hold."""
@@ -32,6 +31,12 @@ KIND = "kind"
 
 NAMES_A_RUN = "names_a_run"
 """Marks a field whose value is the name of another run: `Field(json_schema_extra={NAMES_A_RUN: True})`."""
+
+MATCH = "match"
+"""The key beside a run's overrides that says whose FLOPs it spends."""
+
+STUDIES = "studies"
+"""The key of a union that holds its studies."""
 
 IS_PATH = "is_path"
 """Marks a field whose value is a path, in the same way."""
@@ -48,12 +53,6 @@ def plain(value: Any, path: Sequence[str] = ()) -> Any:
     Args:
         value: Mappings (also `ConfigDict`), lists, tuples, strings, finite numbers, booleans, None.
         path: Its place, for errors.
-
-    Returns:
-        A new value: dicts, lists, str, int, float, bool, None.
-
-    Raises:
-        SpecError: Another type, a key that is not a string, or two keys that mean the same place.
     """
     if is_mapping(value):
         tree: Tree = {}
@@ -103,18 +102,11 @@ def nested(path: Sequence[str], value: Any) -> Tree:
 
 
 def merge(beneath: Tree, above: Tree, schema: Field | None = None) -> Tree:
-    """Lay one tree over another.
+    """Lay one tree over another; returns a new tree, and leaves its sources as they are.
 
     Where both have a mapping they merge; but a mapping whose `kind` differs replaces the one beneath whole,
-    since the keys of one kind mean nothing to another.
-
-    Args:
-        beneath: What holds where `above` says nothing.
-        above: What wins.
-        schema: Knows the `kind` that is meant where none is given.
-
-    Returns:
-        A new tree; shares unchanged parts with its sources, which stay as they are.
+    since the keys of one kind mean nothing to another. `schema` knows the `kind` that is meant where none is
+    given.
     """
     merged = dict(beneath)
     for key, value in above.items():
@@ -279,12 +271,7 @@ def local_paths(model: type[BaseModel]) -> tuple[Path, ...]:
 
 
 def check(tree: Tree, root: Field, path: Sequence[str]) -> None:
-    """Check a part of a config: every key is known, every value has the right type.
-
-    Args:
-        tree: The part, plain, from the config's root.
-        root: The schema's fields.
-        path: Where the part is written.
+    """Check a part of a config, written at a path: every key is known, every value has the right type.
 
     Raises:
         SpecError: Names the place, and the nearest key or the right type.
@@ -329,10 +316,6 @@ def _unknown(key: str, tree: Tree, section: Field, root: Field) -> str:
 def first_error(error: ValidationError, root: Field) -> tuple[Path, str]:
     """Say the first thing that pydantic found wrong in the words of a spec's writer.
 
-    Args:
-        error: What pydantic raised.
-        root: The schema's fields.
-
     Returns:
         Its path from the schema's root, and one line that says what is wrong and what would be right.
     """
@@ -352,12 +335,7 @@ def first_error(error: ValidationError, root: Field) -> tuple[Path, str]:
 
 
 def _message(details: Mapping[str, Any], beside: Mapping[str, Field]) -> str:
-    """Translate one of pydantic's messages.
-
-    Args:
-        details: Of the error.
-        beside: Fields that would be right in the place of the last part of its location.
-    """
+    """Translate one of pydantic's messages; `beside` are the fields that its location may name last."""
     kind, given, context = details["type"], details["input"], details.get("ctx", {})
     if kind == "extra_forbidden":
         return f"unknown key: {nearest(str(details['loc'][-1]), beside)}"

@@ -1,20 +1,23 @@
-"""From a study to its members: every run at every point and seed, its config complete and validated."""
+"""From a study to its members: every run at every point and seed, validated, dependencies first."""
 
 from __future__ import annotations
 
+import heapq
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
 from jestlab.platform import programs
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import Path, SpecError, UserError, nearest, shown, within
 from jestlab.platform.programs import Config, Program
 from jestlab.platform.spec.axes import Point, Step, place_on, span
 from jestlab.platform.spec.config_tree import (
+    MATCH,
+    STUDIES,
     Tree,
     check,
     depth_of,
@@ -25,10 +28,10 @@ from jestlab.platform.spec.config_tree import (
     nested,
     run_names,
 )
-from jestlab.platform.spec.dependencies import Reference, order
-from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.reports import LearnabilityReport
-from jestlab.platform.spec.schema import MATCH, STUDIES, Match, Study
+
+if TYPE_CHECKING:
+    from jestlab.platform.spec.schema import Match, Study
 
 SEED = "seed"
 """The config key that replicates differ in."""
@@ -36,15 +39,21 @@ SEED = "seed"
 _MATCH_ROLE = " match"  # cannot be the role of a dependency: no key begins with a space
 
 
+class Reference(NamedTuple):
+    """The name of another run, as it appears in a run."""
+
+    role: str  # under which the program finds it: the config's dotted key, or the role given in `needs`
+    name: str  # of the other run
+    path: Path  # where it is written
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A run at one point of its axes: what its replicates share.
 
     Attributes:
-        name: Of the run.
         label: Name and values on the axes, as tables and legends show it.
         point: Values on the axes, by dotted key.
-        program: What it executes.
         config: Validated; a plain dict where the program has no schema.
         references: The runs that it names, with the place of each name.
         match: Whose FLOPs it spends; None where the config says how long it trains.
@@ -61,12 +70,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One replicate of a variant.
+    """One replicate of a variant, with its seed in its config.
 
     Attributes:
-        variant: What it replicates.
-        seed: Its seed.
-        config: The variant's config with the seed in it.
         needs: Role → position, among the study's members, of the run that it needs; always before its own.
         match: Position of the run whose FLOPs it spends, before its own as well; None for none.
     """
@@ -117,7 +123,15 @@ def _of_union(study: Study) -> tuple[Member, ...]:
         start = len(together)
         with within(STUDIES, part_name):
             own = part.members
-        variants = {id(member.variant): _renamed(part_name, member.variant) for member in own}
+        variants = {
+            id(one): replace(
+                one,
+                name=f"{part_name}/{one.name}",
+                label=f"{part_name}/{one.label}",
+                references=tuple(ref._replace(name=f"{part_name}/{ref.name}") for ref in one.references),
+            )
+            for one in (member.variant for member in own)
+        }
         together += (
             replace(
                 member,
@@ -129,15 +143,6 @@ def _of_union(study: Study) -> tuple[Member, ...]:
         )
     _check_reports(study, [member.variant for member in together])
     return tuple(together)
-
-
-def _renamed(part: str, variant: Variant) -> Variant:
-    return replace(
-        variant,
-        name=f"{part}/{variant.name}",
-        label=f"{part}/{variant.label}",
-        references=tuple(one._replace(name=f"{part}/{one.name}") for one in variant.references),
-    )
 
 
 def written_at(run: str) -> str:
@@ -166,9 +171,8 @@ def _check_layers(study: Study) -> None:
     if schema is not None:
         check(study.base, fields_of(schema), ("base",))
     if SEED in study.base:
-        raise SpecError(
-            ("base", SEED), "replicates are set by `seeds`; a run that they share may fix its own seed"
-        )
+        remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
+        raise SpecError(("base", SEED), remedy)
     for name, run in study.runs.items():
         schema, seed = program_of(study, name).schema, run.overrides.get(SEED, 0)
         if schema is not None:
@@ -207,9 +211,8 @@ def _check_matches(study: Study) -> None:
 
 def _matched(variant: Variant) -> tuple[Reference, ...]:
     """Refer to the run that a variant matches: known before it, but not a dependency."""
-    if variant.match is None:
-        return ()
-    return (Reference(_MATCH_ROLE, variant.match.run, ("runs", variant.name, MATCH)),)
+    place = ("runs", variant.name, MATCH)
+    return () if variant.match is None else (Reference(_MATCH_ROLE, variant.match.run, place),)
 
 
 def _check_shared(
@@ -219,11 +222,9 @@ def _check_shared(
     for index, needs in ordered:
         for needed in needs.values():
             if _fixes_seed(variants[index]) and not _fixes_seed(variants[needed]) and len(study.seeds) > 1:
-                raise SpecError(
-                    ("runs", variants[index].name, SEED),
-                    f"is fixed, but the run needs {variants[needed].name!r}, which has "
-                    f"{len(study.seeds)} replicates: fix both seeds, or neither",
-                )
+                has = f"{variants[needed].name!r}, which has {len(study.seeds)} replicates"
+                place = ("runs", variants[index].name, SEED)
+                raise SpecError(place, f"is fixed, but the run needs {has}: fix both seeds, or neither")
 
 
 def _fixes_seed(variant: Variant) -> bool:
@@ -272,11 +273,7 @@ class _Run:
         self.base: Tree = self.program.inherited(study.base, program_of(study))
 
     def variants(self) -> Iterator[Variant]:
-        """Yield the run at each of its points.
-
-        Raises:
-            SpecError: A config is not valid, or a point is given twice.
-        """
+        """Yield the run at each of its points, its config validated."""
         beneath = merge(self.base, self.spec.overrides, self.fields)
         points = span(self.axes, self.name)
         short = _short_names({key: None for spanned in points for key in spanned.point})
@@ -287,9 +284,8 @@ class _Run:
                 tree = merge(tree, nested(key.split("."), value), self.fields)
             label = " ".join([self.name, *(f"{short[key]}={_text(value)}" for key, value in point.items())])
             if label in labels:
-                raise SpecError(
-                    ("axes", str(steps[-1].axis)), f"duplicate point {label!r}: give each point once"
-                )
+                axis = ("axes", str(steps[-1].axis))
+                raise SpecError(axis, f"duplicate point {label!r}: give each point once")
             labels.add(label)
             config = self._validated(tree, steps)
             references = tuple(self._references(config, steps))
@@ -317,8 +313,7 @@ class _Run:
     def _references(self, config: Config, steps: Sequence[Step]) -> Iterator[Reference]:
         """Yield the runs that the config names, after those that `needs` adds.
 
-        A name without effect (the reference of a run that selects uniformly) is not a dependency: `identity`
-        leaves it out.
+        A name without effect (the reference of a run that selects uniformly) is not in the config's identity.
         """
         for role, needed in self.spec.needs.items():
             yield Reference(role, needed, ("runs", self.name, "needs"))
@@ -343,3 +338,111 @@ def _short_names(keys: Iterable[str]) -> dict[str, str]:
 def _text(value: Any) -> str:
     """Write a value in a label: a string as it is, all else as JSON."""
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+# ---- dependencies
+
+Node = tuple[str, str, Point, Sequence[Reference]]
+"""A run at a point: name, label, values on its axes, references."""
+
+
+def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
+    """Resolve references and sort: dependencies first, else as given. Linear in nodes and references.
+
+    A reference means the run of that name with equal values on all axis keys that both have.
+
+    Returns:
+        For each place in the new order, the node's index and its dependencies, role → index.
+
+    Raises:
+        SpecError: A reference to no run or to several, or a cycle.
+    """
+    resolver = _Resolver(nodes)
+    needs = [
+        {one.role: resolver.resolve(point, one) for one in references} for *_, point, references in nodes
+    ]
+    waiting = [len(set(needed.values())) for needed in needs]
+    dependants: dict[int, list[int]] = defaultdict(list)
+    for index, needed in enumerate(needs):
+        for other in set(needed.values()):
+            dependants[other].append(index)
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    heapq.heapify(ready)
+    ordered = []
+    while ready:
+        index = heapq.heappop(ready)
+        ordered.append((index, needs[index]))
+        for dependant in dependants[index]:
+            waiting[dependant] -= 1
+            if waiting[dependant] == 0:
+                heapq.heappush(ready, dependant)
+    if len(ordered) < len(nodes):
+        _raise_cycle(nodes, needs, {index for index, count in enumerate(waiting) if count})
+    return ordered
+
+
+class _Resolver:
+    """Finds the run that a reference means; looks through the runs of a name once per set of axis keys."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._by_name: dict[str, list[int]] = defaultdict(list)
+        for index, (name, *_) in enumerate(nodes):
+            self._by_name[name].append(index)
+        self._tables: dict[tuple[str, frozenset[str]], dict[frozenset[str], dict[str, list[int]]]] = {}
+
+    def resolve(self, point: Point, reference: Reference) -> int:
+        """Return the index of the run that is meant by a run at a point."""
+        name = reference.name
+        if name not in self._by_name:
+            raise SpecError(reference.path, f"no run {name!r}: {nearest(name, self._by_name)}")
+        found = []
+        for shared, table in self._table(name, frozenset(point)).items():
+            found += table.get(_values(point, shared), [])
+        if len(found) != 1:
+            raise SpecError(reference.path, self._complaint(point, name, found))
+        return found[0]
+
+    def _table(self, name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
+        """Map the keys that runs of a name share with a point, then the values on these keys, to the runs."""
+        if (name, keys) not in self._tables:
+            tables: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+            for index in self._by_name[name]:
+                own = self._nodes[index][2]
+                shared = keys.intersection(own)
+                tables[shared][_values(own, shared)].append(index)
+            self._tables[name, keys] = tables
+        return self._tables[name, keys]
+
+    def _complaint(self, point: Point, name: str, found: Sequence[int]) -> str:
+        own = {key for index in self._by_name[name] for key in self._nodes[index][2]}
+        if not found:
+            where = ", ".join(f"{key}={point[key]}" for key in sorted(own & point.keys()))
+            return f"no run {name!r} with {where}: give it the same values"
+        missing = ", ".join(sorted(own - point.keys()))
+        some = ", ".join(repr(self._nodes[index][1]) for index in found[:3])
+        return (
+            f"{name!r} is {len(found)} runs ({some}{', …' if len(found) > 3 else ''}): "
+            f"put this run on their axis too ({missing}), or name a run without it"
+        )
+
+
+def _values(point: Point, keys: frozenset[str]) -> str:
+    return json.dumps([point[key] for key in sorted(keys)], sort_keys=True)
+
+
+def _raise_cycle(nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], blocked: Collection[int]) -> None:
+    """Raise for a cycle among runs whose dependencies cannot be met: each of them needs another of them."""
+    index = min(blocked)
+    path: dict[int, None] = {}  # in order
+    while index not in path:
+        path[index] = None
+        index = next(other for other in needs[index].values() if other in blocked)
+    cycle = list(path)[list(path).index(index) :]
+    first = cycle.index(min(cycle))
+    cycle = [*cycle[first:], *cycle[:first]]
+    by_label = len({nodes[i][0] for i in cycle}) < len(cycle)
+    names = [nodes[i][1] if by_label else nodes[i][0] for i in [*cycle, cycle[0]]]
+    role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1 % len(cycle)])
+    reference = next(r for r in nodes[cycle[0]][3] if r.role == role)
+    raise SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")

@@ -14,14 +14,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jestlab.platform.errors import UserError, closest, nearest
+from jestlab.platform.errors import Path as Place
+from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
 from jestlab.platform.programs import program
 from jestlab.platform.spec import overrides as overriding
-from jestlab.platform.spec.config_tree import Tree, depth_of, is_mapping, local_paths, lookup, merge, nested
-from jestlab.platform.spec.errors import Path as Place
-from jestlab.platform.spec.errors import SpecError, choices, shown, within
+from jestlab.platform.spec.config_tree import (
+    STUDIES,
+    Tree,
+    depth_of,
+    is_mapping,
+    local_paths,
+    lookup,
+    merge,
+    nested,
+)
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.schema import STUDIES, Study
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
 REGISTRY = "jestlab.experiments"
@@ -272,12 +280,7 @@ def _guarded(path: Path) -> Iterator[None]:
 
 
 def anchor(study: Study, folder: Path) -> Study:
-    """Make the paths of a study absolute, so that the resolved spec works from anywhere.
-
-    Args:
-        study: The study.
-        folder: What its relative paths count from.
-    """
+    """Make the paths of a study absolute, so that the resolved spec works from anywhere."""
     written = study.to_dict()
     if study.studies:
         written[STUDIES] = {name: anchor(part, folder).to_dict() for name, part in study.studies.items()}

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jestlab.platform.errors import nearest
+from jestlab.platform.errors import Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.config_tree import (
     KIND,
+    MATCH,
+    STUDIES,
     Field,
     Tree,
     check,
@@ -18,9 +20,8 @@ from jestlab.platform.spec.config_tree import (
     nested,
     plain,
 )
-from jestlab.platform.spec.errors import Path, SpecError, shown, within
 from jestlab.platform.spec.expand import program_of
-from jestlab.platform.spec.schema import MATCH, STUDIES, Study
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
 _BESIDE = ("needs", "program", MATCH)

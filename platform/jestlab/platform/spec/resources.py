@@ -94,12 +94,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Slice:
-    """Chips that compute one run together.
-
-    Attributes:
-        type: Their generation.
-        topology: How they are connected, such as `16x16`.
-    """
+    """Chips of one type that compute one run together, connected in a topology such as `16x16`."""
 
     type: TpuType
     topology: str
@@ -127,10 +122,7 @@ class Slice:
 
 
 def parse_slice(text: str) -> Slice:
-    """Parse the name of a TPU slice.
-
-    Args:
-        text: Type and topology: `v5e-16x16`.
+    """Parse the name of a TPU slice, type and topology: `v5e-16x16`.
 
     Raises:
         ValueError: There is no such slice; one line that names the nearest, and what there is.
@@ -239,11 +231,7 @@ class Resources(BaseModel):
     def executor(
         self, asked: ExecutorName | None = None, default: ExecutorName | None = None
     ) -> ExecutorName | None:
-        """Choose where runs go: as the command says, else the study, else the user's settings, else here.
-
-        Args:
-            asked: What the option `--on` says.
-            default: What the user's settings say.
+        """Choose where runs go: as `--on` asks, else the study, else the user's settings, else here.
 
         Returns:
             The name of the executor; None if each run needs a TPU slice and nothing says where to get one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     BaseModel,
@@ -20,22 +20,22 @@ from pydantic import (
 
 from jestlab.analysis.claims import Claim, ClaimError, parse_claims
 from jestlab.analysis.costs import Scope
-from jestlab.platform.errors import nearest
+from jestlab.platform.errors import Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
-from jestlab.platform.spec.config_tree import Field, Tree, fields_of, first_error, is_mapping, plain
-from jestlab.platform.spec.errors import Path, SpecError, shown, within
+from jestlab.platform.spec.config_tree import (
+    MATCH,
+    STUDIES,
+    Field,
+    Tree,
+    fields_of,
+    first_error,
+    is_mapping,
+    plain,
+)
+from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.reports import REPORTS, Report
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
-
-if TYPE_CHECKING:
-    from jestlab.platform.spec.expand import Member
-
-MATCH = "match"
-"""The key beside a run's overrides that says whose FLOPs it spends."""
-
-STUDIES = "studies"
-"""The key of a union that holds its studies."""
 
 _OF_PARTS = ("runs", "base", "axes", "seeds", "program")  # what a union leaves to its studies
 _MOST_SEEDS = 100_000  # more is a slip of the pen
@@ -160,8 +160,6 @@ class Study(_Part):
         Raises:
             SpecError: A config, a reference or the order of the runs is wrong; the place is named.
         """
-        from jestlab.platform.spec.expand import expand  # reads studies
-
         return expand(self)
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from jestlab.platform.spec.errors import SpecError
+from jestlab.platform.errors import SpecError
 
 LARGEST = 1_000_000
 """Most values in a spec, counting an alias each time it is used: a few lines can stand for billions."""
