@@ -34,9 +34,8 @@ from jestlab.models.processes import launched_first
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import PUSH_SECONDS, LocalFolder, SyncedFolder, fetched
+from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.processes import (
     EXIT_BUSY,

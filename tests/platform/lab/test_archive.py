@@ -369,8 +369,8 @@ def refused(victim, match):
         (add("results.db"), "does not belong there"),
         (add("runs/evil"), "does not belong there"),
         (add("tables/launcher.jsonl"), "does not belong there"),
-        (add("tables/run.jsonl", b"[1]\n"), "a line of run is no row"),
-        (add("tables/run.jsonl", b"\xff\n"), "a line of run is no row"),
+        (add("tables/run.jsonl", b"[1]\n"), "a line of run is not a row"),
+        (add("tables/run.jsonl", b"\xff\n"), "a line of run is not a row"),
         (put("run", directory="../../evil"), "damaged: run"),
         (put("run", directory="runs/.."), "damaged: run"),
         (put("run", fingerprint="short"), "damaged"),
@@ -432,10 +432,10 @@ def test_an_archive_that_ends_between_two_files(victim):
 
 def test_what_is_no_archive(victim, tmp_path):
     victim[1].write_bytes(b"PK not a gzip at all" * 100)
-    refused(victim, "is damaged, or no archive of jestlab")
+    refused(victim, "is damaged, or not an archive of jestlab")
     with tarfile.open(victim[1], "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("hello.txt"))
-    refused(victim, "is no archive of jestlab")
+    refused(victim, "is not an archive of jestlab")
     with pytest.raises(UserError, match=r"NAME\.tar\.zst or NAME\.tar\.gz"):
         take(victim[0], tmp_path / "lab.zip")
 

@@ -21,9 +21,8 @@ from jestlab.models.config import TrainConfig
 from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import doctor
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import SCRATCH, Lab
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import processes
 from jestlab.platform.store import leases
 from jestlab.platform.store.address import parse_url

@@ -14,8 +14,7 @@ import pytest
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import sync
-from jestlab.platform.lab.bucket import Bucket
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 
 URL = "gs://lab-bucket/labs/mine"
 RUN = "runs/joint-abc"
@@ -98,7 +97,7 @@ def test_killed_while_it_keeps_a_checkpoint_the_one_before_is_there(bucket, buck
 import sys
 from pathlib import Path
 from jestlab.platform.lab import sync
-from jestlab.platform.lab.bucket import Bucket
+from jestlab.platform.lab.sync import Bucket
 sync.PART_BYTES = 20_000
 synced = sync.SyncedFolder(Bucket({URL!r}), {RUN!r}, Path(sys.argv[1]))
 synced.begin(1, lambda: None)

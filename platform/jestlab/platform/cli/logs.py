@@ -13,9 +13,8 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json
 from jestlab.platform.errors import StoreUnreachable, UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import SyncedFolder
+from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness, logs
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, RunState

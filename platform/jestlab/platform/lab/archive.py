@@ -1,12 +1,12 @@
-"""Labs as archives, which go from any database to any other: rows as JSON lines, and files.
+"""The format of archives, by which labs go from any database to any other: rows as JSON lines, and files.
 
-Rows say runs by fingerprint, experiments by name and attempts by number. In the order of the archive:
+Rows identify runs by fingerprint, experiments by name and attempts by number. In this order:
 
     jestlab.json             format and schema
     tables/<table>.jsonl     rows
-    runs/<folder>/…          logs, and on demand all else that completed runs left
+    runs/<folder>/…          logs, and on demand all other files of completed runs
     reports/<experiment>/…   tables and figures
-    checksums.json           SHA-256 of each of these: without it, an archive is cut short
+    checksums.json           SHA-256 of each of these; an archive without it is truncated
 
 Nothing in one is executed or unpickled.
 """
@@ -27,6 +27,7 @@ import pyarrow as pa
 from sqlalchemy import DateTime, Double, Text
 
 from jestlab.platform.errors import UserError
+from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store.schema import HEAD as SCHEMA
 from jestlab.platform.store.tables import (
     Artifact,
@@ -46,7 +47,7 @@ from jestlab.platform.store.tables import (
 # ---- format
 
 FORMAT = 1
-"""Raised when archives come to look otherwise."""
+"""Increased when the format changes."""
 
 HEAD, CHECKSUMS = "jestlab.json", "checksums.json"
 
@@ -59,7 +60,7 @@ TABLES: dict[str, Any] = {
 """Those that are written row by row; metrics are written curve by curve."""
 
 SINCE = {"published": "0003"}
-"""Tables that archives of older schemas than this do not have."""
+"""Tables that archives of older schemas than this lack."""
 
 METRIC = "metric"
 
@@ -72,19 +73,19 @@ _KEYS = frozenset({"id", "run_id", "needs_id", "experiment_id", "attempt_id", "l
 
 
 def columns(table: Any) -> list[Any]:
-    """Columns of a table that mean the same in every store."""
+    """Return the columns of a table that mean the same in every store."""
     return [column for column in table.__table__.columns if column.name not in _KEYS]
 
 
 def encode(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Write a value as JSON has it."""
     if isinstance(value, datetime):
         return value.isoformat()
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def decode(table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Columns of an archived row; what an older schema lacks is left to its default.
+    """Read the columns of an archived row; those that an older schema lacks are left to their defaults.
 
     Raises:
         UserError: A value is not of its column's type.
@@ -119,11 +120,7 @@ _TABLES = frozenset(f"tables/{name}.jsonl" for name in (*TABLES, METRIC))
 
 
 def compression_of(path: Path) -> str:
-    """How a file of this name is compressed: zstd or gzip.
-
-    Raises:
-        UserError: The name does not say.
-    """
+    """Return how a file of this name is compressed, zstd or gzip; UserError if the name does not say."""
     for ending, compression in ((".tar.zst", "zstd"), (".tar.gz", "gzip"), (".tgz", "gzip")):
         if path.name.endswith(ending):
             return compression
@@ -131,15 +128,11 @@ def compression_of(path: Path) -> str:
 
 
 def unpack(path: Path, folder: Path) -> None:
-    """Unpack an archive into an empty folder.
-
-    Args:
-        path: The archive.
-        folder: Nothing is written outside of it.
+    """Unpack an archive into an empty folder; nothing is written outside of it.
 
     Raises:
-        UserError: It is none, is cut short or changed, has a name in it that leads elsewhere, or is of a
-            newer jestlab.
+        UserError: It is not an archive, is cut short or changed, has a name in it that leads elsewhere, or is
+            of a newer jestlab.
     """
     compression = compression_of(path)
     try:
@@ -154,21 +147,25 @@ def unpack(path: Path, folder: Path) -> None:
             raise UserError(f"no archive {path}") from None
         raise
     except (tarfile.TarError, EOFError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is damaged, or no archive of jestlab: {_line(error)}") from None
+        raise UserError(
+            f"{path} is damaged, or not an archive of jestlab: {one_line(str(error), 200)}"
+        ) from None
     except OSError as error:
         if error.errno is None:  # of the decompressor
-            raise UserError(f"{path} is damaged, or no archive of jestlab: {_line(error)}") from None
+            raise UserError(
+                f"{path} is damaged, or not an archive of jestlab: {one_line(str(error), 200)}"
+            ) from None
         raise
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
-def archived_rows(folder: Path, table: str) -> Iterator[dict[str, Any]]:
-    """Rows of a table in an unpacked archive; none of a table that came later.
+def _unreadable(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is damaged, or not an archive of jestlab: {one_line(str(error), 200)}")
 
-    Raises:
-        UserError: A line that is no row.
-    """
+
+def archived_rows(folder: Path, table: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table in an unpacked archive; none of a table that was added later."""
     path = folder / "tables" / f"{table}.jsonl"
     if table in SINCE and not path.exists():
         return
@@ -179,7 +176,7 @@ def archived_rows(folder: Path, table: str) -> Iterator[dict[str, Any]]:
             except ValueError:
                 row = None
             if not isinstance(row, dict):
-                raise UserError(f"the archive is damaged: a line of {table} is no row")
+                raise UserError(f"the archive is damaged: a line of {table} is not a row")
             yield row
 
 
@@ -187,13 +184,13 @@ def _unpack(tar: tarfile.TarFile, folder: Path) -> None:
     found: dict[str, str] = {}
     for member in tar:
         if not found and member.name != HEAD:
-            raise UserError("is no archive of jestlab")
+            raise UserError("is not an archive of jestlab")
         _check_name(member)
         if member.name in found:
             raise UserError(f"has {member.name!r} twice")
         content = tar.extractfile(member)
         if content is None:
-            raise UserError(f"has {member.name!r}, which is no file")
+            raise UserError(f"has {member.name!r}, which is not a file")
         found[member.name] = _write(content, folder / member.name)
         if member.name == HEAD:
             _check_head(_json(folder / HEAD))
@@ -246,9 +243,5 @@ def _json(path: Path) -> dict[str, Any]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise UserError(f"is damaged: {path.name} is no JSON")
+        raise UserError(f"is damaged: {path.name} is not valid JSON")
     return value
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,10 +20,11 @@ from typing import Any
 from sqlalchemy import func, select
 
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab.bucket import Bucket
+from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
+from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.records import RunState
@@ -37,7 +37,7 @@ PROCESS_SECONDS = 60.0
 _LITTLE_DISK, _NO_DISK = 5e9, 2e8  # bytes
 _SILENT = timedelta(minutes=10)
 _CLOCKS_APART = timedelta(minutes=1)
-_STALE_SECONDS = 86_400.0  # as `jestlab gc` has it
+_STALE = timedelta(days=1)  # as `jestlab gc` has it
 
 
 class Level(StrEnum):
@@ -50,14 +50,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found.
-
-    Attributes:
-        check: What was looked at.
-        level: How it ended.
-        found: What there is.
-        remedy: The one thing to do; empty where there is nothing.
-    """
+    """What a check found, and the one thing to do; `remedy` is empty if there is nothing to do."""
 
     check: str
     level: Level
@@ -66,12 +59,7 @@ class Finding:
 
 
 def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
-    """All checks, one after another; none of them raises.
-
-    Args:
-        lab: The lab to look at.
-        jax: Whether to ask JAX for its devices, which may take a while.
-    """
+    """Run all checks, one after another; none of them raises. Asking JAX for its devices may take a while."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "python": _python,
         "packages": _packages,
@@ -112,7 +100,7 @@ def _python() -> Finding:
 
 
 def _packages() -> Finding:
-    """What jestlab's own metadata ask for."""
+    """Check what jestlab's own metadata ask for."""
     from packaging.requirements import Requirement
 
     try:
@@ -161,7 +149,7 @@ def _folder(lab: Lab) -> Finding:
     place = _nearest_existing(lab.root)
     if not place.is_dir():
         return Finding(
-            "folder", Level.BROKEN, f"{place} is no folder", "give another --root, or move it away"
+            "folder", Level.BROKEN, f"{place} is not a folder", "give another --root, or move it away"
         )
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
         return Finding("folder", Level.BROKEN, f"no permission to write in {place}", "give another --root")
@@ -169,7 +157,7 @@ def _folder(lab: Lab) -> Finding:
 
 
 def _bucket(lab: Lab) -> list[Finding]:
-    """Where the lab is in a bucket: whether that can be written to, and read."""
+    """Check that a lab's bucket can be written to and read."""
     if lab.remote is None:
         return []
     bucket, name = Bucket(lab.remote), f".doctor-{uuid.uuid4().hex}"
@@ -191,7 +179,7 @@ def _disk(lab: Lab) -> Finding:
 
 
 def _store(lab: Lab) -> list[Finding]:
-    """The store: read, written to, and its clock beside ours."""
+    """Check the store: read it, write to it, and compare its clock with ours."""
     shown = shown_url(parse_url(lab.store_url))
     try:
         existing = Store.open_readonly(lab.store_url)
@@ -234,16 +222,8 @@ class _Enough(Exception):
 
 
 def _leftovers(lab: Lab) -> Finding:
-    """What processes that were killed left behind, and nobody is waiting for."""
-    stale = time.time() - _STALE_SECONDS
-    folders = (lab.root, lab.data, lab.reports, lab.cache)
-    found = [
-        path
-        for folder in folders
-        if folder.is_dir()
-        for path in folder.iterdir()
-        if path.name.startswith(".") and path.suffix in (".part", ".lock") and path.stat().st_mtime < stale
-    ]
+    """Find what killed processes left behind, and nobody is waiting for."""
+    found = list(gc.leftovers(lab, _STALE))
     if not found:
         return Finding("leftovers", Level.OK, "none")
     remedy = "jestlab gc shows them, jestlab gc --delete removes them"
@@ -305,7 +285,7 @@ def _jax() -> Finding:
 
 
 def _ask(code: str) -> tuple[dict[str, Any] | None, str]:
-    """What Python code prints as JSON on its last line, in a process that may hang or crash; else why not."""
+    """Return what Python code prints as JSON, in a process that may hang or crash; else why not."""
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         stdin=subprocess.DEVNULL,

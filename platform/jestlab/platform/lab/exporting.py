@@ -1,4 +1,4 @@
-"""A lab, or some of its experiments, written as one archive."""
+"""Write a lab, or some of its experiments, as one archive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from jestlab.platform.lab.archive import (
     columns,
     compression_of,
     encode,
-)  # fmt: skip
+)
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.schema import HEAD as SCHEMA
@@ -41,13 +41,7 @@ _FEW = 500  # runs whose rows are asked for at once
 
 @dataclass(frozen=True)
 class Written:
-    """What an archive holds.
-
-    Attributes:
-        experiments: Names.
-        runs: How many.
-        files: How many files of runs and reports.
-    """
+    """What an archive holds: names of experiments, number of runs, number of files of runs and reports."""
 
     experiments: list[str]
     runs: int
@@ -138,7 +132,7 @@ class _Writer:
         return Written(sorted(names.values()), len(runs), files)
 
     def _rows(self, table: str, rows: Iterable[dict[str, Any]]) -> None:
-        """A table's lines; a tar has to know how long they are before it takes them."""
+        """Add the lines of a table; a tar has to know their length in advance."""
         with tempfile.TemporaryFile() as lines:
             for row in rows:
                 lines.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
@@ -147,7 +141,7 @@ class _Writer:
             self._add(f"tables/{table}.jsonl", lines, size)
 
     def _folder(self, name: str) -> None:
-        """Its files at any depth; hidden ones and links are left out."""
+        """Add a folder's files at any depth, except hidden ones and links."""
         for place, folders, files in os.walk(self._lab.root / name):
             folders[:] = sorted(folder for folder in folders if not folder.startswith("."))
             for file in sorted(files):
@@ -175,7 +169,7 @@ class _Writer:
 
 
 class _Reader:
-    """A file that tells what is read from it."""
+    """A file that reports what is read from it."""
 
     def __init__(self, content: IO[bytes], tell: Callable[[bytes], None]) -> None:
         self._content = content
@@ -200,7 +194,7 @@ def _experiments(connection: Connection, wanted: Sequence[str]) -> Names:
 
 
 def _runs(connection: Connection, experiments: Names | None) -> Names:
-    """Runs of the experiments and all that they need; without experiments, all."""
+    """Return the runs of the experiments and all that they need; without experiments, all runs."""
     known = dict(connection.execute(select(Run.id, Run.fingerprint)).tuples().all())
     if experiments is None:
         return known
@@ -219,7 +213,7 @@ def _runs(connection: Connection, experiments: Names | None) -> Names:
 
 
 def _rows(connection: Connection, name: str, runs: Names, experiments: Names) -> Iterator[dict[str, Any]]:
-    """Rows of a table that belong to the runs, or to the experiments; all of published results."""
+    """Yield the rows of a table that belong to the runs or the experiments; all published results."""
     table = TABLES[name]
     own = table.__table__.columns
     shared = columns(table)
@@ -245,7 +239,7 @@ def _rows(connection: Connection, name: str, runs: Names, experiments: Names) ->
 
 
 def _parts(query: Any, name: str, own: Any, runs: Names, experiments: Names) -> Iterator[Any]:
-    """The query, for some of the runs at a time, and for the experiments."""
+    """Yield the query for some of the runs at a time, and for the experiments."""
     if name == "experiment":
         yield query.where(own["id"].in_(list(experiments)))
         return
@@ -265,7 +259,7 @@ def _batched(ids: list[int]) -> Iterator[list[int]]:
 
 
 def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
-    """Metrics, a line for each run, name and attempt."""
+    """Yield metrics, one line for each run, name and attempt."""
     for few in _batched(list(runs)):
         rows = connection.execute(
             select(Metric.run_id, MetricName.name, Attempt.number, Metric.step, Metric.value)
@@ -281,7 +275,7 @@ def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
 
 
 def _folders(connection: Connection, runs: Names) -> list[tuple[str, str, list[str]]]:
-    """Directory, state and logs of each run."""
+    """Return directory, state and logs of each run."""
     logs: dict[int, list[str]] = {}
     for run_id, log in connection.execute(select(Attempt.run_id, Attempt.log).order_by(Attempt.id)):
         logs.setdefault(run_id, []).append(log)

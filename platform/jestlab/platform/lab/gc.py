@@ -53,14 +53,9 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Unreferenced:
-    """Something that may be deleted.
+    """Something that may be deleted, its size in bytes, and why nobody needs it.
 
-    Attributes:
-        kind: What it is.
-        path: Where it lies; for a run without a folder, where that would be.
-        size: Bytes on the disk.
-        reason: Why nobody needs it.
-        fingerprint: Of a run.
+    `path` of a run without a folder is where that would be.
     """
 
     kind: Kind
@@ -79,15 +74,10 @@ _LOCK = re.compile(r"\..+\.lock")
 
 
 def find(lab: Lab, store: Store, older_than: timedelta) -> list[Unreferenced]:
-    """Find what may be deleted now.
-
-    Args:
-        lab: Whose folder.
-        store: Its store.
-        older_than: Files and runs that are younger stay.
+    """Find what may be deleted now; files and runs that are younger than some age stay.
 
     Raises:
-        UserError: The store knows none of the runs that lie there: it is another lab's.
+        UserError: The store knows none of the runs in the folder: it is another lab's.
     """
     with store.reading() as connection:
         state = _State.read(connection, older_than)
@@ -95,27 +85,16 @@ def find(lab: Lab, store: Store, older_than: timedelta) -> list[Unreferenced]:
     return [
         *_runs(lab, state),
         *_folders(lab, state, older_than),
-        *_leftovers(lab, older_than),
+        *leftovers(lab, older_than),
         *_data(lab, state, older_than),
     ]
 
 
-def collect(
-    lab: Lab, store: Store, older_than: timedelta, deleted: Callable[[Unreferenced], None] = lambda _: None
-) -> list[Unreferenced]:
-    """Delete what may be deleted, as it stands now; each kind is searched anew when its turn comes.
-
-    Args:
-        lab: Whose folder.
-        store: Its store.
-        older_than: Files and runs that are younger stay.
-        deleted: Called with each thing that was deleted.
-
-    Returns:
-        What was deleted.
+def collect(lab: Lab, store: Store, older_than: timedelta) -> list[Unreferenced]:
+    """Delete what may be deleted now, and return it; each kind is searched again when its turn comes.
 
     Raises:
-        UserError: As of `find`, another store knows runs of this folder, or something cannot be deleted.
+        UserError: As for `find`, another store knows runs of this folder, or something cannot be deleted.
     """
     _check_is_the_only_store(lab)
     find(lab, store, older_than)  # raises what there is to raise before anything is deleted
@@ -125,20 +104,19 @@ def collect(
             _folder(lab, run)
         _delete_rows(connection, [run.fingerprint for run in state.unreferenced])
     runs = list(_runs(lab, state))  # looks at the disk for a while, during which others may write
-    gone: list[Unreferenced] = []
-
-    def remove(found: Iterable[Unreferenced]) -> None:
-        for unreferenced in found:
-            _remove(lab, unreferenced)
-            gone.append(unreferenced)
-            deleted(unreferenced)
-
-    remove(run for run in runs if not _is_owned(store, lab, run.path))
+    gone = _removed(lab, (run for run in runs if not _is_owned(store, lab, run.path)))
     for look in (_folders, _data):
         with store.reading() as connection:
             state = _State.read(connection, older_than)
-        remove(look(lab, state, older_than))
-    remove(_leftovers(lab, older_than))
+        gone += _removed(lab, look(lab, state, older_than))
+    return gone + _removed(lab, leftovers(lab, older_than))
+
+
+def _removed(lab: Lab, found: Iterable[Unreferenced]) -> list[Unreferenced]:
+    gone = []
+    for unreferenced in found:
+        _remove(lab, unreferenced)
+        gone.append(unreferenced)
     return gone
 
 
@@ -153,12 +131,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _State:
-    """What the store says.
-
-    Attributes:
-        kept: Runs that stay.
-        unreferenced: Runs that may be deleted.
-    """
+    """The runs of the store: those that stay, and those that may be deleted."""
 
     kept: list[_Run]
     unreferenced: list[_Run]
@@ -193,7 +166,7 @@ class _State:
         return cls([run for keep, run in runs if keep], [run for keep, run in runs if not keep])
 
     def locked(self, connection: Connection, older_than: timedelta) -> _State:
-        """The same, with unreferenced runs locked: nothing can refer to them until the transaction ends.
+        """Return the same with unreferenced runs locked: until the transaction ends, nothing refers to them.
 
         Runs that stay are not locked: their workers write rows that refer to them.
         """
@@ -258,7 +231,8 @@ def _check_is_the_only_store(lab: Lab) -> None:
     )
 
 
-def _leftovers(lab: Lab, older_than: timedelta) -> Iterator[Unreferenced]:
+def leftovers(lab: Lab, older_than: timedelta) -> Iterator[Unreferenced]:
+    """Find half-made files, and locks that nobody holds, that killed processes left behind."""
     reports = _entries(lab.reports)
     derived = [path / ".jestlab" for path in _entries(lab.data)]
     for folder in (lab.root, lab.root / "runs", lab.data, *derived, lab.reports, *reports):
@@ -268,12 +242,9 @@ def _leftovers(lab: Lab, older_than: timedelta) -> Iterator[Unreferenced]:
                     yield Unreferenced(
                         Kind.LEFTOVER, path, _size(path), "half-made, by a process that was killed"
                     )
-            elif (
-                _LOCK.fullmatch(path.name)
-                and path.is_file()
-                and _is_old(path, older_than)
-                and not _is_held(path)
-            ):
+            elif not _LOCK.fullmatch(path.name) or not path.is_file():
+                continue
+            elif _is_old(path, older_than) and not _is_held(path):
                 yield Unreferenced(Kind.LEFTOVER, path, _size(path), "a lock that nobody holds")
 
 
@@ -285,12 +256,8 @@ def _data(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenc
             return  # nobody knows what it reads
         needed |= names
     for path in _entries(lab.data):
-        if (
-            MADE.fullmatch(path.name)
-            and path.is_dir()
-            and path.name not in needed
-            and _is_old(path, older_than)
-        ):
+        is_made = MADE.fullmatch(path.name) and path.is_dir()
+        if is_made and path.name not in needed and _is_old(path, older_than):
             yield Unreferenced(Kind.DATA, path, _size(path), "no run reads it; can be made again")
 
 
@@ -337,7 +304,7 @@ def _remove(lab: Lab, unreferenced: Unreferenced) -> None:
         raise UserError(f"{path} is outside the lab {lab.root}; deletion aborted")
     try:
         if _LOCK.fullmatch(path.name):
-            _delete_lock(path)
+            _with_lock(path, lambda: path.unlink(missing_ok=True))  # unless somebody holds it by now
         elif path.is_symlink() or path.is_file():
             path.unlink(missing_ok=True)
         elif path.is_dir():
@@ -376,11 +343,6 @@ def _walk(path: Path) -> Iterator[Path]:
 def _is_held(lock: Path) -> bool:
     """Whether a process holds a lock now. Its file is not touched: it would look young."""
     return lock.is_file() and not _with_lock(lock, lambda: None)
-
-
-def _delete_lock(lock: Path) -> None:
-    """Delete a lock's file, unless somebody holds it by now."""
-    _with_lock(lock, lambda: lock.unlink(missing_ok=True))
 
 
 def _with_lock(lock: Path, action: Callable[[], None]) -> bool:

@@ -1,4 +1,4 @@
-"""One lab: where everything lies that a user's experiments write, and the URL of its store.
+"""A lab: where everything is that a user's experiments write, and the URL of its store.
 
 The URL may hold a password. Where a job's description can be read by others, it names a secret
 (`JESTLAB_STORE_SECRET`) in place of the URL, and the worker fetches it from Google's Secret Manager when it
@@ -16,7 +16,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 
@@ -29,8 +28,8 @@ class Lab:
     """Where a lab keeps its things.
 
     Attributes:
-        root: The folder on this machine, absolute. Of a lab in a bucket it is scratch: what of it has to last
-            is in the bucket (see `sync`).
+        root: The folder on this machine, absolute. Of a lab in a bucket it is scratch: what has to last is in
+            the bucket (see `sync`).
         store_url: SQLAlchemy URL of the results store.
         remote: `gs://bucket/folder`, or the like; None where `root` is the lab.
     """
@@ -41,13 +40,13 @@ class Lab:
 
     @classmethod
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
-        """The lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name. Makes nothing.
+        """Find the lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name.
 
-        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen.
+        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen. Nothing is created.
 
         Raises:
-            UserError: The folder's path has a sign in it that database URLs give a meaning, the secret cannot
-                be had, or a lab in a bucket has no store that all its machines see.
+            UserError: The folder's path has a character that database URLs give a meaning, the secret cannot
+                be read, or a lab in a bucket has no store that all its machines see.
         """
         place = root or os.environ.get("JESTLAB_ROOT") or "lab"
         if "://" in str(place):
@@ -77,14 +76,7 @@ class Lab:
         return self.remote or str(self.root)
 
     def on_this_machine(self, verb: str) -> None:
-        """Refuse what only a lab whose folder is on this machine can do.
-
-        Args:
-            verb: What is refused.
-
-        Raises:
-            UserError: The lab is in a bucket.
-        """
+        """Refuse a verb, by a UserError, that only a lab whose folder is on this machine can do."""
         if self.remote is not None:
             raise UserError(f"{verb} needs a lab whose --root is on this machine, not at {self.remote}")
 
@@ -124,14 +116,11 @@ _PASSING = (429, 500, 502, 503, 504)
 
 
 def store_url_of(environment: Mapping[str, str] = os.environ, endpoint: str | None = None) -> str | None:
-    """The store's URL that the environment holds or refers to; None if it says nothing.
+    """Return the store's URL, from JESTLAB_STORE or the secret that JESTLAB_STORE_SECRET names; None without.
 
     Args:
-        environment: JESTLAB_STORE, else JESTLAB_STORE_SECRET.
+        environment: Holds the two.
         endpoint: Of Secret Manager; None for Google's.
-
-    Raises:
-        UserError: The secret cannot be had.
     """
     if url := environment.get(STORE):
         return url
@@ -139,16 +128,11 @@ def store_url_of(environment: Mapping[str, str] = os.environ, endpoint: str | No
     return fetch_secret(reference, endpoint).strip() if reference else None
 
 
-def fetch_secret(reference: str, endpoint: str | None = None, credentials: Any = None) -> str:
-    """The value of a secret's version.
-
-    Args:
-        reference: `projects/…/secrets/…/versions/…`.
-        endpoint: Of Secret Manager; None for Google's.
-        credentials: Whose; None for those that Google's libraries find here.
+def fetch_secret(reference: str, endpoint: str | None = None) -> str:
+    """Return the value of a secret's version, `projects/…/secrets/…/versions/…`.
 
     Raises:
-        UserError: The reference is none, or the secret cannot be read; the value is never in the line.
+        UserError: The reference is not valid, or the secret cannot be read; its value is never in the line.
         StoreUnreachable: Secret Manager does not answer now.
     """
     if not _REFERENCE.fullmatch(reference):
@@ -163,8 +147,7 @@ def fetch_secret(reference: str, endpoint: str | None = None, credentials: Any =
     from urllib3.util import Retry
 
     try:
-        if credentials is None:
-            credentials, _ = google.auth.default(scopes=[_SCOPE])
+        credentials, _ = google.auth.default(scopes=[_SCOPE])
         with AuthorizedSession(credentials) as session:
             # The hosts of a pod all ask in the same second.
             again = Retry(
@@ -177,7 +160,8 @@ def fetch_secret(reference: str, endpoint: str | None = None, credentials: Any =
                 session.mount(scheme, HTTPAdapter(max_retries=again))
             answer = session.get(f"{endpoint or ENDPOINT}/v1/{reference}:access", timeout=_ANSWER_SECONDS)
     except GoogleAuthError as error:
-        raise UserError(f"{reference}: no credentials of Google Cloud here: {_line(error)}") from None
+        said = " ".join(str(error).split())[:200]
+        raise UserError(f"{reference}: no credentials of Google Cloud here: {said}") from None
     except requests.RequestException as error:
         raise StoreUnreachable(
             f"{reference}: Secret Manager cannot be reached: {type(error).__name__}"
@@ -199,7 +183,3 @@ def _refusal(status: int) -> str:
         404: "there is no such version of a secret",
     }
     return f"Secret Manager answers {status}" + (f": {reasons[status]}" if status in reasons else "")
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]

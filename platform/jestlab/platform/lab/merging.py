@@ -1,12 +1,12 @@
-"""An unpacked archive, taken into a lab.
+"""Merge an archive into a lab.
 
-Runs meet by fingerprint. A run that is new comes in; one that is here gives way only if it is not COMPLETED
-and the archive's is, or if it never began and the archive's did; and never while a worker has it. Of an
-experiment that is here, the later launch counts, of a published cell the later import. Doing it again changes
-nothing.
+Runs are matched by fingerprint. A new run is added. An existing run is replaced only if it is not COMPLETED
+and the archive's is, or if it has no attempts and the archive's has; and never while a worker has it. Of an
+experiment that exists, the later launch wins, of a published cell the later import. Merging an archive again
+changes nothing.
 
-Files come before rows, all rows in one transaction. A crash in between leaves folders that no run owns, or
-the archive's folder under a run of the same fingerprint, from which a launch goes on as from its own.
+Files are moved before rows are written, all rows in one transaction. A crash in between leaves folders that
+no run owns, or the archive's folder under an existing run of the same fingerprint, which resumes from it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from jestlab.platform.lab.archive import (
     archived_rows,
     decode,
     unpack,
-)  # fmt: skip
+)
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
@@ -55,22 +55,20 @@ from jestlab.platform.store.tables import (
     insert,
 )
 
-# ---- rows and files
-
 _BATCH = 5_000  # rows inserted at once
 _EXPORTED = "was running when it was exported"
 
 
 @dataclass
 class Merged:
-    """What became of an archive.
+    """What was merged: numbers of runs and published cells, and names of experiments.
 
     Attributes:
-        new: Runs that came in.
-        replaced: Runs that gave way.
-        kept: Runs that stayed as they are here.
-        experiments: Experiments that came in, or were updated.
-        published: Published cells that came in, or were updated.
+        new: Runs that were added.
+        replaced: Runs that were replaced.
+        kept: Runs that were left unchanged.
+        experiments: Experiments that were added or updated.
+        published: Published cells that were added or updated.
     """
 
     new: int = 0
@@ -81,15 +79,10 @@ class Merged:
 
 
 def merge(lab: Lab, store: Store, path: Path) -> Merged:
-    """Take an archive into a lab: all of it or nothing.
-
-    Args:
-        lab: Whose folder.
-        store: Its store.
-        path: The archive.
+    """Merge an archive into a lab and its store: all of it or nothing.
 
     Raises:
-        UserError: It is damaged, of a newer jestlab, or no archive.
+        UserError: It is damaged, of a newer jestlab, or not an archive.
     """
     lab.root.mkdir(parents=True, exist_ok=True)
     staging = lab.root / f".import.{uuid.uuid4().hex}.part"
@@ -107,7 +100,7 @@ def merge(lab: Lab, store: Store, path: Path) -> Merged:
 
 @dataclass(frozen=True)
 class _Here:
-    """A run of this store; live if a worker has it, or had a moment ago."""
+    """A run of this store; live if a worker has it, or had it a moment ago."""
 
     id: int
     state: str
@@ -117,15 +110,15 @@ class _Here:
 
 
 class _Merge:
-    """One archive going into one store, inside a write transaction."""
+    """One archive being merged into one store, inside a write transaction."""
 
     def __init__(self, lab: Lab, connection: Connection, staging: Path) -> None:
         self._lab = lab
         self._connection = connection
         self._staging = staging
         self._merged = Merged()
-        self._runs: dict[str, int] = {}  # all of the archive's, here
-        self._taken: dict[str, tuple[str, str]] = {}  # of those that come in: folder in the archive, and here
+        self._runs: dict[str, int] = {}  # ids in this store of all runs of the archive
+        self._taken: dict[str, tuple[str, str]] = {}  # folders in the archive and here of the runs to write
         self._attempts: dict[tuple[str, int], int] = {}
         self._experiments: dict[str, int] = {}
 
@@ -151,12 +144,12 @@ class _Merge:
     # ---- runs
 
     def _here(self) -> dict[str, _Here]:
-        """Those of the archive's runs that are here. What may give way is locked, and nothing else."""
+        """Read the archive's runs that exist, and lock those that may be replaced, and nothing else."""
         here: dict[str, _Here] = {}
         at_work = select(Attempt.run_id).where(Attempt.state.in_(LIVE))
         for chunk in chunks(row["fingerprint"] for row in self._rows("run")):
             ours = Run.fingerprint.in_(chunk)
-            # Not even against rows that refer to these runs: workers write such, also those that were lost.
+            # key_share: workers, also lost ones, may go on writing rows that refer to these runs.
             locked = set(
                 self._connection.scalars(
                     select(Run.id)
@@ -165,7 +158,7 @@ class _Merge:
                     .with_for_update(key_share=True)
                 )
             )
-            attempts: dict[int, list[str]] = {}  # read once the runs are locked: nobody claims those now
+            attempts: dict[int, list[str]] = {}  # read after locking: nobody can claim those runs now
             for run_id, state in self._connection.execute(
                 select(Attempt.run_id, Attempt.state).join(Run, Run.id == Attempt.run_id).where(ours)
             ):
@@ -189,8 +182,7 @@ class _Merge:
             taken = self._connection.scalar(select(Run.fingerprint).where(Run.directory == theirs))
             if taken is not None:
                 raise UserError(f"{theirs} is the folder of another run here ({taken[:8]})")
-            statement = insert(self._connection, Run).values(**values).returning(Run.id)
-            self._runs[fingerprint] = int(self._connection.execute(statement).scalar_one())
+            self._runs[fingerprint] = self._new(Run, values)
             self._taken[fingerprint] = (theirs, theirs)
             self._merged.new += 1
             return
@@ -207,22 +199,16 @@ class _Merge:
         self._merged.replaced += 1
 
     def _insert_attempts(self) -> None:
-        """Attempts one by one, for their ids; none of them lives here."""
+        """Insert attempts one by one, for their ids; none of them is running here."""
         for row in self._rows("attempt"):
             if row["run"] not in self._taken:
                 continue
             values = decode(Attempt, row) | {"run_id": self._runs[row["run"]]}
             if values["state"] in LIVE:
-                values |= {
-                    "state": RunState.PREEMPTED,
-                    "reason": _EXPORTED,
-                    "ended_at": values["heartbeat_at"],
-                }
+                ended = {"ended_at": values["heartbeat_at"]}
+                values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
             values["log"] = self._moved(row["run"], values["log"])
-            statement = insert(self._connection, Attempt).values(**values).returning(Attempt.id)
-            self._attempts[row["run"], values["number"]] = int(
-                self._connection.execute(statement).scalar_one()
-            )
+            self._attempts[row["run"], values["number"]] = self._new(Attempt, values)
 
     def _insert_metrics(self) -> None:
         names = dict(self._connection.execute(select(MetricName.name, MetricName.id)).tuples().all())
@@ -233,10 +219,7 @@ class _Merge:
                     continue
                 name = curve["name"]
                 if name not in names:
-                    statement = (
-                        insert(self._connection, MetricName).values(name=name).returning(MetricName.id)
-                    )
-                    names[name] = int(self._connection.execute(statement).scalar_one())
+                    names[name] = self._new(MetricName, {"name": name})
                 whose = {
                     "run_id": self._runs[curve["run"]],
                     "name_id": names[name],
@@ -250,7 +233,7 @@ class _Merge:
     # ---- experiments, notes
 
     def _take_experiments(self) -> set[str]:
-        """Names of those that are new, or were launched later than ours; their members are theirs now."""
+        """Return the names of those that are new or were launched later; their members are replaced."""
         known = {
             row.name: row
             for row in self._connection.execute(select(Experiment.id, Experiment.name, Experiment.updated_at))
@@ -262,8 +245,7 @@ class _Merge:
             if not NAME.fullmatch(name):
                 raise _damaged(f"experiment {name!r}")
             if here is None:
-                statement = insert(self._connection, Experiment).values(**values).returning(Experiment.id)
-                self._experiments[name] = int(self._connection.execute(statement).scalar_one())
+                self._experiments[name] = self._new(Experiment, values)
             else:
                 self._experiments[name] = here.id
                 if here.updated_at >= values["updated_at"]:
@@ -297,6 +279,11 @@ class _Merge:
                 raise _damaged(f"a row of {table} without a run")
             yield row
 
+    def _new(self, table: Any, values: Mapping[str, Any]) -> int:
+        """Insert one row and return its id."""
+        statement = insert(self._connection, table).values(**values).returning(table.id)
+        return int(self._connection.execute(statement).scalar_one())
+
     def _insert(self, table: Any, rows: Iterator[dict[str, Any]], ignore: bool = False) -> None:
         statement = insert(self._connection, table)
         if ignore:
@@ -321,7 +308,7 @@ class _Merge:
         execute_many(self._connection, statement, batch)
 
     def _keys(self, table: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The database's own keys for an archive's natural ones."""
+        """Return the database's own keys for the natural ones of an archive."""
         own, keys = table.__table__.columns, {}
         try:
             if "run_id" in own:
@@ -346,17 +333,17 @@ class _Merge:
     # ---- files
 
     def _moved(self, fingerprint: str, path: str) -> str:
-        """A path in the archive's lab, as it is here."""
+        """Return a path in the archive's lab as it is in this lab."""
         theirs, ours = self._taken[fingerprint]
         if path.startswith("/") or ".." in path.split("/"):
             raise _damaged(f"the path {path!r}")
         return ours + path.removeprefix(theirs) if path.startswith(f"{theirs}/") else path
 
     def _move_files(self, experiments: set[str]) -> None:
-        """Folders of the runs that came in, each in one step, and reports, file by file."""
+        """Move the folders of the runs that were written, each in one step, and reports, file by file."""
         for theirs, ours in self._taken.values():
             there, here = self._staging / theirs, self._lab.root / ours
-            if here.exists():  # of a run that gave way: its checkpoints are not those of this result
+            if here.exists():  # of a replaced run: its checkpoints do not belong to this result
                 here.rename(here.with_name(f".{here.name}.{uuid.uuid4().hex}.part"))
             if there.is_dir():
                 here.parent.mkdir(parents=True, exist_ok=True)

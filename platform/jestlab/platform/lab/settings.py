@@ -1,6 +1,6 @@
-"""What is the user's and not a study's: where they run things, under which accounts, at which prices.
+"""The user's settings, independent of any study: where runs go, under which accounts, at which prices.
 
-A YAML file, read afresh by every command:
+They are a YAML file, read again by every command:
 
     on: kubernetes
     image: europe-docker.pkg.dev/lab/jestlab@sha256:…
@@ -16,11 +16,11 @@ A YAML file, read afresh by every command:
       region: us-west4
       store_secret: projects/lab/secrets/jestlab-store/versions/latest
       root: /gcs/our-bucket/lab
-    prices: {v5e: 1.20}  # dollars of a chip-hour
-    utilisation: {v5e: 0.45}  # share of the peak that training is assumed to reach
+    prices: {v5e: 1.20}  # dollars per chip-hour
+    utilisation: {v5e: 0.45}  # assumed share of the peak FLOP/s
 
-It holds no credentials: a store's URL lies in a Secret of the cluster or in Secret Manager, and this file
-says in which.
+It holds no credentials: the store's URL is in a Secret of the cluster or in Secret Manager, which this file
+names.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from jestlab.platform.spec.yaml import Document
 
 
 def _matching(pattern: str, form: str) -> AfterValidator:
-    """Validator of a text by a pattern, whose error says the form in words."""
+    """Create a validator of a text by a pattern, whose error says the form in words."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"{shown(text)} is none: write {form}")
+            raise ValueError(f"{shown(text)} is not valid: expected {form}")
         return text
 
     return AfterValidator(check)
@@ -92,15 +92,15 @@ class Kubernetes(_Section):
     """A cluster with TPU nodes, JobSet and perhaps Kueue.
 
     Attributes:
-        context: Of the kubeconfig; None for the current one, or inside a cluster for that cluster.
-        namespace: Where jobs are made.
-        queue: Kueue's LocalQueue; None where there is no Kueue.
-        service_account: That pods run as; None for the namespace's default.
+        context: Of the kubeconfig; None for the current one, or for the cluster that this runs in.
+        namespace: Where jobs are created.
+        queue: Kueue's LocalQueue; None without Kueue.
+        service_account: Which pods run as; None for the namespace's default.
         store_secret: `NAME/KEY` of the Secret that holds the store's URL.
-        claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None where the image, or
-            the cluster, brings the folder along.
-        root: Folder of the lab as pods see it. Its files are those of the lab's folder on this machine, where
-            that is to read checkpoints and logs. Not used by a lab in a bucket.
+        claim: PersistentVolumeClaim that many pods may write to, mounted at `root`; None if the image or the
+            cluster provides the folder.
+        root: Folder of the lab as pods see it: the same files as the lab's folder on this machine, if
+            checkpoints and logs are to be read here. Not used by a lab in a bucket.
     """
 
     context: str | None = None
@@ -114,7 +114,7 @@ class Kubernetes(_Section):
     @model_validator(mode="after")
     def _claim_is_mounted(self) -> Kubernetes:
         if self.claim is not None and self.root is None:
-            raise ValueError("`claim` needs `root`, the folder that it is mounted at")
+            raise ValueError("`claim` requires `root`, the folder that it is mounted at")
         return self
 
 
@@ -125,12 +125,12 @@ class Vertex(_Section):
         project: Its id.
         region: Where its TPU quota is.
         staging: `gs://…` that Vertex AI may write to; None for none.
-        service_account: That jobs run as; None for Vertex AI's own.
+        service_account: Which jobs run as; None for Vertex AI's own.
         network: VPC that jobs are peered with, `projects/NUMBER/global/networks/NAME`.
         store_secret: Version of a secret in Secret Manager that holds the store's URL.
-        nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; needs `network`.
-        root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI shows buckets, or /mnt/nfs/lab.
-            Not used by a lab in a bucket.
+        nfs: `SERVER:/PATH` that is mounted at /mnt/nfs/lab; requires `network`.
+        root: Folder of the lab as jobs see it: /gcs/BUCKET/…, where Vertex AI mounts buckets, or
+            /mnt/nfs/lab. Not used by a lab in a bucket.
     """
 
     project: _Project | None = None
@@ -147,7 +147,7 @@ class Vertex(_Section):
     @model_validator(mode="after")
     def _nfs_is_reached(self) -> Vertex:
         if self.nfs is not None and self.network is None:
-            raise ValueError("`nfs` needs `network`, through which the server is reached")
+            raise ValueError("`nfs` requires `network`, through which the server is reached")
         return self
 
 
@@ -155,13 +155,13 @@ class Settings(_Section):
     """The user's config file.
 
     Attributes:
-        on: Executor where neither the command nor the study names one; None for this machine.
+        on: Executor if neither the command nor the study names one; None for this machine.
         image: Container that holds jestlab, pinned by digest.
         kubernetes: The cluster.
         vertex: The project.
-        prices: Dollars of a chip-hour, by TPU type; none are known but those that stand here.
-        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; where it is
-            missing, `costs.ASSUMED_UTILISATION`: .4, a guess until one of your own runs has been measured.
+        prices: Dollars per chip-hour, by TPU type; no others are known.
+        utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; otherwise
+            `costs.ASSUMED_UTILISATION`: 0.4, a guess until one of your own runs has been measured.
     """
 
     on: ExecutorName | None = None
@@ -173,11 +173,11 @@ class Settings(_Section):
 
     @classmethod
     def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """The settings of the file at `path`; defaults where there is none.
+        """Read the settings from the file at `path`; return the defaults if there is no such file.
 
         Raises:
-            UserError: The file that JESTLAB_CONFIG names is not there, or one cannot be read or is wrong; the
-                file, the line and the key are named.
+            UserError: The file that JESTLAB_CONFIG names does not exist, or the file cannot be read or is not
+                valid; the message names file, line and key.
         """
         file = path(environment)
         try:
@@ -188,7 +188,7 @@ class Settings(_Section):
             return cls()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                f"{file}: cannot be read: {getattr(error, 'strerror', 'is no UTF-8 text')}"
+                f"{file}: cannot be read: {getattr(error, 'strerror', 'not valid UTF-8')}"
             ) from None
         document: Document | None = None
         try:
@@ -212,7 +212,7 @@ class Settings(_Section):
 
 
 def path(environment: Mapping[str, str] = os.environ) -> Path:
-    """Where the config file is: JESTLAB_CONFIG, else jestlab/config.yaml in XDG_CONFIG_HOME or ~/.config."""
+    """Locate the config file: JESTLAB_CONFIG, else jestlab/config.yaml in XDG_CONFIG_HOME or ~/.config."""
     if named := environment.get("JESTLAB_CONFIG"):
         return Path(named).expanduser()
     home = environment.get("XDG_CONFIG_HOME")

@@ -15,7 +15,6 @@ yet harms nobody. A file that grows, or is written in place, costs the parts tha
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import logging
@@ -23,18 +22,28 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from filelock import FileLock
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_exponential,
+)
 
 from jestlab.models.data.files import write_whole
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab.bucket import Bucket
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs
+from jestlab.platform.launch.logs import one_line
 
 _LOG = logging.getLogger(__name__)
+
+_PACKAGES = {"gs": "jestlab[gcs]", "gcs": "jestlab[gcs]", "s3": "s3fs"}
 
 PART_BYTES = 1 << 25
 
@@ -53,6 +62,87 @@ Files = dict[str, list[str]]
 """Path in the run's folder → SHA-256 of each of its parts."""
 
 
+class Bucket:
+    """Objects below a URL, each whole or absent. Methods may be called from any thread."""
+
+    def __init__(self, url: str) -> None:
+        """Open a folder of an object store, `gs://bucket/folder` or the like, without connecting to it yet.
+
+        Raises:
+            UserError: There is no such kind of address, or what reads it is not installed.
+        """
+        import fsspec
+
+        self.url = url
+        protocol = url.partition("://")[0]
+        try:
+            # What others have written since is to be seen.
+            fs, self._path = fsspec.core.url_to_fs(url, use_listings_cache=False)
+        except ImportError:
+            package = _PACKAGES.get(protocol, f"fsspec[{protocol}]")
+            raise UserError(f"{url}: reading it needs a package: pip install '{package}'") from None
+        except ValueError as error:
+            raise UserError(f"{url}: {error}: write gs://BUCKET/FOLDER") from None
+        self._fs: Any = fs
+
+    def names(self, folder: str) -> list[str]:
+        """List the names of the objects and folders in a folder; none if there is no such folder."""
+        try:
+            with self._asked(folder):
+                found = self._fs.ls(self._at(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return [path.rstrip("/").rpartition("/")[2] for path in found]
+
+    def read(self, name: str) -> bytes:
+        """Return an object's bytes; FileNotFoundError if there is no such object."""
+        with self._asked(name):
+            content: bytes = self._fs.cat_file(self._at(name))
+        return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object atomically: readers see the old bytes or the new ones."""
+        try:
+            with self._asked(name):
+                self._fs.pipe_file(self._at(name), content, **self._options(content))
+        except FileNotFoundError as error:
+            raise BucketUnreachable(f"{self.url}: no such bucket") from error
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects, and folders with their content; missing ones are ignored."""
+        for name in names:
+            with suppress(FileNotFoundError), self._asked(name):
+                self._fs.rm(self._at(name), recursive=True)
+
+    def _options(self, content: bytes) -> dict[str, Any]:
+        """Choose options by which every byte arrives, or its loss is an error.
+
+        gcsfs sends a small object as part of a MIME message and ends it by a bare line feed: a last byte that
+        is a carriage return is taken for half of that line's end, and lost (gcsfs 2026.10.1, against the
+        emulator that tests run). An object no shorter than a chunk is sent by itself.
+        """
+        if "gs" not in self._fs.protocol:
+            return {}
+        return {"chunksize": max(len(content), 1), "consistency": "md5"}
+
+    @contextmanager
+    def _asked(self, name: str) -> Iterator[None]:
+        """Context in which every failure of a store becomes BucketUnreachable."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{self.url}/{name}: no such object") from error
+        except Exception as error:
+            said = one_line(f"{self.url}/{name}: {type(error).__name__}: {error}")
+            raise BucketUnreachable(said) from error
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+
+# ---- folders of runs
+
+
 class LocalFolder:
     """A run's folder that lasts by itself, so that there is nothing to sync."""
 
@@ -68,10 +158,7 @@ class LocalFolder:
         """Make the folder's files durable, or log why that failed and go on."""
 
     def push(self, seconds: float = 0.0) -> None:
-        """Make the folder's files durable.
-
-        Args:
-            seconds: How long to try.
+        """Make the folder's files durable, trying for some seconds.
 
         Raises:
             BucketUnreachable: The bucket did not take them.
@@ -101,13 +188,7 @@ class SyncedFolder(LocalFolder):
     """A run's folder on this machine, synced with the bucket that keeps it."""
 
     def __init__(self, bucket: Bucket, folder: str, directory: Path) -> None:
-        """Name the folder, without reading anything yet.
-
-        Args:
-            bucket: The lab's.
-            folder: The run's, in the lab.
-            directory: The same on this machine.
-        """
+        """Name the folder, in the lab's bucket and on this machine, without reading anything yet."""
         self._bucket = bucket
         self._folder = folder
         self._directory = directory
@@ -129,15 +210,9 @@ class SyncedFolder(LocalFolder):
         threading.Thread(target=self._show_now_and_then, name="sync", daemon=True).start()
 
     def pull(self) -> _Version | None:
-        """Make the folder what the newest snapshot says, empty where there is none.
+        """Make the folder what the newest snapshot says, empty if there is none; return the snapshot's name.
 
-        What is damaged in the bucket is left out: whoever needs that file will see that it is missing.
-
-        Returns:
-            The snapshot's name.
-
-        Raises:
-            BucketUnreachable: The bucket does not answer.
+        Files that are damaged in the bucket are left out: whoever needs one will see that it is missing.
         """
         while True:
             newest = self._newest()
@@ -154,7 +229,6 @@ class SyncedFolder(LocalFolder):
 
         Raises:
             UserError: The bucket has nothing of the run.
-            BucketUnreachable: The bucket does not answer.
         """
         newest = self._newest()
         if newest is None:
@@ -167,11 +241,7 @@ class SyncedFolder(LocalFolder):
                 marker.write_text(str(self.pull()))
 
     def fetch_log(self, path: Path) -> bool:
-        """Write the log, as the bucket has it, to a file; False where it has none.
-
-        Raises:
-            BucketUnreachable: The bucket does not answer.
-        """
+        """Write the log, as the bucket has it, to a file; return whether it has one."""
         try:
             content = self._bucket.read(f"{self._folder}/{logs.NAME}")
         except FileNotFoundError:
@@ -185,7 +255,7 @@ class SyncedFolder(LocalFolder):
         return max((version for version in found if version is not None), default=None)
 
     def _fetch(self, version: _Version | None) -> list[str]:
-        """Make the folder what a snapshot says; names of what is damaged in the bucket."""
+        """Make the folder what a snapshot says; return the names of files that are damaged in the bucket."""
         files: Files = {}
         if version is not None:
             try:
@@ -230,21 +300,21 @@ class SyncedFolder(LocalFolder):
 
     def push(self, seconds: float = 0.0) -> None:
         """Write a snapshot to the bucket, as of `LocalFolder`."""
-        deadline, pause = time.monotonic() + seconds, 1.0
-        while True:
-            try:
-                with self._pushing:
-                    self._push()
-                return
-            except BucketUnreachable as error:
-                if time.monotonic() > deadline:
-                    raise
-                _LOG.warning("%s: trying again", error)
-            time.sleep(pause)
-            pause = min(2 * pause, 30.0)
+        retrying = Retrying(
+            retry=retry_if_exception_type(BucketUnreachable),
+            stop=stop_after_delay(seconds),
+            wait=wait_exponential(max=30.0),
+            before_sleep=_say_again,
+            reraise=True,
+        )
+        retrying(self._push)
 
     def _push(self) -> None:
         """Send what the bucket lacks, then the snapshot, then delete what it no longer needs."""
+        with self._pushing:
+            self._push_alone()
+
+    def _push_alone(self) -> None:
         self._sure()
         own = self._kept(self._version)
         files = self._send_files(own)
@@ -254,7 +324,7 @@ class SyncedFolder(LocalFolder):
         content = json.dumps({"format": 1, "files": files}, indent=1).encode()
         self._bucket.write(f"{own}.json", content)
         self._last = files
-        with contextlib.suppress(BucketUnreachable):  # what stays costs room, and nothing else
+        with suppress(BucketUnreachable):  # what stays costs room, and nothing else
             names = self._bucket.names(f"{self._folder}/{_KEPT}")
             versions = {name: _Version.parse(name.removesuffix(".json")) for name in names}
             before = [name for name, found in versions.items() if found is not None and found < self._version]
@@ -298,7 +368,7 @@ class SyncedFolder(LocalFolder):
 
     def show(self) -> None:
         """Send the log and the events that changed, as of `LocalFolder`."""
-        with self._showing, contextlib.suppress(BucketUnreachable):
+        with self._showing, suppress(BucketUnreachable):
             for name, path in self._files(shown=True):
                 found = path.stat()
                 state = (found.st_size, found.st_mtime_ns)
@@ -324,7 +394,7 @@ class SyncedFolder(LocalFolder):
         return self._files(shown=False)
 
     def _files(self, shown: bool) -> Iterator[tuple[str, Path]]:
-        """The run's files, by their names in its folder: those that are shown as they are, or those kept."""
+        """Yield the run's files by their names in its folder: those to show, or those to keep."""
         for path in sorted(self._directory.rglob("*")):
             is_shown = path.name.startswith(_EVENTS) or path == self._directory / logs.NAME
             if is_shown == shown and not path.name.startswith(_OF_THE_MACHINE) and path.is_file():
@@ -332,15 +402,10 @@ class SyncedFolder(LocalFolder):
 
 
 def fetched(lab: Lab, folder: str) -> Path:
-    """The folder of a run that has ended, on this machine.
-
-    Args:
-        lab: Where the run is.
-        folder: Of the run, in the lab.
+    """Return the folder of a run that has ended, on this machine, by its folder in the lab.
 
     Raises:
         UserError: The bucket has nothing of the run.
-        BucketUnreachable: The bucket does not answer.
     """
     directory = lab.root / folder
     if lab.remote is not None:
@@ -348,12 +413,16 @@ def fetched(lab: Lab, folder: str) -> Path:
     return directory
 
 
+def _say_again(failed: RetryCallState) -> None:
+    _LOG.warning("%s: trying again", failed.outcome and failed.outcome.exception())
+
+
 class _Damaged(Exception):
     """A part is not what its name says."""
 
 
 def _parts(path: Path) -> Iterator[tuple[str, bytes]]:
-    """A file's parts, and their SHA-256."""
+    """Yield a file's parts with their SHA-256."""
     with path.open("rb") as stream:
         while content := stream.read(PART_BYTES):
             yield hashlib.sha256(content).hexdigest(), content
