@@ -33,14 +33,9 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Write a clause that helps with an unknown name.
+    """Write a clause that helps with an unknown name: "did you mean 'x'?" if a valid name is like it.
 
-    Args:
-        name: What was given.
-        known: The valid names.
-
-    Returns:
-        "did you mean 'x'?" for the nearest valid name, else "known: a, b, c"; "there are none" without any.
+    Else that is "known: a, b, c", or "there are none".
     """
     names = sorted(set(known))
     if not names:

@@ -65,13 +65,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
     """Write the reports of a study, of a union those of each part and then its own, where anything changed.
 
     Reports whose build key has not changed since they were written are left as they are. Those of several
-    studies are made by as many processes as there are cores.
-
-    Args:
-        lab: Where the store is, and where to write.
-        store: The lab's.
-        study: Whose reports. It is in the store, and so are its parts.
-        note: Told what cannot be made yet, and why.
+    studies are made by as many processes as there are cores. `note` is told what cannot be made yet, and why.
 
     Raises:
         UserError, OSError: A study by itself has reports that cannot be written.
@@ -176,18 +170,12 @@ def _outcome(lab: Lab, study: Study) -> _Outcome:
 
 
 def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Write a study's reports from the store to `reports/<name>/`; each file appears whole or not at all.
+    """Write a study's reports from the store to `reports/<name>/`, each file atomically; return the files.
 
-    Args:
-        lab: Where the store is, and where to write.
-        study: Whose reports.
-        note: Told of a report that cannot be made yet, and why.
-
-    Returns:
-        The files. Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second
-        report of a name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last
-        comes `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`; a
-        union always has one.
+    Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second report of a
+    name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last comes
+    `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`; a union
+    always has one. `note` is told of a report that cannot be made yet, and why.
     """
     from jestlab.analysis import frames
     from jestlab.analysis.report import build
@@ -366,17 +354,13 @@ def _code() -> list[Any]:
 
 def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
     """Rows of the store on which a study's reports depend."""
-    mine = (
-        select(Member.run_id)
-        .join(Experiment, Experiment.id == Member.experiment_id)
-        .where(Experiment.name == study.name)
-    )
+    own = select(Experiment.id).where(Experiment.name == study.name).scalar_subquery()
+    mine = select(Member.run_id).where(Member.experiment_id == own)
     places = (
         select(Member.label, Member.position, Member.needed, Run.fingerprint, Run.state, Run.reason, Run.step)
         .add_columns(Run.total_steps)
         .join(Run, Run.id == Member.run_id)
-        .join(Experiment, Experiment.id == Member.experiment_id)
-        .where(Experiment.name == study.name)
+        .where(Member.experiment_id == own)
         .order_by(Member.position, Member.label)
     )
     attempts = (

@@ -128,7 +128,7 @@ def test_axes_can_be_dropped_or_replaced():
         ("base.data.filter=noise not in ['blank', '#']", None),
         (
             "base.data.filter=similarity >",
-            "base.data.filter: filter 'similarity >': at the end: expected a key",
+            "base.data.filter: filter 'similarity >': character 13, at the end: expected a key",
         ),
         ("base.data.filter=simlarity > 0", "no column 'simlarity': did you mean 'similarity'?"),
         ("base.data.filter=[a", "not valid YAML"),

@@ -417,9 +417,6 @@ def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | 
         rows: Of the table of claims, as its JSON has them.
         by_study: Whether to name the study.
         width: Columns that a line may take, for which statements are shortened; None for any number.
-
-    Returns:
-        Lines, the differences aligned to the right.
     """
     widest = max((len(row["study"]) for row in rows), default=0)
     parts = [

@@ -24,36 +24,19 @@ SHORTEST = 4
 
 @dataclass(frozen=True)
 class NamedRun:
-    """A run that was named.
-
-    Attributes:
-        fingerprint: Its identity.
-        title: As people call it.
-    """
+    """A run that was named: its fingerprint, and what people call it."""
 
     fingerprint: str
     title: str
 
 
 def existing_store(lab: Lab) -> Store:
-    """Open a lab's store for reading.
-
-    Raises:
-        StoreError: There is none yet, or this version cannot read it; the message says what to do.
-    """
+    """Open a lab's store for reading; StoreError, which says what to do, if there is none that this reads."""
     return Store.open_readonly(lab.store_url) or Store.open(lab.store_url, create=False)
 
 
 def subject(store: Store, name: str) -> Subject:
-    """Find the experiment or run that a note or tag is about.
-
-    Args:
-        store: Where to look.
-        name: An experiment, or a run as `run` takes it.
-
-    Raises:
-        UserError: No run matches, or several do; the message says how to choose.
-    """
+    """Find the experiment, or the run by a name as `run` takes it, that a note or tag is about."""
     experiments = [row.name for row in store.experiments()]
     if name in experiments:
         return Subject(experiment=name)
@@ -67,10 +50,10 @@ def run(store: Store, name: str, experiment: str | None = None, seed: int | None
 
     Args:
         store: Where to look.
-        name: experiment/run, experiment/label, either with /seed; a fingerprint's first characters; or, where
+        name: experiment/run, experiment/label, either with /seed; a fingerprint's first characters; or, if
             the experiment is given, run or label, with or without /seed.
-        experiment: The experiment, where the name does not say it.
-        seed: Replicate, where the name does not say it.
+        experiment: The experiment, if the name does not say it.
+        seed: Replicate, if the name does not say it.
 
     Raises:
         UserError: No run matches, or several do; the message says how to choose.
@@ -112,7 +95,7 @@ def find(runs: Sequence[RunRow], wanted: str, seed: int | None, option: bool = T
     Args:
         runs: Those of the experiment.
         wanted: Name, label, or the first characters of the fingerprint.
-        seed: Replicate; None where there is only one.
+        seed: Replicate; None if there is only one.
         option: Whether the verb has the option `--seed`; else the name is to say the seed.
 
     Raises:

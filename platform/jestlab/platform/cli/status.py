@@ -145,14 +145,7 @@ def _run_details(
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of cost, planned and actual.
-
-    Attributes:
-        title: Its name.
-        planned: What was expected of a run.
-        actual: What was spent on it.
-        shown: An amount as text.
-    """
+    """A kind of cost: what was planned for a run, what was spent on it, and how an amount is written."""
 
     title: str
     planned: Callable[[Spending], float | None]
@@ -250,14 +243,11 @@ _HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs 
 
 @dataclass(frozen=True)
 class Line:
-    """What is shown of a run.
+    """What is shown of a run: its last loss, and its cost so far and planned.
 
     Attributes:
-        run: The run.
-        loss: The last one.
-        rate: Examples a second, over the last seconds.
+        rate: Examples per second, over the last seconds.
         eta_seconds: Until its end, at this rate.
-        cost: So far, and planned for the whole run.
     """
 
     run: RunRow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from jestlab.models.config import TwoTowers
 from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
-from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import print_json, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -39,11 +40,15 @@ _source = click.argument("source", metavar="SOURCE")
 _destination = click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
 _seed = click.option("--seed", type=int, help="Replicate, where a run has several.")
 _tokenizer = click.option(
-    "--tokenizer",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Sentencepiece model  [default: the one beside SOURCE]",
+    "--tokenizer", type=FILE, help="Sentencepiece model  [default: the one beside SOURCE]"
 )
 _force = click.option("--force", is_flag=True, help="Replace the weights at DEST.")
+
+
+def _converting(function: Callable[..., None]) -> Callable[..., None]:
+    """Add SOURCE, DEST and the options that import and export share."""
+    decorators = (_source, _destination, _seed, _tokenizer, _force, json_option(), lab_options)
+    return functools.reduce(lambda decorated, add: add(decorated), reversed(decorators), function)
 
 
 @click.group(epilog=_EPILOG)
@@ -66,42 +71,22 @@ def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
 
 
 @weights_command.command("import", epilog=_EPILOG)
-@_source
-@_destination
-@_seed
-@_tokenizer
-@_force
-@json_option()
-@lab_options
-def import_(
-    source: str,
-    destination: Path,
-    seed: int | None,
-    tokenizer: Path | None,
-    force: bool,
-    as_json: bool,
-    lab: Lab,
-) -> None:
+@_converting
+def import_(**options: Any) -> None:
     """Check the weights SOURCE and write them to the folder DEST, for `program: weights`."""
-    _convert(_find(source, seed, lab), destination, "jestlab", tokenizer, force, as_json)
+    _convert(form="jestlab", **options)
 
 
 @weights_command.command("export", epilog=_EPILOG)
-@_source
-@_destination
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(_FORMATS),
-    required=True,
-    help="big_vision: an .npz file; huggingface: a folder.",
-)
-@_seed
-@_tokenizer
-@_force
-@json_option()
-@lab_options
-def export(
+@click.option("--format", "form", type=click.Choice(_FORMATS), required=True,
+              help="big_vision: an .npz file; huggingface: a folder.")  # fmt: skip
+@_converting
+def export(**options: Any) -> None:
+    """Write the weights SOURCE to DEST for big_vision or transformers."""
+    _convert(**options)
+
+
+def _convert(
     source: str,
     destination: Path,
     form: str,
@@ -111,13 +96,7 @@ def export(
     as_json: bool,
     lab: Lab,
 ) -> None:
-    """Write the weights SOURCE to DEST for big_vision or transformers."""
-    _convert(_find(source, seed, lab), destination, form, tokenizer, force, as_json)
-
-
-def _convert(
-    weights: Weights, destination: Path, form: str, tokenizer: Path | None, force: bool, as_json: bool
-) -> None:
+    weights = _find(source, seed, lab)
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
@@ -172,11 +151,7 @@ def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> Finishe
 
 
 def _towers(run: FinishedRun) -> TwoTowers:
-    """Read the sizes of a run's towers.
-
-    Raises:
-        UserError: Its program has none.
-    """
+    """Read the sizes of a run's towers; UserError if its program has none."""
     schema = programs.get(run.program).schema
     model = getattr(schema.model_validate(run.config), "model", None) if schema is not None else None
     if model is None:

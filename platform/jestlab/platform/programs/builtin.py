@@ -5,7 +5,7 @@ What a worker executes for them is in `execution`, which imports JAX.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,12 +24,10 @@ from jestlab.models.config.data import SYNTHETIC_CAPTION
 from jestlab.models.data.filters import Filter, missing_column
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import pricing
-from jestlab.platform.programs.program import Contents, Program
+from jestlab.platform.programs.program import Contents, Price, Program
 
 if TYPE_CHECKING:
     from jestlab.models.weights import Weights
-
-_EXECUTION = "jestlab.platform.programs.execution"
 
 _IMPORTS = (
     "jestlab.models.training.loop",
@@ -153,51 +151,48 @@ def check_digest(field: str, path: str, recorded: str | None, found: str) -> Non
 
 # ---- the programs
 
-TRAIN = Program(
-    name="train",
-    entry_point=f"{_EXECUTION}:run_train",
-    version=TrainConfig.version,
-    schema=TrainConfig,
-    identity_of=TrainConfig.identity,
-    price_of=pricing.price_train,
+
+def _own(
+    name: str, schema: type[Any], price: Callable[[Any, Mapping[str, Any]], Price | None], **options: Any
+) -> Program:
+    return Program(
+        name=name,
+        entry_point=f"jestlab.platform.programs.execution:run_{name}",
+        version=schema.version,
+        schema=schema,
+        identity_of=schema.identity,
+        price_of=price,
+        **options,
+    )
+
+
+TRAIN = _own(
+    "train",
+    TrainConfig,
+    pricing.price_train,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
     imports=(*_IMPORTS, "tensorboardX.summary"),
 )
 """Contrastive training of two towers: a reference model or a learner."""
 
-EMBED = Program(
-    name="embed",
-    entry_point=f"{_EXECUTION}:run_embed",
-    version=EmbedConfig.version,
-    schema=EmbedConfig,
-    identity_of=EmbedConfig.identity,
-    price_of=pricing.price_embed,
+EMBED = _own(
+    "embed",
+    EmbedConfig,
+    pricing.price_embed,
     complete=_complete_data,
     inherits=("data",),
     imports=_IMPORTS,
 )
 """A reference's embeddings of a whole training set, for runs to select with."""
 
-WEIGHTS = Program(
-    name="weights",
-    entry_point=f"{_EXECUTION}:run_weights",
-    version=WeightsConfig.version,
-    schema=WeightsConfig,
-    identity_of=WeightsConfig.identity,
-    price_of=pricing.price_weights,
-    complete=_complete_weights,
-    collective=False,
-)
+WEIGHTS = _own("weights", WeightsConfig, pricing.price_weights, complete=_complete_weights, collective=False)
 """Imports public weights, so that they serve as the reference like a trained run."""
 
-DIAGNOSE = Program(
-    name="diagnose",
-    entry_point=f"{_EXECUTION}:run_diagnose",
-    version=DiagnoseConfig.version,
-    schema=DiagnoseConfig,
-    identity_of=DiagnoseConfig.identity,
-    price_of=pricing.price_diagnose,
+DIAGNOSE = _own(
+    "diagnose",
+    DiagnoseConfig,
+    pricing.price_diagnose,
     complete=_complete_data,
     collective=False,
     inherits=("data", "loss"),

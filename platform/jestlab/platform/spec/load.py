@@ -284,11 +284,11 @@ def anchor(study: Study, folder: Path) -> Study:
     written = study.to_dict()
     if study.studies:
         written[STUDIES] = {name: anchor(part, folder).to_dict() for name, part in study.studies.items()}
-        return Study.parse(written)
+        return _parsed_again(study, written)
     for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
         if "program" in section:
             section["program"] = program.anchored(section["program"], folder)
-    study = Study.parse(written)
+    study = _parsed_again(study, written)
     for path in _local_paths(study):
         _anchor_in(written, ("base",), path, folder)
     for name in study.runs:
@@ -297,7 +297,11 @@ def anchor(study: Study, folder: Path) -> Study:
             for axis in written.get("axes", ()):
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), folder)
-    return Study.parse(written)
+    return _parsed_again(study, written)
+
+
+def _parsed_again(study: Study, written: Tree) -> Study:
+    return study if written == study.to_dict() else Study.parse(written)
 
 
 def _local_paths(study: Study, run: str | None = None) -> tuple[Place, ...]:
