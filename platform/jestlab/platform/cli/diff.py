@@ -55,12 +55,12 @@ def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
     ]
     for name, pairs, write in sections:
         yield ""
-        rows = [(key, *(_shown(value, write) for value in _both(pair))) for key, pair in pairs.items()]
+        rows = [(key, *(_shown(value, write) for value in pair)) for key, pair in pairs.items()]
         yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
     for name, numbers in (("scores", compared.scores), ("cost", compared.costs)):
         yield ""
         figures = [
-            (key, *(_shown(value, _number) for value in (*_both(pair), _difference(pair))))
+            (key, *(_shown(value, _number) for value in (*pair, _difference(pair))))
             for key, pair in numbers.items()
         ]
         header = (name.upper(), *titles, "difference")
@@ -74,22 +74,18 @@ def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     ]
     data: dict[str, Any] = {"runs": runs}
     for name in ("config", "needs", "provenance"):
-        data[name] = {key: _both(pair) for key, pair in getattr(compared, name).items()}
+        data[name] = dict(getattr(compared, name))
     for name in ("scores", "costs"):
         pairs: Mapping[str, Pair[float]] = getattr(compared, name)
         data[name] = {
-            key: {"values": list(map(_finite, _both(pair))), "difference": _finite(_difference(pair))}
+            key: {"values": list(map(_finite, pair)), "difference": _finite(_difference(pair))}
             for key, pair in pairs.items()
         }
     return data
 
 
-def _runs(compared: Comparison, titles: tuple[str, str]) -> Iterator[tuple[str, str, str]]:
-    return zip(titles, _both(compared.fingerprints), _both(compared.states), strict=True)
-
-
-def _both(pair: Pair[Any]) -> list[Any]:
-    return [pair.first, pair.second]
+def _runs(compared: Comparison, titles: tuple[str, str]) -> Iterator[tuple[str, Any, Any]]:
+    return zip(titles, compared.fingerprints, compared.states, strict=True)
 
 
 def _difference(pair: Pair[float]) -> float | None:

@@ -72,19 +72,13 @@ def logs_command(
         sys.stdout.buffer.flush()
 
 
-def _nothing() -> None:
-    """Fetch nothing: the log is a file on this machine already."""
-
-
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
     """Find the path of a run's log on this machine, and the function that fetches it there."""
     path = lab.root / directory / logs.NAME
     if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
-        return path, _nothing
-    synced, path = (
-        SyncedFolder(Bucket(lab.remote), directory, lab.root / directory),
-        lab.cache / directory / logs.NAME,
-    )
+        return path, lambda: None
+    synced = SyncedFolder(Bucket(lab.remote), directory, lab.root / directory)
+    path = lab.cache / directory / logs.NAME
     fetched_at = -_FETCH_SECONDS
 
     def fetch() -> None:

@@ -7,7 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -139,8 +139,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-@dataclass(frozen=True)
-class Pair(Generic[Value]):
+class Pair(NamedTuple, Generic[Value]):
     """A value of both runs; None where one has none."""
 
     first: Value | None
@@ -179,30 +178,18 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     """
     with store.reading() as connection:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
+    differing = {name: _differing(one[name], other[name]) for name in ("config", "needs", "provenance")}
     return Comparison(
         fingerprints=Pair(first, second),
-        states=Pair(one.state, other.state),
-        config=_differing(one.config, other.config),
-        needs=_differing(one.needs, other.needs),
-        provenance=_differing(one.provenance, other.provenance),
-        scores=_pairs(one.scores, other.scores),
-        costs=_pairs(one.costs, other.costs),
+        states=Pair(one["state"], other["state"]),
+        scores=_pairs(one["scores"], other["scores"]),
+        costs=_pairs(one["costs"], other["costs"]),
+        **differing,
     )
 
 
-@dataclass(frozen=True)
-class _Side:
-    """What is compared, of one run."""
-
-    state: str
-    config: dict[str, Any]
-    needs: dict[str, str]
-    provenance: dict[str, Any]
-    scores: dict[str, float | None]
-    costs: dict[str, float | None]
-
-
-def _side(connection: Connection, fingerprint: str) -> _Side:
+def _side(connection: Connection, fingerprint: str) -> dict[str, Any]:
+    """Read what is compared of one run, by name."""
     from sqlalchemy import func, select  # here alone: `jestlab plan` explains without SQLAlchemy
     from sqlalchemy.orm import aliased
 
@@ -229,14 +216,14 @@ def _side(connection: Connection, fingerprint: str) -> _Side:
     )
     planned = connection.execute(select(Cost.component, Cost.flops).where(Cost.run_id == run.id))
     budget = connection.execute(select(Budget.__table__).where(Budget.run_id == run.id)).one_or_none()
-    return _Side(
-        state=run.state,
-        config={"program": run.program, "seed": run.seed} | flatten(_config(run)),
-        needs=dict(needs.tuples().all()),
-        provenance=_provenance(attempts[-1]) if attempts else {},
-        scores={f"{dataset}/{metric}": value for dataset, metric, value in scores},
-        costs=_costs(dict(planned.tuples().all()), budget, attempts),
-    )
+    return {
+        "state": run.state,
+        "config": {"program": run.program, "seed": run.seed} | flatten(_config(run)),
+        "needs": dict(needs.tuples().all()),
+        "provenance": _provenance(attempts[-1]) if attempts else {},
+        "scores": {f"{dataset}/{metric}": value for dataset, metric, value in scores},
+        "costs": _costs(dict(planned.tuples().all()), budget, attempts),
+    }
 
 
 def _config(run: Any) -> dict[str, Any]:

@@ -75,12 +75,8 @@ class PlannedRun:
     """One run of a plan.
 
     Attributes:
-        fingerprint: Its identity.
-        name: Its name in the study.
         label: Name and values on the axes.
         point: Values on the axes, by dotted key.
-        seed: Its seed.
-        program: What it executes.
         config: The whole resolved config, plain.
         needs: Role → fingerprint of each run that it needs; they precede it in the plan.
         price: Cost of the whole run; None where its program has no price.

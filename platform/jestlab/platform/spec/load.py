@@ -100,11 +100,10 @@ class _Source:
 
     Attributes:
         file: Name of the study or path of the file, for errors.
-        name: Of the study, where the spec gives none.
-        written: What the spec says.
+        name: Of the study, if the spec gives none.
         line: Line of a place, where there are lines.
         folder: What relative paths in it count from.
-        asked: The scale, where the user asked for it and the spec does not name it.
+        asked: The scale, if the user asked for it and the spec does not name it.
     """
 
     file: str

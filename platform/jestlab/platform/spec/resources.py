@@ -43,10 +43,9 @@ _PINNED = re.compile(r"[a-z0-9][a-z0-9._:/-]*@sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class TpuType:
-    """One generation of TPU.
+    """One generation of TPU, by the name that a spec writes.
 
     Attributes:
-        name: As a spec writes it.
         label: Value of GKE's node label `cloud.google.com/gke-tpu-accelerator`.
         machine: Its machine types, without the number of chips at the end.
         peak_flops: FLOP/s of a chip, in bfloat16.
