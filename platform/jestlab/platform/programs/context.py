@@ -28,7 +28,7 @@ class Need:
     config: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RunContext:
     """What a program is called with: `program(config, context)`. It implements `Tracker`.
 
