@@ -27,13 +27,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from filelock import FileLock
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_delay,
-    wait_exponential,
-)
 
 from jestlab.models.data.files import write_whole
 from jestlab.platform.errors import BucketUnreachable, UserError
@@ -300,21 +293,21 @@ class SyncedFolder(LocalFolder):
 
     def push(self, seconds: float = 0.0) -> None:
         """Write a snapshot to the bucket, as of `LocalFolder`."""
-        retrying = Retrying(
-            retry=retry_if_exception_type(BucketUnreachable),
-            stop=stop_after_delay(seconds),
-            wait=wait_exponential(max=30.0),
-            before_sleep=_say_again,
-            reraise=True,
-        )
-        retrying(self._push)
+        deadline, pause = time.monotonic() + seconds, 1.0
+        while True:
+            try:
+                with self._pushing:
+                    self._push()
+                return
+            except BucketUnreachable as error:
+                if time.monotonic() > deadline:
+                    raise
+                _LOG.warning("%s: trying again", error)
+            time.sleep(pause)
+            pause = min(2 * pause, 30.0)
 
     def _push(self) -> None:
         """Send what the bucket lacks, then the snapshot, then delete what it no longer needs."""
-        with self._pushing:
-            self._push_alone()
-
-    def _push_alone(self) -> None:
         self._sure()
         own = self._kept(self._version)
         files = self._send_files(own)
@@ -411,10 +404,6 @@ def fetched(lab: Lab, folder: str) -> Path:
     if lab.remote is not None:
         SyncedFolder(Bucket(lab.remote), folder, directory).pull_ended()
     return directory
-
-
-def _say_again(failed: RetryCallState) -> None:
-    _LOG.warning("%s: trying again", failed.outcome and failed.outcome.exception())
 
 
 class _Damaged(Exception):

@@ -20,7 +20,14 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class Need:
-    """A finished run that this one reads: its identity, program, folder and resolved config."""
+    """A finished run that this one reads.
+
+    Attributes:
+        fingerprint: Its identity.
+        program: Name of its program.
+        directory: Its folder.
+        config: Its resolved config.
+    """
 
     fingerprint: str
     program: str
@@ -28,7 +35,6 @@ class Need:
     config: dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RunContext:
     """What a program is called with: `program(config, context)`. It implements `Tracker`.
 
@@ -40,41 +46,71 @@ class RunContext:
         cache: Folder for data shared by all runs of the lab.
         seed: Replicate.
         needs: Path in the config → the finished run it names.
-        recorder: Keeps what it reports.
-        record_artifact: Records a file or folder under a name.
-        stop_requested: Whether to save and raise `Interrupted`.
-        saved: To be called when `directory` holds what a later attempt can resume from, a complete
-            checkpoint: of a lab in a bucket, the first process uploads it before this returns. What the
-            folder holds when the program ends is kept in any case.
     """
 
-    directory: Path
-    cache: Path
-    seed: int
-    needs: Mapping[str, Need]
-    recorder: Recorder
-    record_artifact: Callable[[str, Path], None]
-    stop_requested: Callable[[], bool]
-    saved: Callable[[], None] = lambda: None
+    def __init__(
+        self,
+        *,
+        directory: Path,
+        cache: Path,
+        seed: int,
+        needs: Mapping[str, Need],
+        recorder: Recorder,
+        record_artifact: Callable[[str, Path], None],
+        stop_requested: Callable[[], bool],
+        saved: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Create a context; the worker does.
+
+        Args:
+            directory: The run's folder.
+            cache: Shared data.
+            seed: Replicate.
+            needs: Finished runs that it reads.
+            recorder: Keeps what it reports.
+            record_artifact: Records a file or folder under a name.
+            stop_requested: Tells whether to stop.
+            saved: Makes the folder's content durable.
+        """
+        self.directory = directory
+        self.cache = cache
+        self.seed = seed
+        self.needs = needs
+        self._recorder = recorder
+        self._record_artifact = record_artifact
+        self._stop_requested = stop_requested
+        self._saved = saved
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
-        self.recorder.log(step, metrics)
+        self._recorder.log(step, metrics)
 
     def evaluation(
         self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
     ) -> None:
         """Record scores named `dataset/metric`, with the examples and FLOPs spent until then."""
-        self.recorder.evaluation(step, examples_seen, flops_total, scores)
+        self._recorder.evaluation(step, examples_seen, flops_total, scores)
 
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab, with its size and digest."""
-        self.record_artifact(name, path)
+        self._record_artifact(name, path)
 
     def progress(self, step: int, total_steps: int) -> None:
         """Report how far the run is."""
-        self.recorder.progress(step, total_steps)
+        self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
         """Make all that was recorded durable. Call it before a checkpoint: none may be ahead of the store."""
-        self.recorder.flush()
+        self._recorder.flush()
+
+    def saved(self) -> None:
+        """Report that `directory` holds what a later attempt can resume from: a complete checkpoint.
+
+        If the lab is in a bucket, the first process uploads it before this returns. What the folder holds
+        when the program ends is kept in any case.
+        """
+        self._saved()
+
+    def stop_requested(self) -> bool:
+        """Whether to save and raise `Interrupted`."""
+        return self._stop_requested()
