@@ -53,7 +53,7 @@ class Memory:
         self._tensors = tensors
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """See `Archive.read`."""
+        """Read tensors, as described at `Archive.read`."""
         return ((name, self._tensors[name]) for name in names)
 
 
@@ -112,7 +112,7 @@ class Npz:
             self.shapes = {name: self._header(archive, name) for name in self._members}
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """See `Archive.read`."""
+        """Read tensors, as described at `Archive.read`."""
         with self._open() as archive:
             for name in names:
                 try:
@@ -196,7 +196,7 @@ class TensorFiles:
                 self._places[name] = (path, dtype, begin)
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-        """See `Archive.read`."""
+        """Read tensors, as described at `Archive.read`."""
         for name in names:
             path, dtype, begin = self._places[name]
             shape = self.shapes[name]

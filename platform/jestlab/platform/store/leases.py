@@ -47,7 +47,7 @@ def enter_launcher(store: Store, name: str) -> int:
 
 
 def beat(store: Store, launcher_id: int) -> None:
-    """Record a launcher's heartbeat."""
+    """Record the time of a launcher's heartbeat."""
     with store.writing() as connection:
         connection.execute(update(Launcher).where(Launcher.id == launcher_id).values(heartbeat_at=now()))
 

@@ -116,7 +116,7 @@ class Local:
         return None
 
     def close(self) -> None:
-        """End the fork server."""
+        """End the fork server; jobs that it started go on."""
         with self._lock:
             self._forks = False
             if self._server is not None:
