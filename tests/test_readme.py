@@ -183,7 +183,8 @@ def test_the_tree_names_every_module_by_its_path():
 def about(path: Path) -> str:
     """Take what a module is for from the first sentence of its docstring, cut to a line of the tree."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    line = text.partition("\n\n")[0].replace("\n", " ").partition(". ")[0].rstrip(".")
+    line = text.partition("\n\n")[0].replace("\n", " ")
+    line = re.split(r"(?<!Eq)(?<!Sec)\. ", line)[0].rstrip(".")
     while len(line) > 85:
         clause = max(line.rfind(sign) for sign in (": ", "; ", ", ", " ("))
         line = line[: clause if clause > 20 else line.rfind(" ")]

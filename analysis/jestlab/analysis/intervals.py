@@ -1,4 +1,4 @@
-"""Confidence intervals of means over seeds, and medians of efforts that some seeds did not reach.
+"""Confidence intervals, as of claims: of means over seeds; medians of efforts that some seeds did not reach.
 
 `half_widths` is the interval of claims and of Δ in tables: Student's t, at `CONFIDENCE`.
 """

@@ -2,6 +2,9 @@
 
 The sigmoid loss is that of SigLIP (Zhai et al., 2023).
 
+Selection scores pairs by the same losses without a matrix of all pairs: see `selection.scores`, and the
+kernel in `selection.fused`.
+
 Each is written twice: densely, for one device, and as a ring over devices, in which texts travel from device
 to device and no device ever holds more than the logits of its own images with one device's texts. In the ring
 each device gets its share of the loss, and the shares sum to the dense loss; so do their gradients.

@@ -1,4 +1,4 @@
-"""What a study ends in: its tables and figures, as files of the lab, rebuilt when inputs change."""
+"""Write the reports of a study: tables and figures as files of the lab, rebuilt when inputs change."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from jestlab.platform.launch.reconcile import (
 from jestlab.platform.store.records import LIVE, Lease, RunState, Standing
 
 NOW = datetime(2026, 1, 1, 12)
-RULES = RetryRules(retries=2)
+RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
 LEASE_SECONDS = 90.0
 
 

@@ -1,4 +1,4 @@
-"""Tables that only a report has: claims with their verdicts, planned against actual cost, and failures."""
+"""Tables of a report page alone: verdicts on claims, planned against actual cost, and failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of results.
+"""A table of results: raw numbers, and the columns that say how they are shown.
 
 The frame holds raw numbers and goes out as it is in CSV and JSON. The columns say how a row of it is shown to
 people; Markdown, LaTeX and HTML share those texts (`Cell`) and differ in emphasis (`formats`).

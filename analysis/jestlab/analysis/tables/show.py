@@ -1,4 +1,4 @@
-"""How figures of a table read, and what a reader must know besides them."""
+"""How the numbers of a table are printed, and the notes that explain them."""
 
 from __future__ import annotations
 

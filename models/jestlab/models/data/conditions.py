@@ -1,4 +1,6 @@
-"""The language of conditions, SQL's boolean expressions: `selection.rule = "joint" and seed < 3`.
+"""The language of conditions, SQL's boolean expressions; one file in two copies.
+
+An example: `selection.rule = "joint" and seed < 3`.
 
 Nothing is accepted but the grammar below: no functions, arithmetic, subqueries or comments. Keywords may be
 written in any case, and no other word is reserved. A key by itself holds where it is true, or a number

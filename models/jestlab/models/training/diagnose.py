@@ -1,4 +1,4 @@
-"""Diagnose how learnable the batches are that each rule selects (paper, Sec. 4.1, Figure 2).
+"""Diagnose how learnable the batches are that each rule selects: Figure 2 of the paper.
 
 Metrics, means over the super-batches, in words of `DiagnoseConfig`. The "learnability" of a sub-batch is its
 score by the criterion, the mean over its examples; that of a part of it is the mean over that part. What is

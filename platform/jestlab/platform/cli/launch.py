@@ -1,4 +1,4 @@
-"""`jestlab launch`, `retry` and `cancel`: run a study, or what failed of it, and stop runs."""
+"""`jestlab launch`, `retry` and `cancel`: their options; `launching` does the work."""
 
 from __future__ import annotations
 

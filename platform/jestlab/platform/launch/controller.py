@@ -152,11 +152,7 @@ class _Controller:
 
     def __post_init__(self) -> None:
         self._intervals = Intervals.from_environment()
-        self._rules = RetryRules(
-            self.options.retries,
-            backoff_seconds=self._intervals.backoff,
-            max_backoff_seconds=self._intervals.max_backoff,
-        )
+        self._rules = RetryRules(self.options.retries, self._intervals.backoff, self._intervals.max_backoff)
         self._name = processes.identity()
         self._id: int | None = None  # this launcher's in the store
         self._store_id = ""

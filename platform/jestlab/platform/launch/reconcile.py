@@ -1,7 +1,8 @@
-"""Decide what to do about a run, from what the store and its executor say of it now: a pure function.
+"""Decide what to do about a run now, and when to retry it: a pure function of what is known of it.
 
-The controller asks this for every run again and again and does what it says. Retry rules are here: what is
-retried, how often and after how long (`RetryRules`), and which end of a job counts as a failure.
+The controller asks this for every run again and again, with what the store and its executor say, and does
+what it says. Retry rules are here: what is retried, how often and after how long (`RetryRules`
+says where its values come from), and which end of a job counts as a failure.
 """
 
 from __future__ import annotations
@@ -51,20 +52,23 @@ class Target(Protocol):
 class RetryRules:
     """When a run is tried again.
 
+    The retries are the spec's (`resources.retries`) or those of `--retries`; the waits are those of
+    `wakeup.Intervals`, which the environment may set.
+
     Attributes:
         retries: How often a run that failed is tried again. Preemptions do not count.
-        max_fruitless: Preempted attempts in a row without a step of progress, until the run is given up.
         backoff_seconds: Wait before the first retry; before each further one it is four times as long.
         max_backoff_seconds: The longest wait.
+        max_fruitless: Preempted attempts in a row without a step of progress, until the run is given up.
     """
 
-    retries: int = 2
+    retries: int
+    backoff_seconds: float
+    max_backoff_seconds: float
     max_fruitless: int = 10
-    backoff_seconds: float = 2.0
-    max_backoff_seconds: float = 300.0
 
     def wait_seconds(self, failures: int) -> float:
-        """Return the wait after this many failures: by default 2 s, 8 s, 32 s, …, 5 min; 0 after none."""
+        """Return the wait after this many failures; 0 after none. From 2 s it grows: 8 s, 32 s, …"""
         if failures <= 0:
             return 0.0
         return float(min(self.backoff_seconds * 4 ** (failures - 1), self.max_backoff_seconds))

@@ -1,4 +1,4 @@
-"""When a launcher looks again or tries again: intervals, and the wakeup event."""
+"""Intervals of the launcher: polls, heartbeats and waits before retries; and the event that wakes it up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports: the tables and figures that a study ends in, each with its options."""
+"""The `reports` of a spec: which tables and figures a study asks for, with their options."""
 
 from __future__ import annotations
 

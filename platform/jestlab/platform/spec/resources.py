@@ -1,4 +1,4 @@
-"""What a launch may use: where runs go, how many at a time, what each gets; and the TPU slices there are.
+"""TPU types, and what a launch may use: where runs go, how many at a time, what each gets, its retries.
 
 To add a TPU type, add a row to `TYPES`. Sources of that table, as read in 2026-11:
 - topologies, hosts, GKE labels and machine types: cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus

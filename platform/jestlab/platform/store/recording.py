@@ -1,4 +1,4 @@
-"""Record a plan in the store."""
+"""Record in the store what a launch plans, with its runs and their dependencies."""
 
 from __future__ import annotations
 
