@@ -40,7 +40,7 @@ from jestlab.platform.store.tables import (
     Published,
     Run,
     Tag,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames

@@ -164,7 +164,6 @@ def show(value: Fraction, like: str) -> str:
 Unit = Literal["percent", "share", "count", "flag"]
 """What a printed text counts in. Values are shares (0.703), counts (13e9), and 1 or 0 for yes or no."""
 
-UNITS: tuple[Unit, ...] = get_args(Unit)
 
 Accounting = Literal["", "iid", "jest", "flexi"]
 """How a row's FLOPs per iteration come about: by a formula of the paper; empty: the figure is as it is."""
