@@ -2,6 +2,10 @@
 
 PyYAML reads YAML 1.1, in which `1e-3` is a string, `no` is false and `1:30` is ninety. Here they are a number
 and two strings, as a reader expects; and `1e6` is a whole number, which run fingerprints depend on.
+
+ruamel.yaml reads YAML 1.2, but not its core schema: `1e6` is a float, `1_000` is a thousand, `0b1` is one and
+`2026-01-01` is a date; tags are taken, and a list that contains itself is read as `[null]`. Its resolvers and
+its checks would have to be replaced as PyYAML's are here, and it takes twice as long.
 """
 
 from __future__ import annotations
