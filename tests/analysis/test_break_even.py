@@ -6,8 +6,13 @@ import math
 import sqlite3
 
 from jestlab.analysis import figures, frames, tables
-from jestlab.analysis.curves import break_even
 from jestlab.analysis.provenance import Origins
+
+
+def break_even(results, baseline=None):
+    rows = tables.speedup_table(tables.finals(results, baseline)).frame
+    return dict(rows.set_index("label")["break_even"].dropna()) if "break_even" in rows else {}
+
 
 NEEDS = {"reference_training_share": 8e9}  # a third of what making the reference took
 
@@ -31,7 +36,7 @@ def test_break_even(new_store, stored_run):
         "Runs after which a reference has paid for itself, its scoring included: joint 5; never: lost."
     ) in figures.speedup(results).texts.caption
 
-    table = tables.speedup_table(results)
+    table = tables.speedup_table(tables.finals(results))
     column = table.column_named("break-even")
     shown = {row: table.cell(row, column).text for row in table.frame["row"]}
     assert shown == {"uniform": "—", "joint": "5", "lone": "—", "lost": "∞", "unpriced": "—"}
@@ -65,7 +70,7 @@ def test_what_was_spent_by_then_may_not_be_known(new_store, stored_run):
     connection.close()
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
-    assert "break-even" not in tables.speedup_table(results).markdown()
+    assert "break-even" not in tables.speedup_table(tables.finals(results)).markdown()
 
 
 def test_where_no_number_pays(study):
@@ -79,6 +84,6 @@ def test_nothing_is_said_where_nothing_is_needed(new_store, stored_run):
     results = frames.read(store.url, "study")
     assert break_even(results) == {}
     assert "has to serve" not in figures.speedup(results).texts.caption
-    table = tables.speedup_table(results)
+    table = tables.speedup_table(tables.finals(results))
     assert "break-even" not in table.markdown()
     assert "break_even" not in table.frame

@@ -38,7 +38,7 @@ def origins(store):
 
 
 def summary(store):
-    return tables.summary(frames.read(store.url, "study"), "uniform")
+    return tables.summary(tables.finals(frames.read(store.url, "study"), "uniform"))
 
 
 def test_a_mean_and_its_runs(traced):
@@ -88,11 +88,11 @@ def test_config_difference_to_the_baseline(traced):
 def test_every_cell_of_every_table_can_be_explained(traced, name):
     read = frames.read(traced.url, "study")
     table = {
-        "summary": lambda: tables.summary(read, "uniform"),
-        "speedups": lambda: tables.speedup_table(read, "uniform"),
+        "summary": lambda: tables.summary(tables.finals(read, "uniform")),
+        "speedups": lambda: tables.speedup_table(tables.finals(read, "uniform")),
     }.get(name, lambda: tables.paper_table(name, published.frame(published.paper()), [tables.finals(read)]))()
     found = origins(traced)
-    for section in table.sections():
+    for section in table.sections:
         for line in section.lines:
             for column, cell in zip(table.columns, line.cells, strict=True):
                 told = found.explain(table, line.key, column.key)
@@ -124,7 +124,7 @@ def test_unknown_rows_and_columns(traced):
 
 
 def test_a_crossing_is_explained_by_the_points_around_it(traced):
-    table = tables.speedup_table(frames.read(traced.url, "study"), "uniform")
+    table = tables.speedup_table(tables.finals(frames.read(traced.url, "study"), "uniform"))
     run = origins(traced).explain(table, "joint", "examples_to_match").runs[0]
     at = run.inputs
     assert at == pytest.approx(

@@ -24,7 +24,7 @@ NOTHING = PAPER[:0]
 def rows_of(table):
     """Row name → heading → text."""
     found: dict[str, Any] = {}
-    for section in table.sections():
+    for section in table.sections:
         for line in section.lines:
             texts = [cell.text + cell.mark for cell in line.cells]
             found[line.key] = dict(zip([column.key for column in table.columns], texts, strict=True))
@@ -94,7 +94,7 @@ def test_the_best_of_each_section_is_bold():
     table = tables.paper_table("comparison", PAPER)
     bold = {
         line.key: [c.key for c, cell in zip(table.columns, line.cells, strict=True) if cell.bold]
-        for section in table.sections()
+        for section in table.sections
         for line in section.lines
     }
     assert bold["JEST++ B"] == [
@@ -110,7 +110,7 @@ def test_colours_are_the_papers():
     table = tables.paper_table("specialists", PAPER)
     shades = {
         line.key: {c.key: cell.shade for c, cell in zip(table.columns, line.cells, strict=True)}
-        for section in table.sections()
+        for section in table.sections
         for line in section.lines
     }
     assert set(shades["SigLIP B"].values()) == {0.0}
@@ -119,14 +119,14 @@ def test_colours_are_the_papers():
     assert jest["caltech/10_shot"] == pytest.approx(0.8 * ((91.6 - 87.8) / 10 * 2 - 1))
     reference = next(row for name, row in shades.items() if name.startswith("WebLI"))
     assert (reference["cars/10_shot"], reference["coco/t2i_r1"]) == (-1.0, 1.0)
-    raw = tables.paper_table("raw_vs_filtered", PAPER).sections()[0].lines[1]
+    raw = tables.paper_table("raw_vs_filtered", PAPER).sections[0].lines[1]
     assert raw.cells[2].shade == pytest.approx(0.8 * ((69.4 - 63.6) / 20 * 2 - 1))
 
 
 def test_own_runs_stand_beside_published_ones_in_the_same_columns(paper_like):
     own = tables.finals(frames.read(paper_like.url, "study"), "uniform")
     table = tables.paper_table("comparison", PAPER, [own])
-    assert [section.title for section in table.sections()] == [
+    assert [section.title for section in table.sections] == [
         "Evans et al. 2024: B", "Evans et al. 2024: L", "study"
     ]  # fmt: skip
     rows = rows_of(table)
@@ -161,7 +161,7 @@ def test_own_runs_alone(paper_like, name):
     table = tables.paper_table(name, NOTHING, [own])
     rows = rows_of(table)
     assert list(rows) == ["reference", "uniform", "joint"]
-    assert [section.title for section in table.sections()] == [""]
+    assert [section.title for section in table.sections] == [""]
     assert rows["joint"]["imagenet/zero_shot"] == "65.0 ± 7.1"
     if name in ("laion", "raw_vs_filtered"):
         assert rows["joint"]["coco/mean_r1"] == "65.0 ± 7.1"

@@ -13,6 +13,10 @@ import pytest
 from jestlab.analysis import frames, tables
 
 
+def summary(store, *options, **more):
+    return tables.summary(tables.finals(frames.read(store.url, "study"), *options, **more))
+
+
 def shown(table):
     """Label → heading → text, of the table as people read it."""
     lines = [line for line in table.markdown().splitlines() if line.startswith("|")]
@@ -21,7 +25,7 @@ def shown(table):
 
 
 def test_rows_and_figures(study):
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    table = summary(study, "uniform")
     rows = shown(table)
     assert list(rows) == ["reference", "uniform", "independent", "joint"]
     std = 100 * np.std([0.6, 0.7], ddof=1)
@@ -45,7 +49,7 @@ def test_rows_and_figures(study):
 
 
 def test_a_reference_is_apart_and_never_the_best(study):
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    table = summary(study, "uniform")
     assert list(table.frame["apart"]) == [True, False, False, False]
     reference = shown(table)["reference"]
     assert reference["score"].startswith("75.0")  # higher than all, and not bold
@@ -54,7 +58,7 @@ def test_a_reference_is_apart_and_never_the_best(study):
 
 
 def test_frame_holds_raw_numbers(study):
-    frame: Any = tables.summary(frames.read(study.url, "study"), "uniform").frame.set_index("label")
+    frame: Any = summary(study, "uniform").frame.set_index("label")
     joint = frame.loc["joint"]
     assert joint["score_mean"] == pytest.approx(0.65)
     assert joint["score_std"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
@@ -71,21 +75,21 @@ def test_frame_holds_raw_numbers(study):
     [("learner", "12.0"), ("scoring", "32.0"), ("reference_scoring", "52.0"), ("reference_training", "60.0")],
 )
 def test_scope(study, scope, gflop):
-    table = tables.summary(frames.read(study.url, "study"), "uniform", scope)
+    table = summary(study, "uniform", scope)
     assert shown(table)["joint"]["GFLOP"] == gflop
     assert sum(note.startswith("FLOPs: ") for note in table.notes) == 1
 
 
 def test_the_baseline_defaults_to_the_first_competitor(study):
-    assert "Δ uniform" in shown(tables.summary(frames.read(study.url, "study")))["joint"]
-    assert "Δ joint" in shown(tables.summary(frames.read(study.url, "study"), "joint"))["uniform"]
+    assert "Δ uniform" in shown(summary(study))["joint"]
+    assert "Δ joint" in shown(summary(study, "joint"))["uniform"]
     with pytest.raises(ValueError, match="has no run 'unform': did you mean 'uniform'"):
-        tables.summary(frames.read(study.url, "study"), "unform")
+        summary(study, "unform")
 
 
 def test_nothing_to_compare_no_such_columns(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.25]))
-    table = tables.summary(frames.read(store.url, "study"))
+    table = summary(store)
     assert shown(table) == {
         "uniform": {"run": "uniform", "seeds": "1", "zero-shot": "25.0†", "I2T R@1": "25.0†",
                     "score": "25.0†", "examples": "64", "GFLOP": "3.00"}
@@ -101,7 +105,7 @@ def test_half_finished(new_store, stored_run):
         stored_run("joint", [0.9], seed=1, state="FAILED", reason="exit code 1: boom\nmore", total_steps=2),
         stored_run("easy", [], seed=0, state="PENDING", total_steps=2),
     )
-    table = tables.summary(frames.read(store.url, "study"))
+    table = summary(store)
     rows = shown(table)
     assert (rows["joint"]["seeds"], rows["joint"]["score"]) == ("1 of 2", "**50.0**†")
     assert rows["joint"]["Δ uniform"] == "+30.0†"  # of seed 0 alone
@@ -115,7 +119,7 @@ def test_steps_to_go_may_be_unknown(new_store, stored_run):
     with sqlite3.connect(store.path) as connection:
         connection.execute("UPDATE v_runs SET total_steps = NULL")
     connection.close()
-    assert "own: seed 0 RUNNING at step 1" in tables.summary(frames.read(store.url, "study")).notes
+    assert "own: seed 0 RUNNING at step 1" in summary(store).notes
 
 
 def test_none_finished(new_store, stored_run):
@@ -125,21 +129,21 @@ def test_none_finished(new_store, stored_run):
     with pytest.raises(
         ValueError, match="no run of experiment 'study' has completed yet: 1 RUNNING, 1 FAILED"
     ):
-        tables.summary(frames.read(store.url, "study"))
+        summary(store)
 
 
 def test_a_missing_metric_is_said(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
     )
-    table = tables.summary(frames.read(store.url, "study"))
+    table = summary(store)
     assert shown(table)["joint"]["score"] == "—"
     assert "joint: no score where shapes_retrieval/i2t_r1 is missing" in table.notes
 
 
 def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.2], metrics=["a/zero_shot", "b/zero_shot", "b/own"]))
-    assert list(shown(tables.summary(frames.read(store.url, "study")))["uniform"])[2:5] == [
+    assert list(shown(summary(store))["uniform"])[2:5] == [
         "a zero-shot",
         "own",
         "b zero-shot",
@@ -148,7 +152,7 @@ def test_headings_name_the_dataset_where_it_tells_metrics_apart(new_store, store
 
 def test_scores_beyond_one_are_no_percentages(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [31.4159]), stored_run("joint", [30.0]))
-    table = tables.summary(frames.read(store.url, "study"))
+    table = summary(store)
     assert shown(table)["uniform"]["score"] == "**31.42**†"
     assert shown(table)["joint"]["Δ uniform"] == "−1.416†"
     assert "%" not in table.caption
@@ -160,12 +164,12 @@ def test_a_run_without_a_price(new_store, stored_run):
         stored_run("uniform", [0.1, 0.2], flops_per_step=unpriced),
         stored_run("own", [0.2], flops_per_step=unpriced),
     )
-    row = shown(tables.summary(frames.read(store.url, "study")))["own"]
+    row = shown(summary(store))["own"]
     assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**≥ 2.0×**†", "—")
 
 
 def test_snapshot(study):
-    lines = tables.summary(frames.read(study.url, "study"), "uniform").markdown().splitlines()
+    lines = summary(study, "uniform").markdown().splitlines()
     assert [re.sub(" +", " ", re.sub("-+", "-", line)) for line in lines[:6]] == [
         "| run | seeds | zero-shot | I2T R@1 | score | Δ uniform | examples | GFLOP | "
         "fewer examples | fewer FLOPs |",
@@ -200,7 +204,7 @@ def test_recall_at_further_ranks_changes_neither_score_nor_columns(new_store, st
                 connection.execute("UPDATE v_evaluations SET value = 0.9 WHERE metric LIKE '%_r5'")
                 connection.execute("DELETE FROM v_evaluations WHERE metric LIKE '%_r10'")
             connection.close()
-        tables_of[len(metrics)] = tables.summary(frames.read(store.url, "study"))
+        tables_of[len(metrics)] = summary(store)
     assert tables_of[2].markdown() == tables_of[4].markdown()
     assert shown(tables_of[4])["uniform"]["score"] == "20.0†"
     assert list(tables_of[2].frame) == list(tables_of[4].frame)
@@ -210,14 +214,14 @@ def test_a_score_over_shared_metrics(new_store, stored_run):
     store = new_store().add(
         stored_run("uniform", [0.2]), stored_run("joint", [0.3], metrics=["shapes/zero_shot"])
     )
-    table = tables.summary(frames.read(store.url, "study"), mean="shared")
+    table = summary(store, mean="shared")
     assert shown(table)["joint"]["Δ uniform"] == "+10.0†"
     assert "score: without shapes_retrieval/i2t_r1, which some runs lack" in table.notes
     apart = new_store().add(
         stored_run("uniform", [0.2], metrics=["a/own"]), stored_run("joint", [0.3], metrics=["b/own"])
     )
     with pytest.raises(ValueError, match="runs of experiment 'study' share no metric"):
-        tables.summary(frames.read(apart.url, "study"), mean="shared")
+        summary(apart, mean="shared")
 
 
 def test_the_lasting_crossing_is_later(new_store, stored_run):
@@ -225,13 +229,13 @@ def test_the_lasting_crossing_is_later(new_store, stored_run):
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.5, 0.3, 0.5, 0.5])
     )
     read = frames.read(store.url, "study")
-    first, lasting = (tables.summary(read, crossing=which) for which in ("first", "lasting"))
+    first, lasting = (tables.summary(tables.finals(read, crossing=which)) for which in ("first", "lasting"))
     assert shown(first)["joint"]["fewer examples"] == "**≥ 4.0×**†"
     assert shown(lasting)["joint"]["fewer examples"] == "**1.6×**†"  # at step 2.5 of 4
 
 
 def test_parts_are_what_the_means_were_made_from(study):
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    table = summary(study, "uniform")
     assert table.parts is not None
     joint = table.parts[table.parts["row"] == "joint"]
     assert list(joint["seed"]) == [0, 1]
@@ -242,7 +246,7 @@ def test_parts_are_what_the_means_were_made_from(study):
 
 
 def test_cells_by_name(study):
-    table = tables.summary(frames.read(study.url, "study"), "uniform")
+    table = summary(study, "uniform")
     assert table.row_named("JOINT") == table.row_named("jo") == "joint"
     assert table.column_named("Δ uniform").key == table.column_named("delta").key == "delta"
     assert table.cell("joint", table.column_named("score")).text.startswith("65.0")
@@ -253,7 +257,7 @@ def test_cells_by_name(study):
 
 
 def test_speedups(study):
-    table = tables.speedup_table(frames.read(study.url, "study"), "uniform")
+    table = tables.speedup_table(tables.finals(frames.read(study.url, "study"), "uniform"))
     rows = shown(table)
     assert list(rows) == ["uniform", "independent", "joint"]
     assert rows["joint"] == {
@@ -273,7 +277,7 @@ def test_speedups(study):
 
 def test_a_score_never_reached_is_censored_and_not_extrapolated(new_store, stored_run):
     store = new_store().add(stored_run("uniform", [0.1, 0.5]), stored_run("hard", [0.1, 0.4]))
-    row = shown(tables.speedup_table(frames.read(store.url, "study")))["hard"]
+    row = shown(tables.speedup_table(tables.finals(frames.read(store.url, "study"))))["hard"]
     assert row["examples to match"] == "> 128, not reached†"
     assert row["GFLOP to match"] == "> 6.00, not reached†"
     assert row["fewer examples"] == "not reached†"
@@ -282,7 +286,7 @@ def test_a_score_never_reached_is_censored_and_not_extrapolated(new_store, store
 def test_a_copy_of_the_baseline_is_no_sooner_than_it(new_store, stored_run):
     scores = [[0.1, 0.5, 0.3, 0.4], [0.1, 0.2, 0.3, 0.4]]
     copies = [stored_run(name, s, seed=i) for name in ("uniform", "copy") for i, s in enumerate(scores)]
-    rows = shown(tables.speedup_table(frames.read(new_store().add(*copies).url, "study")))
+    rows = shown(tables.speedup_table(tables.finals(frames.read(new_store().add(*copies).url, "study"))))
     assert rows["copy"]["fewer examples"] == rows["uniform"]["fewer examples"] == "**1.0×**"
     assert rows["copy"]["examples to match"] == rows["uniform"]["examples to match"] == "184 [112, 256]"
 
@@ -291,7 +295,7 @@ def test_what_is_there_at_the_first_evaluation_may_be_sooner(new_store, stored_r
     store = new_store().add(
         stored_run("uniform", [0.1, 0.2, 0.3, 0.4]), stored_run("joint", [0.6, 0.6, 0.6, 0.6])
     )
-    row = shown(tables.speedup_table(frames.read(store.url, "study")))["joint"]
+    row = shown(tables.speedup_table(tables.finals(frames.read(store.url, "study"))))["joint"]
     assert (row["examples to match"], row["fewer examples"]) == ("≤ 64†", "**≥ 4.0×**†")
 
 
@@ -301,10 +305,10 @@ def test_marks_and_fewer_seeds_are_explained(new_store, stored_run):
         *(stored_run("joint", [0.3, 0.5], seed=seed) for seed in (0, 1)),
         stored_run("joint", [0.3, 0.5], seed=2, metrics=["shapes/zero_shot"]),
     )
-    table = tables.summary(frames.read(store.url, "study"))
+    table = summary(store)
     row = shown(table)["joint"]
     assert row["Δ uniform"] == "+10.0†"  # two seeds have nothing to be compared with
     assert row["I2T R@1"] == "**50.0 ± 0.0 (n = 2)**"
     assert row["zero-shot"] == "**50.0 ± 0.0**"
     assert "† one seed only: its spread is unknown" in table.notes
-    assert not any("†" in note for note in tables.summary(frames.read(store.url, "study"), "joint").notes[:3])
+    assert not any("†" in note for note in summary(store, "joint").notes[:3])

@@ -151,11 +151,11 @@ def measured(url: str, folder: Path) -> dict[str, float]:
         line = [sys.executable, "-c", "from jestlab.platform.cli import main; main()", *words, "--store", url]
         return lambda: subprocess.run(line, check=True, capture_output=True)
 
-    def named(make: Callable[[frames.Frames], Table]) -> Callable[[], object]:
-        return lambda: make(frames.read(url, "big")).markdown()
+    def named(make: Callable[[tables.Finals], Table]) -> Callable[[], object]:
+        return lambda: make(tables.finals(frames.read(url, "big"))).markdown()
 
-    def of_the_paper(name: str) -> Callable[[frames.Frames], Table]:
-        return lambda found: tables.paper_table(name, paper, [tables.finals(found)])
+    def of_the_paper(name: str) -> Callable[[tables.Finals], Table]:
+        return lambda found: tables.paper_table(name, paper, [found])
 
     found = {
         "read": median(lambda: frames.read(url, "big")),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import median_high
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
@@ -22,8 +21,8 @@ Effort = Literal["examples_seen", "flops"]
 """What a run spends to reach a score: the columns of `score_curves` that a crossing can be sought in."""
 
 
-_EFFORT_NAMES = ("examples", "flops")
-"""The same in the names of columns."""
+EFFORTS = ("examples", "flops")
+"""The same in the names of columns of tables."""
 
 Crossing = Literal["first", "lasting"]
 """Which crossing of the baseline's final score counts: see `crossing`."""
@@ -34,9 +33,6 @@ CROSSING_WORDS: dict[Crossing, str] = {
     "first": "where the interpolated curve first crosses it",
     "lasting": "where the interpolated curve crosses it to stay above",
 }
-
-Band = Literal["range", "std"]
-"""What the band around a mean curve spans."""
 
 
 def score_curves(
@@ -76,54 +72,45 @@ def score_curves(
     return curves
 
 
-def crossing(
-    x: Sequence[float], y: Sequence[float], target: float, which: Crossing = "first"
-) -> float | None:
-    """Find where a curve reaches a target, by linear interpolation between its points.
-
-    Args:
-        x: Effort at each evaluation, increasing, [n].
-        y: Score there, [n]; NaN where there is none.
-        target: The score to reach.
-        which: "first", from below; or "lasting", after which the curve never falls below the target again:
-            later, and not flattered by noise.
-
-    Returns:
-        The effort of the crossing; the first point's own if it is there already (the curve is unknown before
-        it, so this is an upper bound); None if the target is not reached, or not reached to stay:
-        right-censored, never extrapolated.
-    """
-    place = _place(y, target, which)
-    return None if place is None else _between(x, place)
-
-
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A point of a curve: between two of its evaluations, so far on the way from the first to the second."""
 
     before: int
     after: int
     way: float
 
+    def along(self, x: Sequence[float]) -> float:
+        """Interpolate effort or score at the evaluations, [n], linearly to this place."""
+        return float(x[self.before] + (x[self.after] - x[self.before]) * self.way)
 
-def _place(y: Sequence[float], target: float, which: Crossing) -> _Place | None:
-    """Find the point of a curve where the target is reached."""
+
+def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Place | None:
+    """Find where a curve reaches a target, by linear interpolation between its points.
+
+    Args:
+        y: Score at each evaluation, [n]; NaN where there is none.
+        target: The score to reach.
+        which: "first", from below; or "lasting", after which the curve never falls below the target again:
+            later, and not flattered by noise.
+
+    Returns:
+        The place of the crossing; the first point itself if the curve is there already (it is unknown before,
+        so the effort there is an upper bound); None if the target is not reached, or not reached to stay:
+        right-censored, never extrapolated.
+    """
     before: int | None = None
-    found: _Place | None = None
+    found: Place | None = None
     for i, value in enumerate(y):
         if value < target:
             before, found = i, None
         elif value >= target and found is None:  # NaN is neither
             if before is None:
-                found = _Place(i, i, 0.0)
+                found = Place(i, i, 0.0)
             else:
-                found = _Place(before, i, (target - y[before]) / (value - y[before]))
+                found = Place(before, i, (target - y[before]) / (value - y[before]))
             if which == "first":
                 return found
     return found
-
-
-def _between(x: Sequence[float], place: _Place) -> float:
-    return float(x[place.before] + (x[place.after] - x[place.before]) * place.way)
 
 
 def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
@@ -162,29 +149,29 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
             continue
         score, whole = columns["score"][at].tolist(), of_baseline[seed]
         target = float(columns["score"][whole[-1]])
-        place, own = _place(score, target, which), _place(columns["score"][whole].tolist(), target, which)
+        place, own = crossing(score, target, which), crossing(columns["score"][whole].tolist(), target, which)
         assert own is not None  # it ends there
         row = {name: columns[name][at[-1]] for name in ("fingerprint", "label", "seed")}
         row |= {"target": target, "reached": place is not None}
         row["bounded"] = place is not None and place.before == place.after
         row |= _around("score", score, place)
-        for effort, name in zip(efforts, _EFFORT_NAMES, strict=True):
+        for effort, name in zip(efforts, EFFORTS, strict=True):
             spent = columns[effort][at]
             row |= _around(name, spent, place)
-            row[f"{name}_to_match"] = math.nan if place is None else _between(spent, place)
+            row[f"{name}_to_match"] = math.nan if place is None else place.along(spent)
             row[f"{name}_spent"] = float(spent[-1])
-            row[f"fewer_{name}"] = _factor(_between(columns[effort][whole], own), row[f"{name}_to_match"])
+            row[f"fewer_{name}"] = _factor(own.along(columns[effort][whole]), row[f"{name}_to_match"])
         rows.append(tuple(row.values()))  # in the order of the columns
     kinds = [
         kind.format(name)
-        for name in _EFFORT_NAMES
+        for name in EFFORTS
         for kind in ("{}_before", "{}_after", "{}_to_match", "{}_spent", "fewer_{}")
     ]
     first = ["fingerprint", "label", "seed", "target", "reached", "bounded", "score_before", "score_after"]
     return pd.DataFrame(rows, columns=[*first, *kinds])
 
 
-def _around(name: str, values: Sequence[float], place: _Place | None) -> dict[str, float]:
+def _around(name: str, values: Sequence[float], place: Place | None) -> dict[str, float]:
     """Values of a curve at the evaluations around a place."""
     if place is None:
         return {f"{name}_before": math.nan, f"{name}_after": math.nan}
@@ -198,8 +185,8 @@ def _factor(whole: float, to_match: float) -> float:
     return whole / to_match
 
 
-def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:
-    """Average the curves of each label over its seeds, with a band.
+def mean_curves(curves: pd.DataFrame, effort: Effort) -> pd.DataFrame:
+    """Average the curves of each label over its seeds, with the range of the seeds.
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
     without, all that have been evaluated. The mean is taken where every curve is known, at each evaluation of
@@ -208,11 +195,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
     Args:
         curves: From `score_curves`.
         effort: The horizontal axis.
-        band: "range" from the least to the greatest seed, "std" for the mean ± the sample standard deviation.
 
     Returns:
-        One row a label and point, ordered: label, seeds (how many), the effort, mean, low, high (the mean for
-        one seed), final (bool: the last point, of completed runs).
+        One row a label and point, ordered: label, seeds (how many), the effort, mean, low and high (of the
+        least and the greatest seed), final (bool: the last point, of completed runs).
     """
     import numpy as np
     import pandas as pd
@@ -231,10 +217,9 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
         scores = np.stack(
             [np.interp(grid, x, columns["score"][run]) for x, run in zip(efforts, runs, strict=True)]
         )
-        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
-        ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
+        means = (scores.mean(axis=0), scores.min(axis=0), scores.max(axis=0))
         last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))
-        values = ([label] * grid.size, [len(runs)] * grid.size, grid, mean, *ends, last)
+        values = ([label] * grid.size, [len(runs)] * grid.size, grid, *means, last)
         for name, value in zip(parts, values, strict=True):
             parts[name].append(value)
     return pd.DataFrame({name: np.concatenate(values) if values else [] for name, values in parts.items()})
@@ -243,26 +228,8 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
 # ---- how many runs a reference has to serve until it has paid for itself, by what runs have reached
 
 
-def break_even(frames: Frames, baseline: str | None = None) -> dict[str, float]:
-    """Find the fewest runs that, with making their reference, cost less than as many baselines.
-
-    Args:
-        frames: Results of an experiment, from `frames.read`.
-        baseline: Label or run to match; by default the study's first run that is no reference.
-
-    Returns:
-        Label → median over its completed seeds, of two middle ones the greater; infinite where no number of
-        runs pays, since such a seed does not get there, or not for less. Labels that need nothing, or whose
-        FLOPs are not known, are left out.
-
-    Raises:
-        ValueError: There is no such baseline.
-    """
-    return break_even_over_seeds(break_even_of_runs(frames, frames.baseline(baseline)))
-
-
-def break_even_of_runs(
-    frames: Frames, baseline: str, metrics: Sequence[str] | None = None, crossing: Crossing = "first"
+def break_even(
+    frames: Frames, baseline: str, metrics: Sequence[str] | None = None, which: Crossing = "first"
 ) -> pd.DataFrame:
     """Find the break-even of each seed.
 
@@ -273,14 +240,14 @@ def break_even_of_runs(
         frames: Results of an experiment.
         baseline: Label to match.
         metrics: Names whose mean the score is; by default the headline metrics.
-        crossing: Which crossing of the baseline's final score counts.
+        which: Which crossing of the baseline's final score counts.
 
     Returns:
         One row a completed run that is compared and whose FLOPs are known: label, seed, scored_flops (until
         it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
         and break_even, NaN for a run that needs nothing, or of which that is not known.
     """
-    reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, crossing)
+    reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, which)
     making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
     of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
     rows = reached[~reached["label"].isin(frames.apart_from(baseline))]
@@ -299,9 +266,3 @@ def _paid(making: float, scored: float, whole: float, reached: bool) -> float:
         return math.nan
     runs = break_even_runs(making, scored, whole) if reached else None
     return math.inf if runs is None else runs
-
-
-def break_even_over_seeds(runs: pd.DataFrame) -> dict[str, float]:
-    """Take the median over the runs of each label that need a reference; of two middle ones the greater."""
-    known = runs.dropna(subset="break_even")
-    return {str(label): median_high(rows) for label, rows in known.groupby("label", sort=False)["break_even"]}

@@ -11,7 +11,8 @@ from jestlab.analysis.report.answer import Answer, answer
 def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
     """The answer of the experiment in a store."""
     found = frames.read(store.url, "study")
-    return answer(tables.summary(found, baseline, scope).frame, found, baseline, scope)
+    finals = tables.finals(found, baseline, scope)
+    return answer(tables.summary(finals).frame, finals)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_each_table_and_figure_with_its_provenance(study, page):
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names
     assert not [name for name in names if name.startswith(".")]
-    summary = tables.summary(frames.read(study.url, "study"), "uniform")
+    summary = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
     assert (beside / "summary.csv").read_text() == summary.csv()
     assert (beside / "summary.tex").read_text() == summary.latex()
     for path in beside.glob("*.provenance.json"):

@@ -91,19 +91,19 @@ def test_it_fits_and_is_accessible(opened, page, width, scheme):
 def test_page_tables_equal_the_tables(shown, study):
     found = frames.read(study.url, "study")
     for name, table in (
-        ("summary", tables.summary(found, "uniform")),
-        ("speedups", tables.speedup_table(found, "uniform")),
+        ("summary", tables.summary(tables.finals(found, "uniform"))),
+        ("speedups", tables.speedup_table(tables.finals(found, "uniform"))),
     ):
         rows = shown.tab.evaluate(CELLS.format(f"#table-{name}"))
         assert rows == [
             [cell.text + cell.mark for cell in line.cells]
-            for section in table.sections()
+            for section in table.sections
             for line in section.lines
         ]
     answer = shown.tab.locator(".answer").text_content()
     row = next(row for row in rows if row[0] == "joint")  # of speed-ups
     assert f"with {row[3]} fewer examples" in answer
-    summary = tables.summary(found, "uniform")
+    summary = tables.summary(tables.finals(found, "uniform"))
     assert f"scores {summary.cell('joint', summary.column_named('score')).text}%" in answer
 
 
@@ -189,7 +189,7 @@ def test_the_data_of_a_figure_as_a_table(opened, study, page):
         shown.tab, "document.querySelectorAll('#pareto .numbers tbody tr').length > 0"
     )  # soon after it opens
     lines = shown.tab.evaluate(CELLS.format("#pareto .numbers"))
-    summary = tables.summary(frames.read(study.url, "study"), "uniform")
+    summary = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
     score = summary.column_named("score")
     for label in ("uniform", "independent", "joint"):
         mean = next(line for line in lines if line[0] == label and line[1].startswith("mean"))

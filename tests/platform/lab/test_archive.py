@@ -92,7 +92,11 @@ def everything(lab):
         for path in (lab.root / folder).rglob("*")
         if path.is_file() and not path.name.startswith(".")
     }
-    return {**views, "table": tables.summary(frames.read(lab.store_url, "toy")).render("json"), **files}
+    return {
+        **views,
+        "table": tables.summary(tables.finals(frames.read(lab.store_url, "toy"))).render("json"),
+        **files,
+    }
 
 
 @pytest.mark.parametrize(
@@ -142,8 +146,8 @@ def test_one_experiment_with_what_it_needs_and_without_checkpoints(lab, tmp_path
     files = {path.relative_to(copy.root).as_posix() for path in copy.root.rglob("*") if path.is_file()}
     assert {f for f in files if f.startswith("runs")} == {f"{run.directory}/log.txt" for run in RUNS}
     assert "reports/toy/table.md" in files
-    assert tables.summary(frames.read(copy.store_url, "toy")).render("md") == tables.summary(
-        frames.read(lab.store_url, "toy")
+    assert tables.summary(tables.finals(frames.read(copy.store_url, "toy"))).render("md") == tables.summary(
+        tables.finals(frames.read(lab.store_url, "toy"))
     ).render("md")
     with pytest.raises(UserError, match="did you mean 'toy'"):
         export(lab, tmp_path / "x.tar.gz", "toi")

@@ -93,10 +93,10 @@ def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, t
     ]
     assert rows(root, "SELECT COUNT(*) FROM attempt") == [(2,)]
     toy = frames.read(Lab.find(root).store_url, "toy")
-    table = tables.summary(toy, "uniform").frame.set_index("label")
+    table = tables.summary(tables.finals(toy, "uniform")).frame.set_index("label")
     assert table["apart"].to_dict() == {"reference": True, "uniform": False, "joint": False}
     assert table.loc["uniform", "flops"] == 10e6  # as recorded: this program names no price
-    against_reference = tables.summary(toy, "reference").frame.set_index("label")
+    against_reference = tables.summary(tables.finals(toy, "reference")).frame.set_index("label")
     assert against_reference.loc["joint", ["delta_mean", "fewer_examples"]].notna().all()
 
 

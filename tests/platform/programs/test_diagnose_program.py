@@ -84,7 +84,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
     connection.close()
 
     url = Lab.find(root).store_url
-    frame = tables.summary(frames.read(url, "looked-into")).frame.set_index("label")
+    frame = tables.summary(tables.finals(frames.read(url, "looked-into"))).frame.set_index("label")
     assert frame["apart"].to_dict() == {
         "reference": True,
         "uniform": False,

@@ -103,7 +103,7 @@ def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
     assert rows(root, artifacts) == [("embeddings",)]
 
     url = Lab.find(root).store_url
-    table = tables.summary(frames.read(url, "cached"), "uniform")
+    table = tables.summary(tables.finals(frames.read(url, "cached"), "uniform"))
     assert set(table.frame["label"]) == {"reference", "uniform", "joint"}
     assert not any(note.startswith("cache") for note in table.notes)
     for figure in (

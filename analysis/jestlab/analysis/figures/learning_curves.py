@@ -6,12 +6,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ..costs import Scope
-from ..curves import Band, Effort, break_even, mean_curves, score_curves
+from ..curves import Effort, mean_curves, score_curves
 from ..frames import Frames
-from ..tables import speedup_table
+from ..tables import finals, speedup_table
 from .drawing import draw_curves, draw_speedup
 from .plot import (
-    BANDS,
     Plot,
     Texts,
     about_references,
@@ -32,9 +31,8 @@ def learning_curves(
     baseline: str | None = None,
     effort: Effort = "examples_seen",
     scope: Scope = "scoring",
-    band: Band = "range",
 ) -> Plot:
-    """Plot the mean score over training: a curve a label, with a band over its seeds.
+    """Plot the mean score over training: a curve a label, with a band from the lowest to the highest seed.
 
     The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one.
 
@@ -43,7 +41,6 @@ def learning_curves(
         baseline: Label or run; by default the study's first non-reference run.
         effort: What the horizontal axis measures.
         scope: What counts as FLOPs.
-        band: What the bands span: "range" (lowest to highest seed) or "std".
 
     Returns:
         The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
@@ -52,7 +49,7 @@ def learning_curves(
         ValueError: If nothing can be drawn yet, or there is no such baseline.
     """
     compared = frames.baseline(baseline)
-    curves = mean_curves(score_curves(frames, scope), effort, band)
+    curves = mean_curves(score_curves(frames, scope), effort)
     if curves.empty:
         raise ValueError(
             f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
@@ -61,7 +58,7 @@ def learning_curves(
     require_competitors(frames, data)
     sentences = [what_score_is(frames)]
     if data["seeds"].max() > 1:
-        sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
+        sentences.append("Lines: mean over seeds; bands: from the lowest to the highest seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final score of {compared}.")
     sentences += about_references(data)
@@ -106,7 +103,7 @@ def speedup(
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    table = speedup_table(frames, baseline, scope).frame
+    table = speedup_table(finals(frames, baseline, scope)).frame
     compared_with = len(table) - 1
     table = _soonest(table, compared)
     curves = mean_curves(score_curves(frames, scope), "examples_seen")
@@ -133,7 +130,7 @@ def speedup(
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    sentences += _about_break_even(break_even(frames, compared), list(table["label"]))
+    sentences += _about_break_even(table)
     beside = _beside(published, frames, compared, source)
     if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
@@ -154,10 +151,13 @@ def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, sourc
         return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
 
 
-def _about_break_even(runs: dict[str, float], shown: list[str]) -> list[str]:
+def _about_break_even(rows: pd.DataFrame) -> list[str]:
     """Say for runs that need a reference how many of them pay for it."""
-    paid = [f"{label} {runs[label]:,.0f}" for label in shown if math.isfinite(runs.get(label, math.inf))]
-    never = [label for label in shown if label in runs and math.isinf(runs[label])]
+    if "break_even" not in rows:
+        return []
+    runs = rows.set_index("label")["break_even"].dropna()
+    paid = [f"{label} {count:,.0f}" for label, count in runs.items() if math.isfinite(count)]
+    never = [str(label) for label, count in runs.items() if math.isinf(count)]
     counts = [", ".join(paid)] if paid else []
     counts += [f"never: {', '.join(never)}"] if never else []
     what = "Runs after which a reference has paid for itself, its scoring included"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import units
-from ..curves import Band
 from ..files import write_whole
 from ..frames import Frames
 from .style import applied, looks
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _NEAR = 0.35  # a reference farther from the scores than this share of their range would squeeze them
-
-
-BANDS: dict[Band, str] = {
-    "range": "from the lowest to the highest seed",
-    "std": "± standard deviation over seeds",
-}
 
 
 def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[str]) -> pd.DataFrame:

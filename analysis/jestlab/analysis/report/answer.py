@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
 from ..frames import Frames
-from ..tables import show, summary
+from ..tables import Finals, finals, show, summary
+from ..tables.core import Record, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +32,7 @@ class Answer:
     caveat: str = ""
 
 
-def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> Answer:
+def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     """Answer what an experiment found.
 
     The competitor with the highest mean is compared with the baseline, seed by seed. If the seeds do not
@@ -39,15 +40,12 @@ def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> A
 
     Args:
         rows: Frame of the summary table.
-        frames: Results that the table was made from.
-        baseline: Label compared with.
-        scope: What counts as FLOPs in the table.
+        found: Results that the table was made from.
     """
-    records: list[Mapping[str, Any]] = [
-        {str(key): value for key, value in row.items()} for row in rows.to_dict("records")
-    ]
-    own = next(row for row in records if row["label"] == baseline)
-    others = [row for row in records if not row["apart"] and row["label"] != baseline]
+    frames, baseline = found.frames, found.baseline
+    lines = records(rows)
+    own = next(row for row in lines if row["label"] == baseline)
+    others = [row for row in lines if not row["apart"] and row["label"] != baseline]
     scored = [row for row in others if not math.isnan(row["score_mean"])]
     say = _Words(frames.scores_are_shares)
     known = not math.isnan(own["score_mean"])
@@ -66,7 +64,7 @@ def answer(rows: pd.DataFrame, frames: Frames, baseline: str, scope: Scope) -> A
     clear = [row for row in rivals if row is not best and _side(row) != 0] if _side(best) == 0 else []
     sentence = _compared(say, best, own, len(rivals))
     if _side(best) > 0 or (math.isnan(best["delta_low"]) and best["delta_mean"] > 0):
-        sentence += _sooner(frames, best, baseline, scope)
+        sentence += _sooner(best, found)
     return Answer(
         sentence + _distinguished(say, clear, baseline),
         " ".join(filter(None, [_picked(best, rivals, clear), gaps])),
@@ -83,20 +81,20 @@ class _Words:
     def number(self, value: float, sign: str = "") -> str:
         return show.score(value, self._in_percent, sign)
 
-    def score(self, row: Mapping[str, Any]) -> str:
+    def score(self, row: Record) -> str:
         spread = "" if math.isnan(row["score_std"]) else f" ± {self.number(row['score_std'])}"
         return f"{self.number(row['score_mean'])}{spread}{'%' if self._in_percent else ''}"
 
-    def interval(self, row: Mapping[str, Any]) -> str:
+    def interval(self, row: Record) -> str:
         return f"95% CI {self.number(row['delta_low'])} to {self.number(row['delta_high'])}"
 
 
-def _side(row: Mapping[str, Any]) -> int:
+def _side(row: Record) -> int:
     """1 if the whole interval of the difference from the baseline is above 0, −1 if below, else 0."""
     return int(row["delta_low"] > 0) - int(row["delta_high"] < 0)  # NaN, of one seed, is neither
 
 
-def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], rivals: int) -> str:
+def _compared(say: _Words, best: Record, own: Record, rivals: int) -> str:
     """The competitor with the highest mean beside the baseline."""
     delta, seeds, baseline = float(best["delta_mean"]), int(best["delta_seeds"]), str(own["label"])
     name = f"{best['label']}, the best of {rivals}," if rivals > 1 else f"{best['label']}"
@@ -118,7 +116,7 @@ def _compared(say: _Words, best: Mapping[str, Any], own: Mapping[str, Any], riva
     return f"{lost} {evidence}." if delta < 0 else f"{head}, {size} above {baseline} {evidence}."
 
 
-def _distinguished(say: _Words, rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
+def _distinguished(say: _Words, rows: Sequence[Record], baseline: str) -> str:
     """Name the other competitors that the seeds distinguish from the baseline, the farthest first."""
     sentences = []
     for side, where in ((1, "above"), (-1, "below")):
@@ -135,9 +133,7 @@ def _distinguished(say: _Words, rows: Sequence[Mapping[str, Any]], baseline: str
     return "".join(sentences)
 
 
-def _picked(
-    best: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]], clear: Sequence[Mapping[str, Any]]
-) -> str:
+def _picked(best: Record, rivals: Sequence[Record], clear: Sequence[Record]) -> str:
     """Warn that the best of many looks better than it is."""
     if clear:
         return f"The intervals do not account for {len(rivals)} runs having been compared."
@@ -149,7 +145,7 @@ def _picked(
     return ""
 
 
-def _gaps(rows: Sequence[Mapping[str, Any]], baseline: str) -> str:
+def _gaps(rows: Sequence[Record], baseline: str) -> str:
     """Name the runs that are not judged, or not by all seeds; the baseline is the first of the rows."""
     compares = rows[0]["score_seeds"] > 0
     reasons: dict[str, list[str]] = {}
@@ -198,7 +194,7 @@ _WITH: dict[tuple[Scope, Scope], str] = {
 """Scope of the answer, widest known scope → what the wider one adds."""
 
 
-def _sooner(frames: Frames, row: Mapping[str, Any], baseline: str, scope: Scope) -> str:
+def _sooner(row: Record, found: Finals) -> str:
     """Say by what factors a run reaches the baseline's final score sooner; empty if it does not reach it.
 
     The sentence has a leading space. It says which FLOPs its factor counts. If the store knows of more that
@@ -206,11 +202,10 @@ def _sooner(frames: Frames, row: Mapping[str, Any], baseline: str, scope: Scope)
     that follows.
 
     Args:
-        frames: Results of the experiment.
         row: Row of the summary table: a run that ends above the baseline.
-        baseline: Label compared with.
-        scope: What counts as FLOPs in that table.
+        found: Results that the table was made from.
     """
+    frames, baseline, scope = found.frames, found.baseline, found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     in_seeds = f" in {reached} of {compared} seeds" if reached < compared else ""
     if math.isnan(row["fewer_examples"]):
@@ -228,7 +223,7 @@ def _sooner(frames: Frames, row: Mapping[str, Any], baseline: str, scope: Scope)
     return f"{said}; {_factor(wider, 'flops')} {_WITH[scope, widest]}."
 
 
-def _factor(row: Mapping[str, Any], effort: str) -> str:
+def _factor(row: Record, effort: str) -> str:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
     factor, bound = float(row[f"fewer_{effort}"]), row[f"fewer_{effort}_at_least"] is True
     if math.isinf(factor):
@@ -266,7 +261,7 @@ def _widest(frames: Frames, labels: Sequence[str]) -> Scope:
     return next(spent, "learner")
 
 
-def _in_scope(frames: Frames, label: str, baseline: str, scope: Scope) -> Mapping[str, Any]:
+def _in_scope(frames: Frames, label: str, baseline: str, scope: Scope) -> Record:
     """The row of a label in the summary table of another scope."""
-    rows = summary(frames.only([label, baseline]), baseline, scope).frame
-    return {str(key): value for key, value in rows[rows["label"] == label].to_dict("records")[0].items()}
+    rows = summary(finals(frames.only([label, baseline]), baseline, scope)).frame
+    return next(row for row in records(rows) if row["label"] == label)

@@ -16,7 +16,7 @@ from ..frames import Frames, diagnosed
 from ..frames import load as load_frames
 from ..provenance import History, Origins, Recipe, recipe
 from ..provenance import load as load_history
-from ..tables import speedup_table, summary
+from ..tables import finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..tables.core import Table
@@ -224,18 +224,17 @@ def _results(
     frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]
 ) -> tuple[Answer, list[TablePart]]:
     """The answer and the tables that every page has."""
-    said, parts = Answer("No run has completed yet."), []
     try:
-        table = summary(frames, baseline, scope)
+        found = finals(frames, baseline, scope)
     except ValueError as error:
         gaps["results"] = str(error)
-    else:
-        parts.append(TablePart("summary", "Final scores", table))
-        said = answer(table.frame, frames, baseline, scope)
+        return Answer("No run has completed yet."), []
+    table = summary(found)
+    parts = [TablePart("summary", "Final scores", table)]
     with contextlib.suppress(ValueError):  # without a completed baseline nothing can be compared
         if len(frames.competitors) > 1:
-            parts.append(TablePart("speedups", "Speed-ups", speedup_table(frames, baseline, scope)))
-    return said, parts
+            parts.append(TablePart("speedups", "Speed-ups", speedup_table(found)))
+    return answer(table.frame, found), parts
 
 
 def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:

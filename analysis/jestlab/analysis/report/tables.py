@@ -11,8 +11,8 @@ from .. import units
 from ..measures import SCORE
 from ..provenance import History
 from ..tables.claims import MARKS, difference, names
-from ..tables.core import MISSING, Column, Record, Table
-from ..tables.show import known
+from ..tables.core import MISSING, Column, Table, records
+from ..tables.show import first_line, known
 from ..verdicts import Judged, Verdict
 
 if TYPE_CHECKING:
@@ -47,9 +47,9 @@ class TablePart:
 
 def claim_items(part: TablePart) -> list[dict[str, Any]]:
     """Return each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
-    rows = part.table.frame.to_dict("records")
+    rows = records(part.table.frame)
     return [
-        _claim_item(name, each, difference({str(key): value for key, value in row.items()}))
+        _claim_item(name, each, difference(row))
         for name, each, row in zip(names(part.judged), part.judged, rows, strict=True)
     ]
 
@@ -143,7 +143,6 @@ def cost_breakdown(history: History) -> Table | None:
     frame.insert(0, "row", [*frame["label"][:-1], f"{_ALL} of {history.experiment}"])  # unlike any label
     if _SHARE in parts:  # the references themselves are among all runs
         frame.loc[frame.index[-1], _SHARE] = math.nan
-    rows: list[Record] = [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
     scale, unit = units.flops_unit([*frame["planned_flops"], *frame["actual_flops"]])
 
     def column(key: str, header: str, text: Callable[[float], str]) -> Column:
@@ -165,6 +164,7 @@ def cost_breakdown(history: History) -> Table | None:
         column("actual_chip_hours", f"actual {hours}", units.hours),
         column("planned_dollars", "planned $", units.dollars),
     ]
+    rows = records(frame)
     # A column of which nothing is known is left out.
     shown = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != MISSING for row in rows)]
     return Table(
@@ -261,7 +261,7 @@ def failures(history: History) -> Table | None:
             column("attempt", "attempt", "right"),
             column("ended", "ended"),
             column("state", "run is now"),
-            Column("reason", "reason", lambda row: _first_line(row["reason"]), align="left"),
+            Column("reason", "reason", lambda row: _reason(row["reason"]), align="left"),
             Column("at", "when (UTC)", lambda row: _text(row["at"])[:19], align="left"),
             column("exit_code", "exit code", "right"),
             column("host", "host"),
@@ -277,7 +277,5 @@ def _text(value: object) -> str:
     return MISSING if pd.isna(value) or value == "" else str(value)  # type: ignore[call-overload]
 
 
-def _first_line(reason: object, width: int = 160) -> str:
-    lines = _text(reason).strip().splitlines()
-    text = lines[0] if lines else MISSING
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _reason(value: object) -> str:
+    return first_line(_text(value), width=160) or MISSING

@@ -85,7 +85,7 @@ def table(
     if name in _OF_ONE_EXPERIMENT:
         if len(studies) != 1:
             raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
-        return _OF_ONE_EXPERIMENT[name](results_of(studies[0]), baseline, scope, mean, crossing)
+        return _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope, mean, crossing))
     if name == "claims":
         return _claims(url, studies, baseline)
     cells = published.read(url)

@@ -68,14 +68,8 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 
 def difference(row: Record) -> str:
     """Write the difference of a claim with its interval, and its measure if that is not the score."""
-    if math.isnan(row["difference"]):
-        return show.MISSING
-    in_percent = bool(row["in_percent"])
-    text = show.score(row["difference"], in_percent, "+")
-    if not math.isnan(row["low"]):
-        low, high = (show.score(row[end], in_percent, "+") for end in ("low", "high"))
-        text += f" [{low}, {high}]"
-    return text if row["measure"] == SCORE else f"{text} {row['measure']}"
+    text = show.difference(row["difference"], row["low"], row["high"], bool(row["in_percent"]))
+    return text if text == show.MISSING or row["measure"] == SCORE else f"{text} {row['measure']}"
 
 
 def _allowed(row: Record) -> str:

@@ -102,27 +102,6 @@ class Section:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True)
-class Printed:
-    """A whole table as people read it, ready to be written in a format.
-
-    Attributes:
-        name: Short, for labels.
-        caption: What the numbers are.
-        columns: What is shown.
-        sections: The rows.
-        notes: What a reader must know besides.
-        opens: Whether it is known what its cells were made from.
-    """
-
-    name: str
-    caption: str
-    columns: tuple[Column, ...]
-    sections: tuple[Section, ...]
-    notes: tuple[str, ...]
-    opens: bool
-
-
 Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
@@ -178,11 +157,11 @@ class Table:
 
     def markdown(self) -> str:
         """Write a GitHub table whose columns also line up in a terminal, with rows set apart in italics."""
-        return formats.markdown(self._printed)
+        return formats.markdown(self)
 
     def latex(self) -> str:
         """Write a `table` for a paper, with booktabs' rules, shaded rows and the best in bold."""
-        return formats.latex(self._printed)
+        return formats.latex(self)
 
     def html(self, opens: bool = False, most: int | None = None) -> str:
         """Write a table that stands on its own, with its style.
@@ -193,7 +172,7 @@ class Table:
                 `data-column`: the page shows from what.
             most: How many rows to write; None for all.
         """
-        return formats.html(self._printed, opens, most)
+        return formats.html(self, opens, most)
 
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones as empty cells."""
@@ -201,24 +180,24 @@ class Table:
 
     def json(self) -> str:
         """Write the raw numbers with name, caption and notes; missing ones as null."""
-        rows = [{key: plain(value) for key, value in row.items() if key != "row"} for row in self._records()]
+        rows = [
+            {key: plain(value) for key, value in row.items() if key != "row"} for row in records(self.frame)
+        ]
         content = {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def sections(self) -> list[Section]:
-        """List the rows as they are shown, by section."""
-        return list(self._sections)
-
     @cached_property
-    def _sections(self) -> tuple[Section, ...]:
+    def sections(self) -> tuple[Section, ...]:
+        """The rows as they are shown, by section."""
         by_title: dict[str, list[Record]] = {}
-        for row in self._records():
+        for row in records(self.frame):
             by_title.setdefault(str(row.get("section", "")), []).append(row)
         return tuple(Section(title, self._lines(rows)) for title, rows in by_title.items())
 
     @property
-    def _printed(self) -> Printed:
-        return Printed(self.name, self.caption, self.columns, self._sections, self.notes, self.opens)
+    def lines(self) -> list[Line]:
+        """The rows as they are shown, of all sections."""
+        return [line for section in self.sections for line in section.lines]
 
     def row_named(self, name: str) -> str:
         """Find the row that a user means by its name, in any case, or by its unique beginning.
@@ -245,16 +224,11 @@ class Table:
             column: One of the columns.
         """
         at = self.columns.index(column)
-        return next(
-            line.cells[at] for section in self.sections() for line in section.lines if line.key == row
-        )
+        return next(line.cells[at] for line in self.lines if line.key == row)
 
-    def _records(self) -> list[dict[str, Any]]:
-        return [{str(key): value for key, value in row.items()} for row in self.frame.to_dict("records")]
-
-    def _lines(self, records: list[Record]) -> tuple[Line, ...]:
+    def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
         """The rows of one section, the best of each column in bold, those that stand apart first."""
-        best = [_best(column, records) for column in self.columns]
+        best = [_best(column, rows) for column in self.columns]
 
         def cell(row: Record, column: Column, top: float | None) -> Cell:
             competes = top is not None and not row["apart"]
@@ -272,16 +246,21 @@ class Table:
                 apart=bool(row["apart"]),
                 ours=bool(row.get("ours", False)),
             )
-            for row in records
+            for row in rows
         ]
         return tuple(sorted(lines, key=lambda line: not line.apart))
 
 
-def _best(column: Column, records: Sequence[Record]) -> float | None:
+def records(frame: pd.DataFrame) -> list[Record]:
+    """Return the rows of a frame."""
+    return [{str(key): value for key, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _best(column: Column, rows: Sequence[Record]) -> float | None:
     """Find the best figure of a column; None if fewer than two rows compete."""
     if column.rank is None:
         return None
-    ranks = [rank for row in records if not row["apart"] and (rank := column.rank(row)) == rank]
+    ranks = [rank for row in rows if not row["apart"] and (rank := column.rank(row)) == rank]
     return max(ranks) if len(ranks) > 1 else None
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..units import MISSING
 
 if TYPE_CHECKING:
-    from .core import Cell, Column, Line, Printed
+    from .core import Cell, Column, Line, Table
 
 # ---- GitHub's Markdown, aligned so that it also reads in a terminal
 
@@ -22,7 +22,7 @@ _UNDERSCORE = re.compile(r"(?<!\w)_|_(?!\w)")  # within a word it emphasises not
 _RULE = {"left": ":{}-", "right": "-{}:", "center": ":{}:"}
 
 
-def markdown(table: Printed) -> str:
+def markdown(table: Table) -> str:
     """Write a table in GitHub's Markdown: rows that stand apart in italics, titles of sections in rows."""
     columns = table.columns
     lines = [[_md(f"{column.group} {column.header}".strip()) for column in columns]]
@@ -77,7 +77,7 @@ def _md(text: str) -> str:
 _LONG = 40  # letters; longer texts may break into lines
 
 
-def html(table: Printed, opens: bool = False, most: int | None = None) -> str:
+def html(table: Table, opens: bool = False, most: int | None = None) -> str:
     """Write a table in HTML, in ASCII so that no charset matters, with caption and notes if it stands alone.
 
     Args:
@@ -109,7 +109,7 @@ def _heading(column: Column) -> str:
     return f'<th scope="col"{side}{title}>{escape(column.header)}</th>'
 
 
-def _groups(table: Printed) -> str:
+def _groups(table: Table) -> str:
     """Write the headings over groups of columns."""
     cells = []
     for group, columns in groupby(table.columns, key=lambda column: column.group):
@@ -122,10 +122,10 @@ def _groups(table: Printed) -> str:
     return f'<tr class="groups">{"".join(cells)}</tr>'
 
 
-def _sections(table: Printed, opens: bool, most: int | None) -> Iterator[str]:
+def _sections(table: Table, opens: bool, most: int | None) -> Iterator[str]:
     """Write each section as a body of its own, up to `most` rows in all."""
     opens = opens and table.opens
-    left = sum(len(section.lines) for section in table.sections) if most is None else most
+    left = len(table.lines) if most is None else most
     for section in table.sections:
         lines = section.lines[:left]
         left -= len(lines)
@@ -133,7 +133,7 @@ def _sections(table: Printed, opens: bool, most: int | None) -> Iterator[str]:
             yield "\n".join(["<tbody>", *_rows(table, section.title, lines, opens), "</tbody>"])
 
 
-def _rows(table: Printed, title: str, lines: Sequence[Line], opens: bool) -> Iterator[str]:
+def _rows(table: Table, title: str, lines: Sequence[Line], opens: bool) -> Iterator[str]:
     if title:
         yield (
             f'<tr class="section"><th scope="rowgroup" colspan="{len(table.columns)}">'
@@ -201,7 +201,7 @@ _CSS = (
 _WIDE = 72  # characters that fit the width of a text; a wider table is shrunk to it
 
 
-def latex(table: Printed) -> str:
+def latex(table: Table) -> str:
     """Write a `table` environment with booktabs' rules; comments above it name the packages that it needs."""
     columns = table.columns
     alignment = "".join(column.align[0] for column in columns)
@@ -216,8 +216,7 @@ def latex(table: Printed) -> str:
         rows = [_latex_row(line) for line in section.lines if not line.apart]
         body += apart + (["    \\midrule"] if apart and rows else []) + rows
     wide = _width(table) > _WIDE
-    shaded = any(line.ours or any(cell.shade for cell in line.cells)
-                 for section in table.sections for line in section.lines)  # fmt: skip
+    shaded = any(line.ours or any(cell.shade for cell in line.cells) for line in table.lines)
     notes = "".join(f" {_tex(note)}{'' if note.endswith('.') else '.'}" for note in table.notes)
     return "\n".join(
         [
@@ -346,10 +345,10 @@ def _letter(character: str) -> str:
     return f"[U+{ord(character):04X}]"
 
 
-def _width(table: Printed) -> int:
+def _width(table: Table) -> int:
     """Estimate the width of the widest line, in characters."""
     lines = [[column.header for column in table.columns]]
-    lines += [[cell.text for cell in line.cells] for part in table.sections for line in part.lines]
+    lines += [[cell.text for cell in line.cells] for line in table.lines]
     return sum(max(len(line[i]) for line in lines) + 2 for i in range(len(table.columns)))
 
 

@@ -307,16 +307,10 @@ def _text(quantity: str) -> Callable[[Record], str]:
         if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
             return f"{100 * value:.0f}"
         in_percent = bool(row["in_percent"])
-        text = show.score(value, in_percent, "+" if quantity == DELTA else "")
-        if quantity != DELTA:
-            std = row.get(f"{quantity}_std", math.nan)
-            text += "" if math.isnan(std) else f" ± {show.score(std, in_percent)}"
-            count, whole = row[f"{quantity}_seeds"], row[f"{EXAMPLES}_seeds"]
-            return text if count in (1, whole) else f"{text} (n = {count:.0f})"  # one seed has a mark
-        low, high = (row[f"{DELTA}_{end}"] for end in ("low", "high"))
-        if math.isnan(low):
-            return text
-        return f"{text} [{show.score(low, in_percent, '+')}, {show.score(high, in_percent, '+')}]"
+        if quantity == DELTA:
+            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], in_percent)
+        std, count = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
+        return show.mean(value, std, count, row[f"{EXAMPLES}_seeds"], in_percent)
 
     def text(row: Record) -> str:
         printed, value = row.get(f"{quantity}_printed"), row.get(quantity, math.nan)

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import units
 from ..frames import Frames
 from .core import MISSING as MISSING
-from .core import Column, Record, Table
+from .core import Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +38,22 @@ def rounded(value: float, in_percent: bool) -> float:
     return round(100 * value, 1) if in_percent else float(f"{value:.4g}")
 
 
+def mean(value: float, std: float, seeds: float, whole: float, in_percent: bool) -> str:
+    """A mean score ± its standard deviation; with the number of its seeds if the row has others as well."""
+    if math.isnan(value):
+        return MISSING
+    text = score(value, in_percent) + ("" if math.isnan(std) else f" ± {score(std, in_percent)}")
+    return text if seeds in (1, whole) else f"{text} (n = {seeds:.0f})"  # one seed has a mark
+
+
+def difference(value: float, low: float, high: float, in_percent: bool) -> str:
+    """A difference of scores with its confidence interval, which one seed does not have."""
+    if math.isnan(value):
+        return MISSING
+    text, *ends = (score(number, in_percent, "+") for number in (value, low, high))
+    return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
+
+
 def known(value: float, show: Callable[[float], str]) -> str:
     """Format a value, or a dash if it is unknown."""
     return MISSING if math.isnan(value) else show(value)
@@ -60,62 +75,6 @@ def metric_headers(names: Sequence[str]) -> dict[str, str]:
     return headers
 
 
-def score_column(
-    key: str, header: str, in_percent: bool, formula: str, inputs: tuple[str, ...] = ()
-) -> Column:
-    """Column of mean ± standard deviation over seeds, the best in bold."""
-
-    def show(row: Record) -> str:
-        mean, std = row[f"{key}_mean"], row[f"{key}_std"]
-        if math.isnan(mean):
-            return MISSING
-        text = score(mean, in_percent) + ("" if math.isnan(std) else f" ± {score(std, in_percent)}")
-        count = row[f"{key}_seeds"]
-        return text if count in (1, row["seeds"]) else f"{text} (n = {count})"  # one seed has a mark
-
-    return Column(
-        key, header, show, lambda row: rounded(float(row[f"{key}_mean"]), in_percent),
-        mark=one_seed(f"{key}_seeds"), formula=formula, inputs=inputs,
-    )  # fmt: skip
-
-
-def delta_column(header: str, in_percent: bool, formula: str, inputs: tuple[str, ...]) -> Column:
-    """Column of the mean difference with its confidence interval; never bold: the best score is."""
-
-    def show(row: Record) -> str:
-        if math.isnan(row["delta_mean"]):
-            return MISSING
-        text = score(row["delta_mean"], in_percent, "+")
-        if math.isnan(row["delta_low"]):
-            return text
-        low, high = (score(row[f"delta_{end}"], in_percent, "+") for end in ("low", "high"))
-        return f"{text} [{low}, {high}]"
-
-    return Column(
-        "delta", header, show, mark=one_seed("delta_seeds"), formula=formula, inputs=inputs, compares=True
-    )
-
-
-def examples_column(header: str = "examples") -> Column:
-    """Column of examples seen by the learner."""
-    return Column(
-        "examples_seen",
-        header,
-        lambda row: known(row["examples_seen"], units.count),
-        formula="examples that the learner trained on, mean over seeds",
-    )
-
-
-def flops_column(scale: float, unit: str, formula: str) -> Column:
-    """Column of total training FLOPs."""
-    return Column(
-        "flops",
-        unit,
-        lambda row: known(row["flops"], lambda flops: units.significant(flops / scale)),
-        formula=formula,
-    )
-
-
 def seeds(row: Record) -> str:
     """Number of completed seeds, and of planned ones if some are missing."""
     done, planned = row["seeds"], row["seeds_planned"]
@@ -127,8 +86,7 @@ def seeds(row: Record) -> str:
 
 def with_marks_explained(table: Table) -> Table:
     """Add a note on each kind of mark that the table has."""
-    marks = {cell.mark for section in table.sections() for line in section.lines for cell in line.cells}
-    if not any(ONE_SEED in mark for mark in marks):
+    if not any(ONE_SEED in cell.mark for line in table.lines for cell in line.cells):
         return table
     return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))
 
@@ -166,10 +124,12 @@ def _why_open(run: pd.Series[Any]) -> str:
     if run["step"] > 0:
         text += f" at step {run['step']:.0f}"
         text += f" of {run['total_steps']:.0f}" if run["total_steps"] > 0 else ""  # NaN where it is not known
-    if isinstance(run["reason"], str) and run["reason"].strip():
-        text += f" ({_shortened(run['reason'].strip().splitlines()[0])})"
+    if isinstance(run["reason"], str) and (reason := first_line(run["reason"])):
+        text += f" ({reason})"
     return text
 
 
-def _shortened(text: str, width: int = 100) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def first_line(text: str, width: int = 100) -> str:
+    """The first line of a text, shortened to a number of characters; empty if there is none."""
+    line = next(iter(text.strip().splitlines()), "")
+    return line if len(line) <= width else line[: width - 1] + "…"

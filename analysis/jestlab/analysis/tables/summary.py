@@ -6,11 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_high
 from typing import TYPE_CHECKING, Literal, get_args
 
-from .. import curves, units
+from .. import units
 from ..costs import Scope
-from ..curves import CROSSING_WORDS, Crossing, score_curves, speedups
+from ..curves import CROSSING_WORDS, EFFORTS, Crossing, break_even, score_curves, speedups
 from ..frames import Frames
 from ..intervals import censored_median, half_widths, to_match
 from . import show
@@ -34,6 +35,8 @@ class Finals:
         frames: The experiment.
         baseline: Label that others are compared with.
         scope: What counts as FLOPs.
+        mean: Over which metrics the score is taken.
+        crossing: Which crossing of the baseline's final score counts.
         averaged: The metrics whose mean the score is.
         runs: One row a completed run that was evaluated, in the order of the study: fingerprint, label, seed,
             the metrics, score, delta (score minus that of the baseline with the same seed; NaN for the
@@ -44,8 +47,15 @@ class Finals:
     frames: Frames
     baseline: str
     scope: Scope
+    mean: Mean
+    crossing: Crossing
     averaged: tuple[str, ...]
     runs: pd.DataFrame
+
+    @property
+    def baselines(self) -> dict[str, str]:
+        """Each label that is compared, and what it is compared with."""
+        return {label: self.baseline for label in self.frames.labels if label != self.baseline}
 
     @cached_property
     def by_label(self) -> pd.DataFrame:
@@ -106,36 +116,23 @@ def finals(
     sooner = speedups(curves, compared, crossing)
     sooner = sooner[~sooner["label"].isin(frames.apart_from(compared))]
     runs = ended.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
-    return Finals(frames, compared, scope, tuple(averaged), runs)
+    return Finals(frames, compared, scope, mean, crossing, tuple(averaged), runs)
 
 
-def summary(
-    frames: Frames,
-    baseline: str | None = None,
-    scope: Scope = "scoring",
-    mean: Mean = "all",
-    crossing: Crossing = "first",
-) -> Table:
+def summary(found: Finals) -> Table:
     """Build the final table of an experiment.
 
     One row a label, in the order of the study, runs that others need as reference first and apart. All
     numbers are over the seeds that completed.
 
     Args:
-        frames: The experiment.
-        baseline: Label or run to compare with; by default the study's first run that is no reference.
-        scope: What counts as FLOPs.
-        mean: Over which metrics the score is taken.
-        crossing: Which crossing of the baseline's final score counts.
+        found: The final results of the experiment.
 
     Returns:
         A table whose frame has the columns of `Finals.by_label` and of `reaching`. What compares is NaN or 0
         for runs that stand apart.
-
-    Raises:
-        ValueError: As `finals`.
     """
-    found = finals(frames, baseline, scope, mean, crossing)
+    frames = found.frames
     unit = " in %" if frames.scores_are_shares else ""
     several = found.runs["label"].duplicated().any()
     over = "mean ± standard deviation over seeds" if several else "one seed each"
@@ -145,9 +142,9 @@ def summary(
         f"Scores{unit}, {over}; score is the mean of the metrics.",
         frame=_rows(found),
         columns=_columns(found),
-        notes=(*_conventions(found, mean, crossing), *show.gaps(found)),
+        notes=(*_conventions(found), *show.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
-        baselines={label: found.baseline for label in frames.labels if label != found.baseline},
+        baselines=found.baselines,
     )
     return show.with_marks_explained(table)
 
@@ -165,23 +162,30 @@ def _rows(found: Finals) -> pd.DataFrame:
 def _columns(found: Finals) -> tuple[Column, ...]:
     frames, baseline = found.frames, found.baseline
     in_percent = frames.scores_are_shares
+    headers = show.metric_headers(frames.metrics)
     scale, unit = units.flops_unit(found.runs["flops"])
     comparing = any(label != baseline for label in frames.competitors)
-    metrics = [
-        show.score_column(name, header, in_percent, f"mean over seeds of the final {name}")
-        for name, header in show.metric_headers(frames.metrics).items()
-    ]
-    score = show.score_column(
-        "score", "score", in_percent,
-        f"mean over seeds of the mean of {', '.join(found.averaged)}",
-        inputs=found.averaged,
-    )  # fmt: skip
-    delta = show.delta_column(
+
+    def score(key: str, header: str, formula: str, inputs: tuple[str, ...] = ()) -> Column:
+        def text(row: Record) -> str:
+            mean, std, seeds = (row[f"{key}_{part}"] for part in ("mean", "std", "seeds"))
+            return show.mean(mean, std, seeds, row["seeds"], in_percent)
+
+        return Column(
+            key, header, text, lambda row: show.rounded(float(row[f"{key}_mean"]), in_percent),
+            mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
+        )  # fmt: skip
+
+    # Never bold: the best score is.
+    delta = Column(
+        "delta",
         f"Δ {baseline}",
-        in_percent,
-        f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its 95% "
+        lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], in_percent),
+        mark=show.one_seed("delta_seeds"),
+        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its 95% "
         "confidence interval by Student's t",
         inputs=("score",),
+        compares=True,
     )
     factors = [
         factor_column("examples", "fewer examples", baseline),
@@ -190,35 +194,45 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     return (
         Column("run", "run", lambda row: str(row["label"]), align="left"),
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
-        *metrics,
-        score,
+        *(score(name, header, f"final {name}") for name, header in headers.items()),
+        score("score", "score", f"mean of {', '.join(found.averaged)}", inputs=found.averaged),
         *([delta] if comparing else []),
-        show.examples_column(),
-        show.flops_column(scale, unit, f"mean over seeds of the FLOPs of {frames.counted(found.scope)}"),
+        Column(
+            "examples_seen",
+            "examples",
+            lambda row: show.known(row["examples_seen"], units.count),
+            formula="examples that the learner trained on, mean over seeds",
+        ),
+        Column(
+            "flops",
+            unit,
+            lambda row: show.known(row["flops"], lambda flops: units.significant(flops / scale)),
+            formula=f"mean over seeds of the FLOPs of {frames.counted(found.scope)}",
+        ),
         *(factors if comparing else []),
     )
 
 
-def _conventions(found: Finals, mean: Mean, crossing: Crossing) -> list[str]:
+def _conventions(found: Finals) -> list[str]:
     """Notes on the meaning of the columns."""
     said = [f"FLOPs: {found.frames.counted(found.scope)}"]
     if any(label != found.baseline for label in found.frames.competitors):
         said += [
             f"Δ: score minus that of {found.baseline} with the same seed, mean [95% confidence interval]",
             f"fewer examples, FLOPs: factor by which a run reaches the final score of {found.baseline} "
-            f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[crossing]}, median over seeds "
-            "(seeds that reach it)" + _with_references(found, mean, crossing),
+            f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[found.crossing]}, median over "
+            "seeds (seeds that reach it)" + _with_references(found),
         ]
     return said
 
 
-def _with_references(found: Finals, mean: Mean, crossing: Crossing) -> str:
+def _with_references(found: Finals) -> str:
     """Say the factors in FLOPs that include the reference, if the column leaves it out."""
     frames = found.frames
     needing = frames.costs.loc[frames.costs["reference_training_share_flops"] > 0, "label"]
     if found.scope == "reference_training" or needing.empty:
         return ""
-    rows = reaching(finals(frames, found.baseline, "reference_training", mean, crossing))
+    rows = reaching(finals(frames, found.baseline, "reference_training", found.mean, found.crossing))
     factors = [
         f"{label} {factor:.1f}×"
         for label, factor in rows.get("fewer_flops", {}).items()
@@ -232,56 +246,44 @@ def _with_references(found: Finals, mean: Mean, crossing: Crossing) -> str:
     )
 
 
-EFFORTS = ("examples", "flops")
-
 _PAID = (
     "break-even: runs that must share the reference until it has paid in FLOPs, its scoring counted; ∞: never"
 )
 
 
-def speedup_table(
-    frames: Frames,
-    baseline: str | None = None,
-    scope: Scope = "scoring",
-    mean: Mean = "all",
-    crossing: Crossing = "first",
-) -> Table:
+def speedup_table(found: Finals) -> Table:
     """Build the table of examples and FLOPs that each run takes to match the baseline.
 
     One row a label that is compared, in the order of the study. A run that does not get there is
     right-censored: it takes more than it spent. One that is there at its first evaluation is left-censored.
 
     Args:
-        frames: The experiment.
-        baseline: Label or run to match; by default the study's first run that is no reference.
-        scope: What counts as FLOPs.
-        mean: Over which metrics the score is taken.
-        crossing: Which crossing of the baseline's final score counts.
+        found: The final results of the experiment.
 
     Returns:
         A table whose frame has label, apart, the columns of `reaching`, and break_even where any run needs
-        something that has to be made first.
+        something that has to be made first: median over seeds, of two middle ones the greater; infinite
+        where no number of runs pays, since such a seed does not get there, or not for less.
 
     Raises:
-        ValueError: As `finals`, or no run can be compared.
+        ValueError: No run can be compared.
     """
-    found = finals(frames, baseline, scope, mean, crossing)
-    rows = reaching(found)
+    frames, rows = found.frames, reaching(found)
     if rows.empty:
         raise ValueError(
             f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
         )
-    paid = curves.break_even_of_runs(frames, found.baseline, found.averaged, crossing)
-    of_labels = curves.break_even_over_seeds(paid)
-    if of_labels:
-        rows["break_even"] = [of_labels.get(str(label), math.nan) for label in rows.index]
+    paid = break_even(frames, found.baseline, found.averaged, found.crossing)
+    needing = paid.dropna(subset="break_even")
+    if len(needing):
+        rows["break_even"] = needing.groupby("label")["break_even"].agg(median_high)
     scale, unit = units.flops_unit(found.runs["flops"])
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
         caption=f"{frames.experiment}: examples and FLOPs until a run reaches the final score of "
-        f"{found.baseline} with the same seed, {CROSSING_WORDS[crossing]}; also for {found.baseline} itself. "
-        "Median over seeds [least, greatest].",
+        f"{found.baseline} with the same seed, {CROSSING_WORDS[found.crossing]}; also for {found.baseline} "
+        "itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
             Column("run", "run", lambda row: str(row["label"]), align="left"),
@@ -295,19 +297,19 @@ def speedup_table(
                 "flops", f"{unit} to match", lambda flops: units.significant(flops / scale), found.baseline
             ),
             factor_column("flops", "fewer FLOPs", found.baseline),
-            *([_break_even_column(found.baseline)] if of_labels else []),
+            *([_break_even_column(found.baseline)] if len(needing) else []),
         ),
         notes=(
-            f"FLOPs: {frames.counted(scope)}",
+            f"FLOPs: {frames.counted(found.scope)}",
             "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
             "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
-            *([_PAID] if of_labels else []),
+            *([_PAID] if len(needing) else []),
             *show.gaps(found),
         ),
         parts=found.runs.merge(paid, on=["label", "seed"], how="left").assign(
             row=lambda runs: runs["label"], experiment=frames.experiment
         ),
-        baselines={label: found.baseline for label in frames.labels if label != found.baseline},
+        baselines=found.baselines,
     )  # fmt: skip
     return show.with_marks_explained(table)
 
