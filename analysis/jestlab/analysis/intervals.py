@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -61,11 +62,9 @@ def censored_median(values: Iterable[float]) -> float:
     Returns:
         The median; NaN if it falls among those not reached, or there are none.
     """
-    ordered = sorted(-math.inf if math.isnan(value) else float(value) for value in values)
-    if not ordered:
-        return math.nan
-    middle = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    return math.nan if -math.inf in middle else sum(middle) / 2
+    known = [-math.inf if math.isnan(value) else float(value) for value in values]
+    middle = median(known) if known else -math.inf
+    return math.nan if middle == -math.inf else middle
 
 
 def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
@@ -82,10 +81,6 @@ def to_match(values: Iterable[float], bounds: Iterable[float]) -> Reach:
     pairs = list(zip(values, bounds, strict=True))
     if not pairs or any(math.isnan(bound) for _, bound in pairs):
         return Reach(*[math.nan] * 4)
-    least = sorted(bound if math.isnan(value) else float(value) for value, bound in pairs)
-    most = sorted(math.inf if math.isnan(value) else float(value) for value, _ in pairs)
-    return Reach(_middle(least), _middle(most), least[0], most[-1])
-
-
-def _middle(ordered: list[float]) -> float:
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    least = [bound if math.isnan(value) else float(value) for value, bound in pairs]
+    most = [math.inf if math.isnan(value) else float(value) for value, _ in pairs]
+    return Reach(median(least), median(most), min(least), max(most))

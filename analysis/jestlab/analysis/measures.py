@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import frames as reading
 from .connection import frame
 from .curves import score_curves
+from .units import near
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -146,8 +146,7 @@ class Measures:
         known = [*self.names, *(self.frames.evaluated if self.frames else [])]
         if measure != SPIKES:  # which lacks the loss itself
             known += [SCORE, AT_FLOPS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
-        near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-        return f"no run has {wanted!r}" + (f": did you mean {near[0]!r}?" if near else "")
+        return ": ".join(filter(None, (f"no run has {wanted!r}", near(wanted, known))))
 
     def _final(self, name: str) -> dict[Place, float]:
         """Values of a column of the curves at the end of each run."""

@@ -81,6 +81,12 @@ def _step(n: float) -> tuple[float, str]:
     return next(((scale, letter) for scale, letter in _STEPS if abs(n) >= 0.9995 * scale), (1.0, ""))
 
 
+def near(name: str, known: Iterable[str]) -> str:
+    """A hint at the most similar of the known names: "did you mean 'seed'?"; empty if none is similar."""
+    matches = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=1, cutoff=0.5)
+    return f"did you mean {matches[0]!r}?" if matches else ""
+
+
 def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None) -> str:
     """A hint for an unknown name: "did you mean 'seed'?", or else what there is.
 
@@ -90,11 +96,8 @@ def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None
         listed: Which of them are listed where none is near; None for all.
     """
     names = list(dict.fromkeys(known))
-    matches = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    if matches:
-        return f"did you mean {matches[0]!r}?"
-    names = names if listed is None else list(listed)
-    return f"it has {some(names)}" if names else "it has none"
+    shown = names if listed is None else listed
+    return near(name, names) or (f"it has {some(shown)}" if shown else "it has none")
 
 
 def some(names: Sequence[str]) -> str:

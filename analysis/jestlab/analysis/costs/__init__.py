@@ -56,7 +56,6 @@ from .products import (
 )
 from .step import (
     CONVENTIONS,
-    Bar,
     Convention,
     Step,
     paper_flexi,
@@ -75,7 +74,6 @@ __all__ = [
     "EXECUTED",
     "RULES",
     "SCOPES",
-    "Bar",
     "Convention",
     "Cost",
     "Forward",

@@ -4,20 +4,17 @@
 `recipe` tells how to reproduce it. `Sources` records beside every table and figure what it was made from.
 """
 
-from .explain import Attempt, Contribution, Explanation, Origins
+from .explain import Attempt, Origins
 from .history import History, Recipe, load, recipe
-from .pages import SUFFIX, Sources, code, of_runs, of_table
+from .pages import SUFFIX, Sources, of_runs, of_table
 
 __all__ = [
     "SUFFIX",
     "Attempt",
-    "Contribution",
-    "Explanation",
     "History",
     "Origins",
     "Recipe",
     "Sources",
-    "code",
     "load",
     "of_runs",
     "of_table",

@@ -12,7 +12,7 @@ Modules:
     lint         how cells follow from others, and which printed numbers cannot be right
 """
 
-from jestlab.analysis.published.cell import QUANTITIES, CellKey, PublishedCell, interval
+from jestlab.analysis.published.cell import CellKey, PublishedCell
 from jestlab.analysis.published.files import (
     COLUMNS,
     PAPER,
@@ -28,12 +28,10 @@ from jestlab.analysis.published.files import (
 __all__ = [
     "COLUMNS",
     "PAPER",
-    "QUANTITIES",
     "CellKey",
     "PublishedCell",
     "cells_of",
     "frame",
-    "interval",
     "paper",
     "parse",
     "read",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, NamedTuple, get_args
 
-from jestlab.analysis.units import nearest
+from jestlab.analysis.units import near
 
 MINUS, CHECK, CROSS = "−", "✓", "✗"
 
@@ -115,22 +115,6 @@ def read_number(text: str) -> Printed:
     scale = _SCALES.get(letter, 1)
     step = Fraction(1, 10 ** len((decimals or ".")[1:]))
     return Printed((-digits if sign and sign != "+" else digits) * scale, step * scale)
-
-
-def interval(text: str) -> tuple[float, float]:
-    """Find the values that a printed number can stand for: half a unit of its last digit to either side.
-
-    Args:
-        text: As of `read_number`.
-
-    Returns:
-        Both ends: (70.25, 70.35) of "70.3", (12.5e9, 13.5e9) of "13B", (99.5, 100.5) of "100".
-
-    Raises:
-        ValueError: The text is not a number.
-    """
-    ends = read_number(text).interval
-    return float(ends.low), float(ends.high)
 
 
 def rounded(value: Fraction, step: Fraction) -> Fraction:
@@ -285,11 +269,9 @@ def order(quantity: str) -> tuple[int, str]:
 
 def check_quantity(quantity: str) -> None:
     """Raise ValueError unless a quantity is valid."""
-    if quantity in QUANTITIES or _SCORE.fullmatch(quantity):
-        return
-    meant = nearest(quantity, QUANTITIES)
-    hint = meant if meant.startswith("did you mean") else "write dataset/metric, such as imagenet/zero_shot"
-    raise ValueError(f"unknown quantity {quantity!r}: {hint}")
+    if quantity not in QUANTITIES and not _SCORE.fullmatch(quantity):
+        hint = near(quantity, QUANTITIES) or "write dataset/metric, such as imagenet/zero_shot"
+        raise ValueError(f"unknown quantity {quantity!r}: {hint}")
 
 
 def unit_of(quantity: str, said: str) -> Unit:

@@ -18,6 +18,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from fractions import Fraction
 from importlib import resources
@@ -97,7 +98,8 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
         found.append((line, {column: row.get(column, "") for column in COLUMNS}))
     if not found:
         raise ValueError(f"{name}: no lines below the header: expected one for each cell")
-    return _Reader(name, "position" in columns).cells(found)
+    reader = _Reader(name, "position" in columns)
+    return [reader.cell(line, row) for line, row in found]
 
 
 def render(cells: Iterable[PublishedCell]) -> str:
@@ -152,32 +154,29 @@ class _Reader:
         self._rows: dict[tuple[str, str, int], tuple[int, dict[str, Any]]] = {}
         self._baselines: dict[tuple[str, str, str], tuple[int, int]] = {}
 
-    def cells(self, found: list[tuple[int, dict[str, str]]]) -> list[PublishedCell]:
-        return [self._cell(line, texts) for line, texts in found]
-
-    def _cell(self, line: int, texts: dict[str, str]) -> PublishedCell:
+    def cell(self, line: int, texts: dict[str, str]) -> PublishedCell:
         for column, text in texts.items():
-            with _At(self._name, line, column):
+            with _at(self._name, line, column):
                 _check_text(text, column)
         values: dict[str, Any] = dict(texts)
-        with _At(self._name, line, "quantity"):
+        with _at(self._name, line, "quantity"):
             check_quantity(texts["quantity"])
-        with _At(self._name, line, "unit"):
+        with _at(self._name, line, "unit"):
             values["unit"] = unit_of(texts["quantity"], texts["unit"].lower())
-        with _At(self._name, line, "printed"):
+        with _at(self._name, line, "printed"):
             exact = printed_value(texts["printed"], values["unit"], texts["quantity"])
-        with _At(self._name, line, "value"):
+        with _at(self._name, line, "value"):
             values["value"] = _value(texts, values["unit"]) if texts["value"] else exact
         for column in _FLAGS:
-            with _At(self._name, line, column):
+            with _at(self._name, line, column):
                 values[column] = _flag(texts[column])
-        with _At(self._name, line, "accounting"):
+        with _at(self._name, line, "accounting"):
             if texts["accounting"] not in ACCOUNTINGS:
                 known = ", ".join(filter(None, ACCOUNTINGS))
                 raise ValueError(
                     f"{texts['accounting']!r} is not a known accounting: expected {known}, or nothing"
                 )
-        with _At(self._name, line, "position"):
+        with _at(self._name, line, "position"):
             values["position"] = self._position(texts)
         cell = PublishedCell(**values)
         self._check(cell, line)
@@ -194,14 +193,14 @@ class _Reader:
 
     def _check(self, cell: PublishedCell, line: int) -> None:
         """Raise for a duplicate cell, or one that contradicts another cell of its row."""
-        with _At(self._name, line, "quantity"):
+        with _at(self._name, line, "quantity"):
             if (before := self._lines.setdefault(cell.key, line)) != line:
                 remedy = "leave one" if self._positioned else "leave one, or number the rows with `position`"
                 raise ValueError(f"{cell.quantity} of {cell.method} is already in line {before}: {remedy}")
         said = {column: getattr(cell, column) for column in OF_ROW}
         before, known = self._rows.setdefault((cell.source, cell.table, cell.position), (line, said))
         for column in OF_ROW:
-            with _At(self._name, line, column):
+            with _at(self._name, line, column):
                 if said[column] != known[column]:
                     raise ValueError(
                         f"row {cell.position} of {cell.table} has {_text(said[column])!r} here and "
@@ -210,25 +209,20 @@ class _Reader:
         if cell.baseline:
             group = (cell.source, cell.table, cell.group)
             before, position = self._baselines.setdefault(group, (line, cell.position))
-            with _At(self._name, line, "baseline"):
+            with _at(self._name, line, "baseline"):
                 if position != cell.position:
                     raise ValueError(
                         f"{cell.table} has another baseline in line {before}: leave one, or make two groups"
                     )
 
 
-class _At:
-    """Context that prefixes errors with their place in the file."""
-
-    def __init__(self, name: str, line: int, column: str) -> None:
-        self._place = f"{name}, line {line}, column {column}"
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if isinstance(error, ValueError):
-            raise ValueError(f"{self._place}: {error}") from None
+@contextmanager
+def _at(name: str, line: int, column: str) -> Iterator[None]:
+    """Begin errors with their place in the file."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{name}, line {line}, column {column}: {error}") from None
 
 
 def _check_text(text: str, column: str) -> None:

@@ -20,6 +20,7 @@ variant, data and examples, from the same source.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -84,6 +85,11 @@ class Row:
         return f"{self.first.method}{variant}{budget}"
 
     @property
+    def group(self) -> tuple[str, str, str]:
+        """Key that rows share which are compared with one baseline."""
+        return self.first.source, self.first.table, self.first.group
+
+    @property
     def training(self) -> tuple[str, str, str, str, float] | None:
         """Key that rows of the same training share; None if it is unknown."""
         if EXAMPLES not in self.cells:
@@ -105,23 +111,22 @@ class Known:
     """Index of rows by group and by training."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
-        self._baselines: dict[tuple[str, str, str], list[Row]] = {}
+        self._baselines: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+        self._trainings: dict[tuple[object, ...], list[Row]] = defaultdict(list)
         for row in rows:
             if row.first.baseline:
-                self._baselines.setdefault(_group(row), []).append(row)
-        self._trainings: dict[tuple[object, ...], list[Row]] = {}
-        for row in rows:
+                self._baselines[row.group].append(row)
             if row.training is not None:
-                self._trainings.setdefault(row.training, []).append(row)
+                self._trainings[row.training].append(row)
 
     def baseline(self, row: Row) -> Row | None:
         """Find the baseline of a row; None if there is none, or more than one."""
-        baselines = self._baselines.get(_group(row), [])
+        baselines = self._baselines[row.group]
         return baselines[0] if len(baselines) == 1 else None
 
     def same(self, row: Row) -> list[Row]:
         """List the row and those of the same training in other tables."""
-        others = self._trainings.get(row.training, []) if row.training is not None else []
+        others = self._trainings[row.training] if row.training is not None else []
         return [row, *(twin for twin in others if twin.first.table != row.first.table)]
 
     def twins(self) -> Iterator[list[Row]]:
@@ -132,10 +137,6 @@ class Known:
             alone = [row for row in rows if tables.count(row.first.table) == 1]
             if len(alone) > 1:
                 yield alone
-
-
-def _group(row: Row) -> tuple[str, str, str]:
-    return row.first.source, row.first.table, row.first.group
 
 
 @dataclass(frozen=True)
@@ -155,15 +156,20 @@ class Derived:
 
 def derive(row: Row, quantity: str, known: Known) -> Derived | None:
     """Derive a cell of a row from other cells; None if it does not follow from them."""
-    rule = _RULES.get(quantity)
-    return rule(row, known) if rule is not None else _mean_of_directions(row, quantity, known)
-
-
-def _per_iteration(row: Row, known: Known) -> Derived | None:
+    if quantity == MEAN:
+        intervals = [row.cells[score].interval for score in row.scores]
+        return _mean_of(intervals, f"the mean of its {len(intervals)} scores is") if intervals else None
+    if quantity not in _AGAINST:
+        return _mean_of_directions(row, quantity, known)
     baseline = known.baseline(row)
     if baseline is row:
-        return _of_itself(1, "the baseline is measured by itself,")
-    if baseline is None or not row.first.accounting or not baseline.first.accounting:
+        by_itself = Interval.exactly(0 if quantity == DELTA else 1)
+        return Derived(by_itself.middle, by_itself, "the baseline is measured by itself,")
+    return None if baseline is None else _AGAINST[quantity](row, baseline)
+
+
+def _per_iteration(row: Row, baseline: Row) -> Derived | None:
+    if not row.first.accounting or not baseline.first.accounting:
         return None
     value, interval = _relative_cost(row.first.accounting)
     theirs, their_interval = _relative_cost(baseline.first.accounting)
@@ -190,11 +196,8 @@ def _relative_cost(accounting: Accounting) -> tuple[Fraction, Interval]:
     return exact, Interval.exactly(exact)
 
 
-def _total(row: Row, known: Known) -> Derived | None:
-    baseline = known.baseline(row)
-    if baseline is row:
-        return _of_itself(1, "the baseline is measured by itself,")
-    if baseline is None or EXAMPLES not in row.cells or EXAMPLES not in baseline.cells:
+def _total(row: Row, baseline: Row) -> Derived | None:
+    if EXAMPLES not in row.cells or EXAMPLES not in baseline.cells:
         return None
     examples, theirs = row.cells[EXAMPLES], baseline.cells[EXAMPLES]
     if theirs.interval.low <= 0:
@@ -202,7 +205,7 @@ def _total(row: Row, known: Known) -> Derived | None:
     if PER_ITERATION in row.cells:
         cell = row.cells[PER_ITERATION]
         each, interval, said = cell.interval.middle, cell.interval, cell.printed
-    elif (derived := _per_iteration(row, known)) is not None:
+    elif (derived := _per_iteration(row, baseline)) is not None:
         each, interval, said = derived.value, derived.interval, f"{float(100 * derived.value):.4g} %"
     else:
         return None
@@ -213,12 +216,7 @@ def _total(row: Row, known: Known) -> Derived | None:
     )
 
 
-def _delta(row: Row, known: Known) -> Derived | None:
-    baseline = known.baseline(row)
-    if baseline is row:
-        return _of_itself(0, "the baseline is measured by itself,")
-    if baseline is None:
-        return None
+def _delta(row: Row, baseline: Row) -> Derived | None:
     shared = [score for score in row.scores if score in baseline.scores]
     if not shared:
         return None
@@ -228,17 +226,12 @@ def _delta(row: Row, known: Known) -> Derived | None:
     return _mean_of(differences, why)
 
 
-def _mean(row: Row, _: Known) -> Derived | None:
-    intervals = [row.cells[score].interval for score in row.scores]
-    return _mean_of(intervals, f"the mean of its {len(intervals)} scores is") if intervals else None
-
-
-_RULES: dict[str, Callable[[Row, Known], Derived | None]] = {
+_AGAINST: dict[str, Callable[[Row, Row], Derived | None]] = {
     PER_ITERATION: _per_iteration,
     TOTAL: _total,
     DELTA: _delta,
-    MEAN: _mean,
 }
+"""What is measured against a baseline → how it follows from the cells of a row and its baseline."""
 
 
 def _mean_of_directions(row: Row, quantity: str, known: Known) -> Derived | None:
@@ -259,13 +252,8 @@ def _directions(quantity: str) -> set[str] | None:
 
 
 def _mean_of(intervals: Sequence[Interval], why: str) -> Derived:
-    low = sum((interval.low for interval in intervals), Fraction()) / len(intervals)
-    high = sum((interval.high for interval in intervals), Fraction()) / len(intervals)
-    return Derived((low + high) / 2, Interval(low, high), why)
-
-
-def _of_itself(value: int, why: str) -> Derived:
-    return Derived(Fraction(value), Interval.exactly(value), why)
+    mean = sum(intervals[1:], intervals[0]) / Interval.exactly(len(intervals))
+    return Derived(mean.middle, mean, why)
 
 
 @dataclass(frozen=True)
@@ -309,23 +297,15 @@ class Finding:
         return (CellKey(self.source, self.table, self.position, self.column), *self.others)
 
 
-def findings(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
-    """Find the cells that cannot be right.
+def checks(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
+    """Recalculate every derived cell, and compare equal cells between tables.
 
     Args:
         cells: As `published.read` gives them, or as objects; of any sources and tables.
 
     Returns:
-        In the order of the cells, differences between tables last; empty where everything may be right.
-    """
-    return [finding for finding in checks(cells) if not finding.confirmed]
-
-
-def checks(cells: pd.DataFrame | Sequence[PublishedCell]) -> list[Finding]:
-    """Recalculate every derived cell, and compare equal cells between tables.
-
-    Args:
-        cells: As of `findings`.
+        In the order of the cells, differences between tables last. Those that are not confirmed cannot be
+        right.
     """
     rows = rows_of(cells if isinstance(cells, Sequence) else cells_of(cells))
     known = Known(rows)
