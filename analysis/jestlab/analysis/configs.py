@@ -104,9 +104,20 @@ class Configs:
         return {str(label): json.loads(text) if text else {} for label, text in texts}
 
 
-def lookup(config: Mapping[str, Any], key: str) -> Any:
+def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the values of a config by dotted key; an empty section is a value."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{above}{key}.")
+        else:
+            found[f"{above}{key}"] = value
+    return found
+
+
+def lookup(config: Any, key: str) -> Any:
     """Get the value at a dotted key; None if there is none."""
-    found: Any = config
+    found = config
     for part in key.split("."):
         if not isinstance(found, Mapping):
             return None

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.conditions import Condition, Junction, Key, Test, Value, tests
+from jestlab.analysis.configs import flat, lookup
 from jestlab.analysis.units import nearest
 
 if TYPE_CHECKING:
@@ -57,22 +58,15 @@ class Source:
     def getter(self, name: str) -> Getter:
         """Make a function that gets a column or config key from a fetched row, ready for comparison."""
         if name in self.columns:
-            index = self._index(name)
-            if name.endswith("_at"):
-                return lambda row: _time_text(row[index])
-            return lambda row: row[index]
-        head, dot, rest = name.partition(".")
-        if dot and head != "config" and head in _JSON and head in self.columns:
-            return self._inside(head, rest)
-        return self._config_getter(rest if dot and head == "config" else name, name)
+            return self._column(name, _time_text)
+        if self._is_inside(name):
+            return self._inside(*name.split(".", 1))
+        return self._config_getter(name)
 
     def shown(self, name: str) -> Getter:
         """Do what `getter` does, ready for output: times are times, nested values are JSON text."""
         if name in self.columns:
-            index = self._index(name)
-            if name.endswith("_at"):
-                return lambda row: _time(row[index])
-            return lambda row: row[index]
+            return self._column(name, _time)
         get = self.getter(name)
 
         def text(row: Row) -> Any:
@@ -85,11 +79,9 @@ class Source:
         """List the types of value that a key has; None if only the rows themselves tell."""
         if name in self.columns:
             return {self._types[name]} if self._types[name] else None
-        head, dot, rest = name.partition(".")
-        if dot and head != "config" and head in _JSON and head in self.columns:
+        if self._is_inside(name):
             return None
-        path = (rest if dot and head == "config" else name).split(".")
-        values = (_lookup(tree, path) for tree in self.configs.values())
+        values = (lookup(tree, name.removeprefix("config.")) for tree in self.configs.values())
         return {kind_of(value) for value in values if value is not None}
 
     def expand(self, names: Sequence[str]) -> list[str]:
@@ -143,12 +135,23 @@ class Source:
     def config_keys(self) -> list[str]:
         """Dotted keys of all configs, in their order."""
         if not self._keys:
-            self._keys = list(dict.fromkeys(key for tree in self.configs.values() for key in _leaves(tree)))
+            self._keys = list(dict.fromkeys(key for tree in self.configs.values() for key in flat(tree)))
         return self._keys
 
-    def _config_getter(self, key: str, name: str) -> Getter:
-        path = key.split(".")
-        by_run = {fingerprint: _lookup(tree, path) for fingerprint, tree in self.configs.items()}
+    def _column(self, name: str, read_time: Callable[[Any], Any]) -> Getter:
+        index = self._index(name)
+        if name.endswith("_at"):
+            return lambda row: read_time(row[index])
+        return lambda row: row[index]
+
+    def _is_inside(self, name: str) -> bool:
+        """Tell whether a name is a key of a column of JSON other than the config."""
+        head, dot, _ = name.partition(".")
+        return bool(dot) and head != "config" and head in _JSON and head in self.columns
+
+    def _config_getter(self, name: str) -> Getter:
+        key = name.removeprefix("config.")
+        by_run = {fingerprint: lookup(tree, key) for fingerprint, tree in self.configs.items()}
         sections = (known for known in self.config_keys if known == key or known.startswith(f"{key}."))
         if "fingerprint" not in self.columns or next(sections, None) is None:
             raise ValueError(f"no column or config key {name!r} in {self._view}: {self._nearest(name)}")
@@ -156,7 +159,7 @@ class Source:
         return lambda row: by_run.get(row[index])
 
     def _inside(self, column: str, key: str) -> Getter:
-        index, path = self._index(column), key.split(".")
+        index = self._index(column)
         known: dict[str, Any] = {}  # few texts differ
 
         def get(row: Row) -> Any:
@@ -164,7 +167,7 @@ class Source:
             if text not in known:
                 tree = json.loads(text) if text else None
                 # Names of packages and the like may have dots themselves.
-                known[text] = tree[key] if isinstance(tree, dict) and key in tree else _lookup(tree, path)
+                known[text] = tree[key] if isinstance(tree, dict) and key in tree else lookup(tree, key)
             return known[text]
 
         return get
@@ -330,23 +333,6 @@ def _view(connection: Connection, name: str) -> tuple[str, dict[str, str]]:
         else:
             columns[found] = "number" if found.endswith(("_flops", "_hours")) else _COMPUTED.get(found, "")
     return view, columns
-
-
-def _lookup(tree: Any, path: Sequence[str]) -> Any:
-    """Get the value at a path; None if there is none."""
-    for part in path:
-        if not isinstance(tree, dict):
-            return None
-        tree = tree.get(part)
-    return tree
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}"
 
 
 def _time(value: Any) -> datetime | None:

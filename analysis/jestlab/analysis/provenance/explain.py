@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from ..configs import flat
 from ..connection import connect
 from ..tables.core import Column, Table
 from .history import History, load
@@ -320,7 +321,10 @@ class Origins:
         """Dotted key → value as JSON."""
         named = (experiment, fingerprint)
         if named not in self._configs:
-            self._configs[named] = _flat(json.loads(str(self.run(fingerprint, experiment)["config"]) or "{}"))
+            config = json.loads(str(self.run(fingerprint, experiment)["config"]) or "{}")
+            self._configs[named] = {
+                key: json.dumps(value, ensure_ascii=False) for key, value in flat(config).items()
+            }
         return self._configs[named]
 
 
@@ -342,8 +346,10 @@ def number(value: float | None) -> str:
 
 def _attempt(row: Mapping[Any, Any]) -> Attempt:
     """An attempt from a row of `History.attempts`."""
+    import pandas as pd
+
     names = ("state", "reason", "executor", "host", "device", "started_at", "ended_at", "git_commit", "log")
-    fields: dict[str, Any] = {name: None if _is_missing(row[name]) else row[name] for name in names}
+    fields: dict[str, Any] = {name: None if pd.isna(row[name]) else row[name] for name in names}
     for name in ("started_at", "ended_at"):
         fields[name] = None if fields[name] is None else str(fields[name])[:19]
     return Attempt(**fields, number=int(row["number"]), patched=bool(row["patched"]))
@@ -359,21 +365,3 @@ def _published(table: Table, row: str, column: str) -> dict[str, Any] | None:
         return None
     cell = found.drop(columns=["row", "column"]).iloc[0].to_dict()
     return {str(key): value.item() if hasattr(value, "item") else value for key, value in cell.items()}
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted key → value as JSON."""
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        path = f"{prefix}{key}"
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{path}.")
-        else:
-            flat[path] = json.dumps(value, ensure_ascii=False)
-    return flat
-
-
-def _is_missing(value: Any) -> bool:
-    import pandas as pd
-
-    return bool(pd.isna(value))
