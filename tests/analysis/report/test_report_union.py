@@ -218,7 +218,7 @@ def test_the_same_results_give_the_same_bytes(union, page):
 
 
 def test_an_up_to_date_figure_is_not_drawn_again(union, tmp_path):
-    plot = gather_union(union.url, "paper").stills[0].plot
+    plot = gather_union(union.url, "paper").plots[0]
     plot.save(tmp_path)
     drawn = (tmp_path / "curves.png").read_bytes()
     marked = drawn + b"as it lay there"

@@ -75,8 +75,7 @@ def build(
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
         made = _study_files(contents, sources, beside)
-        images = {still.plot.name: made[f"{still.plot.name}.png"] for still in contents.stills}
-        page = study_page(contents, sources, FOLDER, images)
+        page = study_page(contents, sources, FOLDER, lambda still: made[f"{still.name}.png"])
     _clear(beside, set(made))
     written = [write_whole(beside / name, content) for name, content in made.items()]
     return [write_whole(folder / PAGE, page), *written]

@@ -12,9 +12,10 @@ from ..claims import Study, studies
 from ..connection import connect
 from ..costs import Scope
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
+from ..figures.plot import SUFFIXES
 from ..frames import Frames, diagnosed
 from ..frames import load as load_frames
-from ..provenance import History, Origins, Recipe, recipe
+from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
 from ..tables import finals, speedup_table, summary
 from ..tables import table as named_table
@@ -44,6 +45,18 @@ class FigurePart:
     variants: dict[str, dict[str, Any]]
     plots: tuple[Plot, ...]
 
+    @property
+    def limited(self) -> str:
+        """Which of very many series are shown when the page opens; empty if it is all."""
+        most, few = max(len(variant["series"]) for variant in self.variants.values()), charts.SHOWN_AT_FIRST
+        said = f"initially {few} of {most:,}: the baseline and the best; bands if few are shown"
+        return said if most > few else ""
+
+    @property
+    def files(self) -> list[str]:
+        """Names of its files."""
+        return [name for plot in self.plots for name in _files(plot)]
+
 
 @dataclass(frozen=True)
 class StillPart:
@@ -56,6 +69,20 @@ class StillPart:
 
     title: str
     plot: Plot
+
+    @property
+    def name(self) -> str:
+        """Its anchor in the page."""
+        return self.plot.name
+
+    @property
+    def files(self) -> list[str]:
+        """Names of its files."""
+        return _files(self.plot)
+
+
+def _files(plot: Plot) -> list[str]:
+    return [plot.name + suffix for suffix in (*SUFFIXES, SUFFIX)]
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,13 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ..figures import Plot
-from ..figures.charts import SHOWN_AT_FIRST
-from ..figures.plot import SUFFIXES
-from ..provenance import SUFFIX, History, Origins, Sources, of_runs, of_table
-from ..tables.claims import MARKS
-from ..verdicts import VERDICTS, Judged, counted
-from .contents import Contents, FigurePart, StillPart
-from .tables import TablePart, claim_items
+from ..provenance import Sources, of_runs, of_table
+from .contents import Contents, StillPart
 from .union import Section, UnionContents
 
 _PIXELS = 0.65
@@ -29,42 +22,25 @@ _PIXELS = 0.65
 _COLOURS = 128
 """Colours of a figure in the page of a union: those of its lines, and enough for smooth edges."""
 
-_MOST_ROWS = {"failures": 200}
-"""Table → rows shown in the page at most; its files have all."""
 
-
-def study_page(contents: Contents, sources: Sources, folder: str, images: Mapping[str, bytes]) -> str:
+def study_page(contents: Contents, sources: Sources, folder: str, image: Callable[[StillPart], bytes]) -> str:
     """Write the page of a study as one HTML document.
 
     Args:
         contents: What it says.
         sources: What it was made from.
         folder: Name of the folder beside it, where its links lead.
-        images: PNG of each of its stills, by name.
+        image: Returns the PNG of a figure.
     """
     history = contents.history
     runs, seeds = sum(history.states().values()), history.runs["seed"].nunique()
-    size = f"{runs} {'run' if runs == 1 else 'runs'}, {seeds} {'seed' if seeds == 1 else 'seeds'}"
     return _document(
-        contents.tables,
-        contents.plots,
-        contents.origins,
+        contents,
         sources,
-        charts={figure.name: {"variants": figure.variants} for figure in contents.figures},
+        {figure.name: {"variants": figure.variants} for figure in contents.figures},
         folder=folder,
-        kicker=_kicker(history, size),
-        unfinished=contents.unfinished,
-        answer=contents.answer,
-        claims=contents.claims and _grid(contents.claims) | {"rows": claim_items(contents.claims)},
-        results=[_grid(part) for part in contents.results],
-        figures=[_figure(figure) for figure in contents.figures],
-        stills=[_still(each, images[each.plot.name]) for each in contents.stills],
-        costs=contents.costs and _grid(contents.costs),
-        failures=contents.failures and _grid(contents.failures),
-        no_failure="No attempt has failed." if len(history.attempts) else "No run has been attempted yet.",
-        recipe=contents.recipe,
-        gaps=contents.gaps,
-        not_made=contents.not_made,
+        size=f"{runs} {'run' if runs == 1 else 'runs'}, {seeds} {'seed' if seeds == 1 else 'seeds'}",
+        image=lambda still: _image(image(still)),
     )
 
 
@@ -84,27 +60,17 @@ def union_page(
         image: Returns the PNG of a study's figure.
         own_page: Returns the path of a study's own page from this one; empty if there is none.
     """
-    rows = [] if contents.claims is None else claim_items(contents.claims)
-    judged = () if contents.claims is None else contents.claims.judged
     return _document(
-        contents.tables,
-        [still.plot for still in contents.stills],
-        contents.origins,
+        contents,
         sources,
         folder=folder,
-        kicker=_kicker(contents.history),
-        unfinished=contents.unfinished,
-        facts=contents.facts,
-        verdicts=counted(judged) if judged else "",
-        claims=contents.claims and _grid(contents.claims) | {"rows": rows},
-        sections=[_section(section, judged, rows, image, own_page(section)) for section in contents.sections],
+        image=lambda section, still: _image(_small(image(section, still))),
+        own_page=own_page,
     )
 
 
 def _document(
-    tables: Sequence[TablePart],
-    plots: Sequence[Plot],
-    origins: Origins,
+    contents: Contents | UnionContents,
     sources: Sources,
     charts: Mapping[str, Any] | None = None,
     **values: Any,
@@ -115,9 +81,7 @@ def _document(
     their digest, so no text of a spec or of a log can become one.
 
     Args:
-        tables: Tables of the page, whose cells link to their provenance.
-        plots: Figures of the page.
-        origins: Runs and attempts behind its numbers.
+        contents: What it says.
         sources: What it was made from.
         charts: Data of the figures that the page draws itself, by name.
         values: Further values of the template.
@@ -125,6 +89,7 @@ def _document(
     from jinja2 import Environment
     from markupsafe import Markup
 
+    history, tables, origins = contents.history, contents.tables, contents.origins
     scripts = [("text/javascript", _plotly())] if charts else []
     scripts.append(("module", "\n".join(_own(name) for name in ("page.js", "charts.js"))))
     data = {
@@ -135,7 +100,7 @@ def _document(
     shown = hashlib.sha256()
     for part in tables:
         shown.update(part.table.csv().encode())
-    for plot in plots:
+    for plot in contents.plots:
         shown.update(plot.data.to_csv(index=False, lineterminator="\n").encode())
     template = Environment(autoescape=True).from_string(_own("page.html.j2"))
     return (
@@ -144,8 +109,8 @@ def _document(
             style=Markup(_own("style.css")),
             scripts=[(kind, Markup(script)) for kind, script in scripts],
             data=Markup(_json(data)),
-            experiment=sources.history.experiment,
-            question=sources.history.question,
+            page=contents,
+            study=history,
             made=sources.common,
             digest=shown.hexdigest(),
             **values,
@@ -154,87 +119,10 @@ def _document(
     )
 
 
-def _kicker(history: History, size: str = "") -> str:
-    """The line above the title."""
-    parts = (history.experiment, history.scale and f"scale {history.scale}", history.paper, size)
-    return " · ".join(part for part in parts if part)
-
-
-def _grid(part: TablePart) -> dict[str, Any]:
-    """A table as the template takes it."""
-    from markupsafe import Markup
-
-    table = part.table
-    rows, most = len(table.frame), _MOST_ROWS.get(part.name)
-    cut = most is not None and rows > most
-    return {
-        "name": part.name,
-        "title": part.title,
-        "html": Markup(table.html(opens=True, most=most)),
-        "caption": table.caption,
-        "notes": table.notes,
-        "opens": table.opens,
-        "left_out": f"{most} of {rows:,} rows; {part.name}.csv has all." if cut else "",
-        "files": [f"{part.name}.tex", f"{part.name}.csv", part.name + SUFFIX],
-    }
-
-
-def _figure(figure: FigurePart) -> dict[str, Any]:
-    """An interactive figure as the template takes it."""
-    most = max(len(variant["series"]) for variant in figure.variants.values())
-    few = f"initially {SHOWN_AT_FIRST} of {most:,}: the baseline and the best; bands if few are shown"
-    return {
-        "name": figure.name,
-        "title": figure.title,
-        "caption": figure.caption,
-        "limited": few if most > SHOWN_AT_FIRST else "",
-        "files": _files(*(plot.name for plot in figure.plots)),
-    }
-
-
-def _still(part: StillPart, image: bytes) -> dict[str, Any]:
-    """A printed figure, of which the image is a PNG, as the template takes it."""
-    return {
-        "name": part.plot.name,
-        "title": part.title,
-        "caption": part.plot.texts.caption,
-        "width": round(_PIXELS * int.from_bytes(image[16:20])),  # a PNG has its width there
-        "image": base64.b64encode(image).decode(),
-        "files": _files(part.plot.name),
-    }
-
-
-def _files(*names: str) -> list[str]:
-    return [f"{name}{suffix}" for name in names for suffix in (*SUFFIXES, SUFFIX)]
-
-
-def _section(
-    section: Section,
-    judged: Sequence[Judged],
-    rows: Iterable[Mapping[str, Any]],
-    image: Callable[[Section, StillPart], bytes],
-    own_page: str,
-) -> dict[str, Any]:
-    """A study of a union as the template takes it."""
-    own = [each for each in judged if each.experiment == section.name]
-    return {
-        "name": section.name,
-        "question": section.question,
-        "paper": section.paper,
-        "unfinished": section.unfinished,
-        "changed": section.changed,
-        "own_page": own_page,
-        "command": section.command,
-        "marks": [MARKS[verdict] for verdict in VERDICTS for each in own if each.verdict == verdict],
-        "verdicts": counted([replace(each, scale="") for each in own]) if own else "",
-        "claims": [row for row in rows if row["study"] == section.name],
-        "tables": [_grid(part) for part in section.tables],
-        "stills": [
-            _still(each, _small(image(section, each))) | {"name": f"{section.name}-{each.plot.name}"}
-            for each in section.reports.stills
-        ],
-        "not_made": section.reports.gaps,
-    }
+def _image(png: bytes) -> dict[str, Any]:
+    """A PNG as the template takes it."""
+    width = int.from_bytes(png[16:20])  # a PNG has its width there
+    return {"width": round(_PIXELS * width), "base64": base64.b64encode(png).decode()}
 
 
 def _small(png: bytes) -> bytes:

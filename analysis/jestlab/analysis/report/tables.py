@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
 from ..measures import SCORE
-from ..provenance import History
+from ..provenance import SUFFIX, History
 from ..tables.claims import MARKS, difference, names
 from ..tables.core import MISSING, Column, Table, records
 from ..tables.show import first_line, known
@@ -17,6 +18,7 @@ from ..verdicts import Judged, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
+    from markupsafe import Markup
 
 
 _KINDS: dict[Verdict, str] = {
@@ -26,6 +28,9 @@ _KINDS: dict[Verdict, str] = {
     "not run": "open",
 }
 """Verdict → CSS class."""
+
+_MOST_ROWS = {"failures": 200}
+"""Table → rows shown in the page at most; its files have all."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +49,33 @@ class TablePart:
     table: Table
     judged: tuple[Judged, ...] = ()
 
+    @property
+    def html(self) -> Markup:
+        """The rows that the page shows."""
+        from markupsafe import Markup
 
-def claim_items(part: TablePart) -> list[dict[str, Any]]:
-    """Return each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
-    rows = records(part.table.frame)
-    return [
-        _claim_item(name, each, difference(row))
-        for name, each, row in zip(names(part.judged), part.judged, rows, strict=True)
-    ]
+        return Markup(self.table.html(opens=True, most=_MOST_ROWS.get(self.name)))
+
+    @property
+    def left_out(self) -> str:
+        """Where the other rows are; empty where the page shows all."""
+        rows = len(self.table.frame)
+        most = _MOST_ROWS.get(self.name, rows)
+        return f"{most} of {rows:,} rows; {self.name}.csv has all." if rows > most else ""
+
+    @property
+    def files(self) -> list[str]:
+        """Names of its files."""
+        return [f"{self.name}.tex", f"{self.name}.csv", self.name + SUFFIX]
+
+    @cached_property
+    def claims(self) -> list[dict[str, Any]]:
+        """Each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
+        rows = records(self.table.frame)
+        return [
+            _claim_item(name, each, difference(row))
+            for name, each, row in zip(names(self.judged), self.judged, rows, strict=True)
+        ]
 
 
 def _claim_item(row: str, each: Judged, shown: str) -> dict[str, Any]:

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..claims import Study, studies
 from ..connection import connect
+from ..figures import Plot
 from ..frames import Frames
 from ..frames import load as load_frames
 from ..provenance import History, Origins
 from ..provenance import load as load_history
+from ..tables.claims import MARKS
 from ..units import duration, flops
+from ..verdicts import VERDICTS, Judged, counted
 from ..verdicts import load as load_verdicts
-from .contents import Requested, StillPart, claims_part, requested, study_baseline, unfinished
+from .contents import Requested, claims_part, requested, study_baseline, unfinished
 from .tables import TablePart, cost_breakdown
 
 if TYPE_CHECKING:
@@ -33,6 +36,7 @@ class Section:
         unfinished: Its progress, in words; empty once all its runs have completed.
         reports: Tables and figures that its spec asks for, named as in the study's own folder.
         changed: Whether it has been launched on its own since, from another spec.
+        judged: Its claims with their verdicts.
     """
 
     name: str
@@ -41,11 +45,22 @@ class Section:
     unfinished: str
     reports: Requested = field(default_factory=Requested)
     changed: bool = False
+    judged: tuple[Judged, ...] = ()
 
     @property
     def tables(self) -> list[TablePart]:
         """Its tables, whose names begin with the study's, since several studies have tables of one name."""
         return [replace(part, name=f"{self.name}-{part.name}") for part in self.reports.tables]
+
+    @property
+    def marks(self) -> list[str]:
+        """Signs of the verdicts on its claims."""
+        return [MARKS[verdict] for verdict in VERDICTS for each in self.judged if each.verdict == verdict]
+
+    @property
+    def verdicts(self) -> str:
+        """Verdicts on its claims in words; empty if it claims nothing."""
+        return counted([replace(each, scale="") for each in self.judged]) if self.judged else ""
 
     @property
     def command(self) -> str:
@@ -80,9 +95,14 @@ class UnionContents:
         return [*own, *(part for section in self.sections for part in section.tables)]
 
     @property
-    def stills(self) -> list[StillPart]:
-        """All figures of the page."""
-        return [still for section in self.sections for still in section.reports.stills]
+    def plots(self) -> list[Plot]:
+        """All figures of the page, as they are printed."""
+        return [still.plot for section in self.sections for still in section.reports.stills]
+
+    @property
+    def verdicts(self) -> str:
+        """How many claims have which verdict; empty if there are none."""
+        return self.claims.table.caption if self.claims else ""
 
 
 def gather_union(url: str, experiment: str) -> UnionContents:
@@ -107,6 +127,8 @@ def gather_union(url: str, experiment: str) -> UnionContents:
         _section(url, *read[name], known[name], spec) if name in read else _not_launched(name, spec)
         for name, spec in parts.items()
     ]
+    by_study = {name: tuple(each for each in judged if each.experiment == name) for name in parts}
+    sections = [replace(section, judged=by_study[section.name]) for section in sections]
     return UnionContents(
         history=history,
         facts=tuple(_facts(history, len(parts))),
