@@ -292,16 +292,10 @@ _RANKS = {"number": 0, "text": 1}
 
 def _sorted(rows: Iterable[Row], get: Getter, down: bool) -> list[Row]:
     """Sort rows by a value: numbers before text, missing and nested values last."""
-    known: list[tuple[int, Row]] = []
-    rest: list[Row] = []
-    for row in rows:
-        rank = _RANKS.get(scalar_kind(get(row)) or "")
-        if rank is None:
-            rest.append(row)
-        else:
-            known.append((rank, row))
+    ranked = [(_RANKS.get(scalar_kind(get(row)) or ""), row) for row in rows]
+    known = [(rank, row) for rank, row in ranked if rank is not None]
     known.sort(key=lambda pair: (pair[0], get(pair[1])), reverse=down)
-    return [row for _, row in known] + rest
+    return [row for _, row in known] + [row for rank, row in ranked if rank is None]
 
 
 def _distinct(names: Iterable[str]) -> list[str]:

@@ -174,7 +174,7 @@ def all_possible(request: Request) -> list[Plot]:
     try:
         request.frames.baseline(request.baseline)
     except ValueError as error:  # an experiment of diagnoses only has no scores
-        if request.baseline is not None or not _is_diagnosed(request):
+        if request.baseline is not None or not reading.diagnosed(request.url, request.experiment):
             raise
         first = error
     for kind in KINDS:
@@ -187,7 +187,3 @@ def all_possible(request: Request) -> list[Plot]:
     if not plots and first is not None:
         raise first
     return plots
-
-
-def _is_diagnosed(request: Request) -> bool:
-    return bool(reading.diagnosed(request.url, request.experiment))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ..costs import Scope
 from ..curves import Effort, mean_curves, score_curves
@@ -113,7 +115,7 @@ def speedup(
         [
             curves.assign(panel="curves", kind="curve"),
             _matches(table[table["label"] != compared], float(level)),
-            _bars(table, compared),
+            _bars(table),
         ],
         ignore_index=True,
     )
@@ -173,28 +175,19 @@ def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
 def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
     """Where each label reaches the level."""
-    import pandas as pd
-
-    found: list[dict[str, Any]] = []
-    for row in rows.to_dict("records"):
-        if math.isfinite(row["examples_most"]) and math.isfinite(row["fewer_examples"]):
-            match = {"panel": "curves", "kind": "match", "label": row["label"], "y": level}
-            found.append(match | {"x": row["examples_to_match"], "factor": row["fewer_examples"]})
-    return pd.DataFrame(found)
+    rows = rows[np.isfinite(rows["examples_most"]) & np.isfinite(rows["fewer_examples"])]
+    return rows[["label"]].assign(
+        panel="curves", kind="match", y=level, x=rows["examples_to_match"], factor=rows["fewer_examples"]
+    )
 
 
-def _bars(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
+def _bars(rows: pd.DataFrame) -> pd.DataFrame:
     """FLOPs to match, the baseline itself by the same rule."""
-    import pandas as pd
-
-    bars: list[dict[str, Any]] = []
-    for row in rows.to_dict("records"):
-        bar = {"panel": "flops", "kind": "bar", "label": row["label"], "factor": row["fewer_flops"]}
-        bar |= {"reached": row["seeds_reached"], "seeds": row["seeds_compared"], "spent": row["flops_spent"]}
-        reached = math.isfinite(row["flops_most"])
-        bar["x"] = row["flops_to_match"] if reached else math.nan
-        ends = math.isfinite(row["flops_low"]) and math.isfinite(row["flops_high"])
-        bar["low"], bar["high"] = (row["flops_low"], row["flops_high"]) if ends else (math.nan, math.nan)
-        if reached or not math.isnan(row["flops_spent"]):
-            bars.append(bar)
-    return pd.DataFrame(bars)
+    reached = np.isfinite(rows["flops_most"])
+    ends = np.isfinite(rows["flops_low"]) & np.isfinite(rows["flops_high"])
+    bars = rows[["label"]].assign(panel="flops", kind="bar", factor=rows["fewer_flops"])
+    bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", "flops_spent"]]
+    bars["x"] = rows["flops_to_match"].where(reached)
+    bars[["low", "high"]] = rows[["flops_low", "flops_high"]].where(ends)
+    shown: pd.DataFrame = bars[reached | rows["flops_spent"].notna()]
+    return shown

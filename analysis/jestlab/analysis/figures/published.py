@@ -129,11 +129,8 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
         return pd.DataFrame()
     whole = float(means.loc[baseline, "flops"])  # type: ignore[arg-type]
     chosen = looks(list(means.index), baseline)
-    rows = []
-    for label, mean in means.to_dict("index").items():
-        look = chosen[str(label)]
-        row = {"kind": "run", "text": label, "x": 100 * mean["flops"] / whole, "y": 100 * mean["score"]}
-        rows.append(
-            row | {"examples_seen": mean["examples_seen"], "colour": look.colour, "marker": look.marker}
-        )
-    return pd.DataFrame(rows).dropna(subset=["x", "y"])
+    points = pd.DataFrame({"kind": "run", "text": means.index, "x": (100 * means["flops"] / whole).array})
+    points["y"], points["examples_seen"] = (100 * means["score"]).array, means["examples_seen"].array
+    points["colour"] = [chosen[label].colour for label in means.index]
+    points["marker"] = [chosen[label].marker for label in means.index]
+    return points.dropna(subset=["x", "y"])

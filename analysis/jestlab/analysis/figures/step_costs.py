@@ -48,8 +48,6 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     Raises:
         ValueError: If the baseline has no price, or there is no such baseline.
     """
-    import pandas as pd
-
     compared = frames.baseline(baseline)
     spent = _of_an_example(frames)
     totals = spent.sum(axis=1)
@@ -58,15 +56,8 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
             f"baseline {compared!r} of {frames.experiment!r} has no price, since its program counts no FLOPs"
         )
     whole = float(totals.to_dict()[compared])
-    apart = frames.apart_from(compared)
-    parts = []
-    for component in spent.columns:
-        part = pd.DataFrame(
-            {"label": spent.index, "component": component, "flops": spent[component].to_numpy()}
-        )
-        parts.append(part)
-    data = pd.concat(parts, ignore_index=True)
-    data = data[~data["label"].isin(apart)]
+    data = spent.melt(var_name="component", value_name="flops", ignore_index=False).reset_index()
+    data = data[~data["label"].isin(frames.apart_from(compared))]
     priced = set(data["label"])
     labels = [label for label in frames.labels if label in priced]
     data = data[data["label"].isin([compared, *labels[:_MOST]])].copy()

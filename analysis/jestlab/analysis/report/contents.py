@@ -303,6 +303,10 @@ _ALWAYS: dict[str, dict[str, Any]] = {
 _OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results"}
 """Options of figures."""
 
+_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published")
+_RENAMED = {"published": "with_published"}
+"""Options of tables, and how `tables.table` calls them."""
+
 
 @dataclass(frozen=True)
 class Requested:
@@ -370,17 +374,9 @@ def requested(
 
 
 def _table(url: str, history: History, frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
-    return named_table(
-        url,
-        name,
-        [history.experiment],
-        baseline=options["baseline"],
-        scope=options["scope"],
-        mean=options.get("mean", "all"),
-        crossing=options.get("crossing", "first"),
-        with_published=options.get("published", True),
-        results=None if frames is None else {history.experiment: lambda: frames},
-    )
+    known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
+    results = None if frames is None else {history.experiment: lambda: frames}
+    return named_table(url, name, [history.experiment], results=results, **known)
 
 
 def _plot(url: str, history: History, frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:

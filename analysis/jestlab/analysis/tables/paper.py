@@ -204,11 +204,8 @@ def _columns(
         leading[at:at] = _COUNTED
     shown = [*leading, *scores, *layout.trailing]
     inputs = _INPUTS | ({PER_ITERATION: ("paper_flops", EXAMPLES), TOTAL: ("paper_flops",)} if mixed else {})
-    if layout.colour_range is not None:
-        baselines = {
-            section: of_section[of_section["baseline"]]
-            for section, of_section in rows.groupby("section", sort=False)
-        }
+    baselines = rows[rows["baseline"]].drop_duplicates("section").set_index("section")
+    is_one_section = rows["section"].nunique() == 1
 
     def mark(quantity: str) -> Callable[[Record], str]:
         def of(row: Record) -> str:
@@ -222,12 +219,9 @@ def _columns(
     def shade(quantity: str) -> Callable[[Record], float] | None:
         if layout.colour_range is None or not (is_score(quantity) or quantity == MEAN):
             return None
-        full, of_baseline = layout.colour_range, {}
-        for section, lines in baselines.items():
-            if len(lines):
-                of_baseline[section] = float(lines[quantity].iloc[0])
+        full, of_baseline = layout.colour_range, dict(baselines[quantity])
         # One section alone has no heading: its rows name none.
-        alone = next(iter(of_baseline.values()), math.nan) if len(baselines) == 1 else math.nan
+        alone = next(iter(of_baseline.values()), math.nan) if is_one_section else math.nan
 
         def of(row: Record) -> float:
             if row["apart"] or not row["in_percent"]:
