@@ -277,17 +277,9 @@ def studies(connection: Connection) -> dict[str, Study]:
     return dict(sorted(found.items()))
 
 
-def is_union(url: str, experiment: str) -> bool:
-    """Tell whether an experiment is a union of studies, which are experiments of the store themselves."""
-    return bool(_parts(url, experiment))
-
-
-def is_claiming_union(url: str, experiment: str) -> bool:
-    """Tell whether an experiment is a union of studies of which any makes claims."""
-    return any(part.get("claims") for part in _parts(url, experiment).values())
-
-
-def _parts(url: str, experiment: str) -> dict[str, dict[str, Any]]:
+def parts_of(url: str, experiment: str) -> dict[str, dict[str, Any]]:
+    """Read the specs of the studies in a union, which are experiments of the store themselves, by name; empty
+    for an ordinary study, or one that the store does not know."""
     with connect(url) as connection:
         found = studies(connection).get(experiment)
     return found.parts if found is not None else {}

@@ -20,11 +20,12 @@ _OLDER = re.compile(r"no such (?:table: v_|column)|(?:relation \"v_|column )\S* 
 
 
 @contextmanager
-def connect(url: str) -> Iterator[Connection]:
+def connect(store: str | Connection) -> Iterator[Connection]:
     """Open a read-only transaction that sees one moment; a missing SQLite file is not created.
 
     Args:
-        url: SQLAlchemy URL of the store; `postgresql://` and `postgres://` need no driver's name.
+        store: SQLAlchemy URL; `postgresql://` and `postgres://` need no driver's name. Or a connection that
+            is open already, whose moment is shared.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -32,7 +33,10 @@ def connect(url: str) -> Iterator[Connection]:
     """
     from sqlalchemy.exc import DatabaseError
 
-    address = _address(url)
+    if not isinstance(store, str):
+        yield store
+        return
+    address = _address(store)
     engine = _sqlite(address) if address.get_backend_name() == "sqlite" else _server(address)
     try:
         with engine.connect() as connection:

@@ -205,25 +205,26 @@ class Frames:
         return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())
 
 
-def experiments(url: str) -> list[str]:
+def experiments(store: str | Connection) -> list[str]:
     """List the experiments in a store, in alphabetical order.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
         ValueError: If what is there is no results store.
     """
-    with connect(url) as connection:
-        return _experiments(connection)
+    with connect(store) as connection:
+        names = frame(connection, "SELECT DISTINCT experiment FROM v_runs")["experiment"]
+    return sorted(str(name) for name in names)
 
 
-def read(url: str, experiment: str) -> Frames:
+def read(store: str | Connection, experiment: str) -> Frames:
     """Read the results of one experiment in one snapshot, while workers may go on writing.
 
     Args:
-        url: SQLAlchemy URL of the store.
+        store: SQLAlchemy URL of the store, or a connection from `connect`, whose snapshot is shared.
         experiment: Its name.
 
     Returns:
@@ -235,17 +236,13 @@ def read(url: str, experiment: str) -> Frames:
         ValueError: If what is there is no results store, it is empty, it does not know the experiment, or
             nothing of it has been evaluated yet.
     """
-    with connect(url) as connection:
-        return load(connection, experiment)
-
-
-def load(connection: Connection, experiment: str) -> Frames:
-    """Do what `read` does over a connection from `connect`, in the same snapshot as other reads."""
-    runs = frame(connection, _RUNS, experiment=experiment)
-    if runs.empty:
-        raise ValueError(unknown_experiment(experiment, _experiments(connection)))
-    scores = _scores(connection, experiment)
-    costs = frame(connection, _COSTS, experiment=experiment)
+    with connect(store) as connection:
+        runs = frame(connection, _RUNS, experiment=experiment)
+        if runs.empty:
+            raise ValueError(unknown_experiment(experiment, experiments(connection)))
+        scores = _scores(connection, experiment)
+        costs = frame(connection, _COSTS, experiment=experiment)
+        specs = frame(connection, _SPEC, experiment=experiment)["spec"]
     # A column of NULLs alone says nothing of its type.
     runs = runs.astype({"step": float, "total_steps": float})
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
@@ -254,7 +251,6 @@ def load(connection: Connection, experiment: str) -> Frames:
     question = runs.pop("question").iloc[0] or ""
     configs = runs[["run", "label", "seed", "point", "config"]]
     runs = runs.drop(columns=["point", "config"])
-    specs = frame(connection, _SPEC, experiment=experiment)["spec"]
     spec = json.loads(specs.iloc[0]) if len(specs) else {}
     frames = Frames(experiment, str(question), runs, _of_runs(scores, runs), costs, configs, spec)
     if scores.empty:
@@ -336,9 +332,7 @@ def metrics(url: str, experiment: str, names: Sequence[str]) -> pd.DataFrame:
         ValueError: As `read`, or if the experiment has logged none of the metrics.
     """
     with connect(url) as connection:
-        known = _experiments(connection)
-        if experiment not in known:
-            raise ValueError(unknown_experiment(experiment, known))
+        _check_known(connection, experiment)
         logged = load_metrics(connection, experiment, names)
     if logged.empty:
         raise ValueError(f"experiment {experiment!r} has logged none of {some(names)}")
@@ -398,9 +392,7 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
             it has completed.
     """
     with connect(url) as connection:
-        known = _experiments(connection)
-        if experiment not in known:
-            raise ValueError(unknown_experiment(experiment, known))
+        _check_known(connection, experiment)
         runs = _diagnoses(connection, experiment)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
@@ -423,13 +415,14 @@ def _diagnoses(connection: Connection, experiment: str) -> pd.DataFrame:
     return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
-def _experiments(connection: Connection) -> list[str]:
-    names = frame(connection, "SELECT DISTINCT experiment FROM v_runs")["experiment"]
-    return sorted(str(name) for name in names)
-
-
 def unknown_experiment(experiment: str, known: Sequence[str]) -> str:
     """Write the error for an experiment that a store does not know, with the nearest known name."""
     if not known:
         return f"the results store is empty: jestlab launch {experiment}"
     return f"no experiment {experiment!r} in the results store: {nearest(experiment, known)}"
+
+
+def _check_known(connection: Connection, experiment: str) -> None:
+    known = experiments(connection)
+    if experiment not in known:
+        raise ValueError(unknown_experiment(experiment, known))

@@ -11,7 +11,8 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import numpy as np
+    import numpy.typing as npt
 
 CONFIDENCE = 0.95
 
@@ -32,25 +33,26 @@ class Reach(NamedTuple):
     high: float
 
 
-def half_widths(std: pd.Series[float], n: pd.Series[int]) -> pd.Series[float]:
+def half_widths(std: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Compute half the width of the confidence interval of means: t · s / √n, Student's t with n − 1 degrees.
 
     Args:
-        std: Standard deviation of the sample (n − 1).
-        n: Size of the sample.
+        std: Standard deviations of samples (n − 1), [m].
+        n: Their sizes, [m].
 
     Returns:
-        To be added to and subtracted from the mean for an interval of 95%; NaN where n < 2.
+        [m], to be added to and subtracted from the mean for an interval of 95%; NaN where n < 2.
     """
     import numpy as np
-    import pandas as pd
 
-    if not (n > 1).any():
-        return std * math.nan
+    sizes = np.asarray(n, float)
+    if not (sizes > 1).any():
+        return np.full(sizes.shape, math.nan)
     from scipy.special import stdtrit
 
-    t = pd.Series(stdtrit((n - 1).clip(lower=1), 0.5 + CONFIDENCE / 2), index=n.index)
-    return (t * std / np.sqrt(n)).where(n > 1)
+    sizes = np.where(sizes > 1, sizes, math.nan)
+    half: npt.NDArray[np.float64] = stdtrit(sizes - 1, 0.5 + CONFIDENCE / 2) * std / np.sqrt(sizes)
+    return half
 
 
 def censored_median(values: Iterable[float]) -> float:

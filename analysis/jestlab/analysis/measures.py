@@ -82,7 +82,7 @@ class Measures:
         """
         if frames is None:
             try:
-                frames = reading.load(connection, experiment)
+                frames = reading.read(connection, experiment)
             except ValueError:  # nothing of it has been evaluated: training metrics are there all the same
                 frames = None
         evaluated = set() if frames is None else set(frames.evaluated)

@@ -307,31 +307,26 @@ class _Runs:
 
 def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
     """Compute the mean and both ends of its confidence interval."""
-    import pandas as pd
-
     if not by_seed:
         return math.nan, math.nan, math.nan
     mean = statistics.fmean(by_seed)
     if len(by_seed) == 1:
         return mean, math.nan, math.nan
-    half = half_widths(pd.Series([statistics.stdev(by_seed)]), pd.Series([len(by_seed)])).iloc[0]
-    return mean, mean - float(half), mean + float(half)
+    half = float(half_widths([statistics.stdev(by_seed)], [len(by_seed)])[0])
+    return mean, mean - half, mean + half
 
 
 def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
     """Estimate how many seeds of the same mean and spread would decide the claim."""
-    import pandas as pd
-
     if len(by_seed) < 2:
         return None
     mean = statistics.fmean(by_seed)
     within = claim.tolerance
     sign = -1.0 if claim.comparison == "below" else 1.0
     margin = abs(abs(mean) - within) if claim.comparison == "near" else abs(sign * mean + within)
-    counts = pd.Series(range(len(by_seed) + 1, _MOST_SEEDS + 1))
-    half = half_widths(pd.Series([statistics.stdev(by_seed)] * len(counts)), counts)
-    enough = counts[half < margin]
-    return int(enough.iloc[0]) if len(enough) else None
+    counts = range(len(by_seed) + 1, _MOST_SEEDS + 1)
+    half = half_widths([statistics.stdev(by_seed)] * len(counts), counts)
+    return next((count for count, width in zip(counts, half, strict=True) if width < margin), None)
 
 
 def _lacking(

@@ -15,7 +15,7 @@ import pytest
 from tests.analysis.report.conftest import Lab
 
 from jestlab.analysis import published
-from jestlab.analysis.claims import is_union
+from jestlab.analysis.claims import parts_of
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
 from jestlab.analysis.report.union import gather_union
@@ -131,7 +131,7 @@ def test_a_union_has_the_claims_of_its_studies(union):
 def test_table_and_report_verbs_of_a_union(union, capsys):
     """The default table of a union has its claims; its page takes no baseline."""
     assert [default_name(union.url, name) for name in ("paper", "ratios")] == ["claims", "summary"]
-    assert [is_union(union.url, name) for name in ("paper", "ratios", "none")] == [True, False, False]
+    assert [bool(parts_of(union.url, name)) for name in ("paper", "ratios", "none")] == [True, False, False]
 
     def verb(*arguments):
         with pytest.raises(SystemExit) as stop:

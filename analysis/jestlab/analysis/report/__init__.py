@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import quote
 
-from ..claims import is_union
+from ..claims import parts_of
 from ..costs import Scope
 from ..files import write_whole
 from ..provenance import SUFFIX, Sources
@@ -54,7 +54,7 @@ def build(
     """
     folder = Path(folder)
     beside = folder / FOLDER
-    if is_union(url, experiment):
+    if parts_of(url, experiment):
         if baseline is not None or scope is not None:
             raise ValueError(
                 f"{experiment} is a union, whose studies say what they compare with: give --baseline and "

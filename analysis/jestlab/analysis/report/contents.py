@@ -14,7 +14,7 @@ from ..costs import Scope
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.plot import SUFFIXES
 from ..frames import Frames, diagnosed
-from ..frames import load as load_frames
+from ..frames import read as read_frames
 from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
 from ..tables import finals, speedup_table, summary
@@ -155,7 +155,7 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
     with connect(url) as connection:
         history = load_history(connection, experiment)
         try:
-            frames = load_frames(connection, experiment)
+            frames = read_frames(connection, experiment)
         except ValueError as error:
             if history is None or history.runs.empty:
                 raise

@@ -11,7 +11,7 @@ from ..claims import Study, studies
 from ..connection import connect
 from ..figures import Plot
 from ..frames import Frames
-from ..frames import load as load_frames
+from ..frames import read as read_frames
 from ..provenance import History, Origins
 from ..provenance import load as load_history
 from ..tables.claims import MARKS
@@ -145,7 +145,7 @@ def _read(connection: Connection, name: str) -> tuple[History, Frames | None] | 
     if history is None or history.runs.empty:
         return None
     try:
-        return history, load_frames(connection, name)
+        return history, read_frames(connection, name)
     except ValueError:  # nothing has been evaluated, but there may be training metrics and diagnoses
         return history, None
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .. import published, verdicts
-from ..claims import is_claiming_union
+from ..claims import parts_of
 from ..costs import Scope
 from ..curves import Crossing
 from ..frames import Frames, experiments, read
@@ -74,8 +74,9 @@ def table(
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
     studies = list(dict.fromkeys(studies))
-    if not studies and name in experiments(url) and not (with_published and _is_published(url, name)):
-        studies = [name]
+    if not studies and name in experiments(url):
+        is_shown = with_published and name in set(published.read(url)["table"])
+        studies = [] if is_shown else [name]
     if baseline is not None and not studies:
         raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
 
@@ -107,7 +108,8 @@ def default_name(url: str, experiment: str) -> str:
         url: SQLAlchemy URL of the store.
         experiment: Its name.
     """
-    return "claims" if is_claiming_union(url, experiment) else "summary"
+    is_claiming = any(part.get("claims") for part in parts_of(url, experiment).values())
+    return "claims" if is_claiming else "summary"
 
 
 def _claims(url: str, studies: Sequence[str], baseline: str | None) -> Table:
@@ -141,10 +143,6 @@ def _all_finals(
     if refused and len(refused) == len(own):
         raise refused[0]
     return found
-
-
-def _is_published(url: str, name: str) -> bool:
-    return name in set(published.read(url)["table"])
 
 
 def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> None:
