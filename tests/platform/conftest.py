@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from jestlab.platform.launch import executors
 from jestlab.platform.store.store import Store
 
 SUPPORT = Path(__file__).parent / "support"
@@ -22,6 +23,7 @@ import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
+from workers_support import ForkingLocal  # noqa: E402
 
 
 @pytest.fixture
@@ -32,6 +34,15 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         monkeypatch.setenv(name, value)
     yield root
     labs.wait_until_ended(root)
+
+
+@pytest.fixture(autouse=True)
+def forking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process launches on this machine are forks of a server that all tests share.
+
+    A test whose subject is how processes are started names the executor itself.
+    """
+    monkeypatch.setattr(executors, "Local", ForkingLocal)
 
 
 @pytest.fixture(autouse=True)

@@ -3,14 +3,13 @@
 import os
 import socket
 import sqlite3
-import subprocess
-import sys
 
-import labs_support as labs
 import plans_support as plans
 from tests.models.conftest import TINY
+from workers_support import Worker
 
 from jestlab.models.config import TrainConfig
+from jestlab.platform import programs
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
 from jestlab.platform.store.store import Store
@@ -18,24 +17,17 @@ from jestlab.platform.store.store import Store
 OTHERS = {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:1", "JAX_NUM_PROCESSES": "2"}
 
 
-WORKER = [sys.executable, "-m", "jestlab.platform.worker"]
-
-
 def host(lab, run, number, port):
     """Worker number 0 or 1, with two devices."""
-    return subprocess.Popen(
-        [*WORKER, "--root", str(lab.root), "--run", run.fingerprint, "--attempt", "1"],
-        env={
-            **os.environ,
-            **labs.variables(lab.root),
+    return Worker(
+        *("--root", lab.root, "--run", run.fingerprint, "--attempt", 1),
+        environment={
             "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=2",
             "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
             "JAX_NUM_PROCESSES": "2",
             "JAX_PROCESS_ID": str(number),
         },
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+        imports=programs.imports_of(run.program),
     )
 
 
@@ -67,15 +59,12 @@ def test_a_process_that_assists_writes_nothing(root):
     lab = Lab.find(root)
     run = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 3})
     Store.open(lab.store_url).record(plans.plan(run))
-    done = subprocess.run(
-        [*WORKER, "--root", str(lab.root), "--run", run.fingerprint, "--attempt", "1"],
-        env={**os.environ, **labs.variables(lab.root), "JAX_PROCESS_ID": "1", **OTHERS},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    assistant = Worker(
+        *("--root", lab.root, "--run", run.fingerprint, "--attempt", 1),
+        environment={"JAX_PROCESS_ID": "1", **OTHERS},
     )
-    assert done.returncode == processes.EXIT_COMPLETED, done.stderr
+    _, said = assistant.communicate(timeout=120)
+    assert assistant.returncode == processes.EXIT_COMPLETED, said
     assert (lab.root / run.directory / "state.json").exists()
     store = sqlite3.connect(lab.root / "results.db")
     assert store.execute("SELECT count(*) FROM attempt").fetchall() == [(0,)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+if TYPE_CHECKING:  # a worker asks who is first before it knows whether its program needs NumPy
+    import numpy as np
 
 _ADDRESS, _COUNT, _NUMBER = "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 _EXPECTED = "JESTLAB_PROCESSES"
@@ -86,14 +87,14 @@ def any_says(answer: bool) -> bool:
     """Return whether any process says yes; each waits for the others."""
     import jax
 
-    return answer if jax.process_count() == 1 else bool(np.any(_gathered(answer)))
+    return answer if jax.process_count() == 1 else bool(_gathered(answer).any())
 
 
 def all_say(answer: bool) -> bool:
     """Return whether every process says yes; each waits for the others."""
     import jax
 
-    return answer if jax.process_count() == 1 else bool(np.all(_gathered(answer)))
+    return answer if jax.process_count() == 1 else bool(_gathered(answer).all())
 
 
 def first_says(number: int) -> int:
@@ -114,6 +115,7 @@ def first_gives(tree: Any) -> Any:
         tree: NumPy arrays; in the other processes any of the same shapes and types.
     """
     import jax
+    import numpy as np
     from jax.experimental import multihost_utils
 
     # As bytes, for they are summed up with the others' zeros: of numbers, -0 would become 0.
@@ -123,6 +125,7 @@ def first_gives(tree: Any) -> Any:
 
 
 def _gathered(value: bool | list[int]) -> np.ndarray:
+    import numpy as np
     from jax.experimental import multihost_utils
 
     return np.asarray(multihost_utils.process_allgather(np.array(value, np.int32)))

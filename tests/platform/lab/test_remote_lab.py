@@ -7,17 +7,18 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import labs_support as labs
 import plans_support as plans
 import pytest
 from sqlalchemy import create_engine, text
 from tests.models.conftest import TINY
+from workers_support import Worker
 
 from jestlab.models.config import TrainConfig
+from jestlab.platform import programs
 from jestlab.platform.cli import main
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import doctor
@@ -54,13 +55,10 @@ def worker(lab, run, machine: Path, attempt=None, **variables):
     """A worker on a machine of its own."""
     if attempt is None:
         attempt = plans.claimed(Store.open(lab.store_url), run)
-    command = [sys.executable, "-m", "jestlab.platform.worker", "--root", lab.address]
-    return subprocess.Popen(
-        [*command, "--run", run.fingerprint, "--attempt", str(attempt)],
-        env={**os.environ, "JESTLAB_STORE": lab.store_url, SCRATCH: str(machine), **variables},
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
+    return Worker(
+        *("--root", lab.address, "--run", run.fingerprint, "--attempt", attempt),
+        environment={"JESTLAB_STORE": lab.store_url, SCRATCH: str(machine), **variables},
+        imports=programs.imports_of(run.program),
     )
 
 
@@ -125,7 +123,8 @@ def test_machines_are_lost_and_the_results_are_those_of_a_lab_on_one_disk(lab, r
 
 def test_hosts_without_a_common_disk_stop_and_go_on(lab, tmp_path):
     """Two hosts train; the first attempt is stopped by its user, and all that its hosts had is gone."""
-    tree = copy.deepcopy(TINY) | {"schedule": {"batch_size": 16, "examples_seen": 16 * 24}}
+    tree: dict[str, Any] = copy.deepcopy(TINY) | {"schedule": {"batch_size": 16, "examples_seen": 16 * 24}}
+    tree["data"]["train"] = {"examples": 128, "image_size": 16, "shard_size": 128}  # each host makes its own
     run = plans.run("uniform", "train", TrainConfig.model_validate(tree).model_dump(mode="json"))
     store = Store.open(lab.store_url)
     store.record(plans.plan(run))

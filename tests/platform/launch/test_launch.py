@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import labs_support as labs
-from workers_support import ForkingLocal
 
 from jestlab.analysis import frames, tables
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.controller import Outcome
+from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState
@@ -37,7 +37,7 @@ def rows(root, sql: str) -> list[tuple[Any, ...]]:
 
 
 def test_runs_complete_in_the_order_of_their_needs(root, tmp_path):
-    outcome, states = launched(root, labs.write_study(tmp_path, seeds=2), executor=ForkingLocal)
+    outcome, states = launched(root, labs.write_study(tmp_path, seeds=2))
     assert outcome.exit_code == 0
     assert outcome.launched == 6
     assert set(states.values()) == {RunState.COMPLETED}
@@ -52,7 +52,7 @@ def test_runs_complete_in_the_order_of_their_needs(root, tmp_path):
 
 def test_no_more_run_at_once_than_there_are_places(root, tmp_path):
     runs = {f"run{i}": {"steps": 5 + i, "pause": 0.02} for i in range(5)}
-    launched(root, labs.write_study(tmp_path, runs=runs), parallel=2, executor=ForkingLocal)
+    launched(root, labs.write_study(tmp_path, runs=runs), parallel=2)
     spans = rows(root, "SELECT started_at, ended_at FROM attempt")
     assert max(sum(a <= start < b for a, b in spans) for start, _ in spans) <= 2
 
@@ -65,7 +65,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
         "uniform": {"steps": 12},
     }
     spec = labs.write_study(tmp_path, runs=runs)
-    outcome, states = launched(root, spec, executor=ForkingLocal)
+    outcome, states = launched(root, spec)
     assert outcome.exit_code == 1
     assert states == {
         "reference": RunState.FAILED,
@@ -84,7 +84,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
 def test_a_baseline_that_is_also_a_reference_competes_under_its_own_name(root, tmp_path):
     """Equal configs are one run, trained once, which stands in the table under both names."""
     runs = {"reference": {}, "uniform": {}, "joint": {"needs": ["reference"], "steps": 12}}
-    outcome, _ = launched(root, labs.write_study(tmp_path, runs=runs), executor=ForkingLocal)
+    outcome, _ = launched(root, labs.write_study(tmp_path, runs=runs))
     assert outcome.exit_code == 0
     assert rows(root, "SELECT run, needed FROM v_runs ORDER BY run") == [
         ("joint", 0),
@@ -159,7 +159,11 @@ def test_what_a_program_leaves_running_is_swept(root, tmp_path):
 
 
 def test_a_worker_has_one_thread_a_cache_and_nothing_to_read(root, tmp_path):
-    launched(root, labs.write_study(tmp_path, runs={"look": {"program": "toy_programs:environment"}}))
+    launched(
+        root,
+        labs.write_study(tmp_path, runs={"look": {"program": "toy_programs:environment"}}),
+        executor=Local,
+    )
     [written] = (root / "runs").glob("look-*/environment.json")
     seen = json.loads(written.read_text())
     assert seen["env"]["OMP_NUM_THREADS"] == seen["env"]["NPROC"] == "1"
@@ -170,11 +174,11 @@ def test_a_worker_has_one_thread_a_cache_and_nothing_to_read(root, tmp_path):
 
 def test_a_process_that_cannot_start_fails_its_run_alone(root, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/true")  # packaged; starts, and completes nothing
-    _, states = launched(root, labs.write_study(tmp_path))
+    _, states = launched(root, labs.write_study(tmp_path), executor=Local)
     assert states["uniform"] == RunState.FAILED
     (tmp_path / "not_a_program").write_text("no machine knows this format")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "not_a_program"))
-    _, states = launched(root, labs.write_study(tmp_path))
+    _, states = launched(root, labs.write_study(tmp_path), executor=Local)
     assert (states["uniform"], states["reference"], states["joint"]) == ("FAILED", "FAILED", "SKIPPED")
     reasons = dict(rows(root, "SELECT run, reason FROM v_runs"))
     assert reasons["uniform"].startswith("cannot start")

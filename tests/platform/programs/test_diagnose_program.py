@@ -163,7 +163,7 @@ def test_a_learner_without_towers_is_one_line(root, tmp_path):
     }
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump({"name": "s", "runs": runs, "base": STUDY["base"]}))
-    assert labs.jestlab("launch", path, root=root).returncode == 1
+    assert labs.here("launch", path, root=root).returncode == 1
     connection = sqlite3.connect(root / "results.db")
     [(reason,)] = connection.execute("SELECT reason FROM v_runs WHERE run = 'diagnosis'")
     connection.close()

@@ -136,7 +136,7 @@ def test_a_reference_without_towers_is_one_line(root, tmp_path):
     }
     path = tmp_path / "s.yaml"
     path.write_text(yaml.safe_dump({"name": "s", "runs": runs, "base": STUDY["base"]}))
-    assert labs.jestlab("launch", path, root=root).returncode == 1
+    assert labs.here("launch", path, root=root).returncode == 1
     [(reason,)] = rows(root, "SELECT reason FROM v_runs WHERE run = 'cache'")
     assert "is a run of toy_programs:loop, which makes no towers: name a run of train" in reason
 

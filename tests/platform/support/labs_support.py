@@ -8,16 +8,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import executors
 from jestlab.platform.launch.controller import Options, Outcome, launch
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.wakeup import Wakeup
@@ -72,12 +75,23 @@ def here(*arguments: object, root: Path | None = None) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(words, int(code or 0), said, complained)
 
 
-def launch_here(root: Path, planned: Plan, *, executor: type[Local] = Local, **options: Any) -> Outcome:
-    """Record a plan and launch it in this process, by an executor of this machine."""
+def launch_here(root: Path, planned: Plan, *, executor: type[Local] | None = None, **options: Any) -> Outcome:
+    """Record a plan and launch it in this process, by an executor of this machine.
+
+    Args:
+        root: The lab.
+        planned: The plan.
+        executor: Which; None for the one that `jestlab` finds, of which the fixture `forking` makes one whose
+            processes start at once.
+        options: How to launch.
+    """
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
     store = Store.open(lab.store_url)
     store.record(planned)
-    local = executor(lab, resources, wakeup.set)
+    if executor is None:
+        local = executors.get("local", resources, Settings(), lab, wakeup.set)
+    else:
+        local = executor(lab, resources, wakeup.set)
     how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     try:
         return launch(
@@ -130,10 +144,28 @@ def _ignore_sigint() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+_forks: list[tuple[str, psutil.Process]] = []
+
+
+def note_fork(arguments: Sequence[str], pid: int) -> None:
+    """Note the lab of a fork, whose environment, as the system shows it, is its server's."""
+    root = arguments[arguments.index("--root") + 1]
+    with suppress(psutil.NoSuchProcess):  # it has ended already
+        _forks.append((root, psutil.Process(pid)))
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def processes_of(root: Path) -> list[int]:
-    """Live processes of a lab, found by their environment, however they were started."""
+    """Live processes of a lab, found by their environment, however they were started; and its forks."""
     marker = f"{_MARKER}={root}\0".encode()
-    found = []
+    _forks[:] = [fork for fork in _forks if _lives(fork[1])]
+    found = [process.pid for lab, process in _forks if lab == str(root)]
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import labs_support as labs
@@ -16,31 +16,52 @@ import labs_support as labs
 from jestlab.platform.launch.executor import Job
 from jestlab.platform.launch.executors.local import Forked, ForkServer, Local
 
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+"""Of this test process, before any test has changed it."""
+
 
 @functools.cache
-def _server() -> ForkServer:
-    """The server of this test process; it ends with it."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
-    environment["PYTHONPATH"] = labs.variables(Path())["PYTHONPATH"]
+def _server(heavy: bool) -> ForkServer:
+    """A server of this test process; it ends with it.
+
+    Those who do without JAX have a server of their own: once JAX is imported, it complains of later forks.
+    """
+    environment = {**_ENVIRONMENT, "PYTHONPATH": labs.variables(Path())["PYTHONPATH"]}
     return ForkServer(environment, Path(tempfile.gettempdir()) / f"jestlab-test-forkserver-{os.getpid()}.txt")
 
 
-class ForkingLocal(Local):
-    """The executor of this machine, whose fresh processes are forks of the server too."""
+def _forked(job: Job) -> Forked:
+    """Fork a job with this process's working directory, and with nothing but the variables it is given."""
+    imports = ("forked", *job.imports)
+    process = _server(bool(job.imports)).start(
+        dataclasses.replace(
+            job, imports=imports, environment={**job.environment, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
+        )
+    )
+    labs.note_fork(job.arguments, process.pid)
+    return process
 
-    def _executed(self, job: Job) -> Forked:
+
+class ForkingLocal(Local):
+    """The executor of this machine, whose processes are all forks of the server.
+
+    So no launch of this test process has to import the worker, or JAX, again.
+    """
+
+    def _forked(self, job: Job) -> Forked:
         variables = {**os.environ, **self.environment(), **job.environment}
-        return _server().start(dataclasses.replace(job, environment=variables))
+        return _forked(dataclasses.replace(job, environment=variables))
 
 
 class Worker:
-    """A worker with this process's environment, as far as tests use `subprocess.Popen`.
-
-    `labs.processes_of` does not see it, but everything that it starts.
-    """
+    """A worker with this process's environment, as far as tests use `subprocess.Popen`."""
 
     def __init__(
-        self, *arguments: object, environment: Mapping[str, str] | None = None, log: Path | None = None
+        self,
+        *arguments: object,
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
+        imports: Sequence[str] = (),
     ) -> None:
         """Start it.
 
@@ -48,11 +69,12 @@ class Worker:
             arguments: Of `python -m jestlab.platform.worker`.
             environment: Variables besides this process's.
             log: What it prints; None for a temporary file.
+            imports: Modules that it finds imported.
         """
         self._log = log or Path(tempfile.mkdtemp(prefix="jestlab-worker-")) / "log.txt"
         words = [str(argument) for argument in arguments]
         variables = {**os.environ, **(environment or {})}
-        self._process = _server().start(Job("worker", "worker", words, variables, self._log))
+        self._process = _forked(Job("worker", "worker", words, variables, self._log, imports=imports))
         self.pid = self._process.pid
 
     @property

@@ -18,6 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote
 
+from jestlab.models.processes import launched_with_others
 from jestlab.platform.lab.lab import STORE
 
 PATCH_BYTES = 200_000
@@ -63,7 +64,9 @@ def collect(code: Path) -> Provenance:
 def device() -> str:
     """Return the accelerators that JAX uses in this process, or the processor if JAX is not loaded."""
     jax = sys.modules.get("jax")
-    if jax is not None and jax.default_backend() != "cpu":
+    # NOTE: the question initialises JAX; processes that compute together have to meet before.
+    may_ask = jax is not None and (jax.distributed.is_initialized() or not launched_with_others())
+    if jax is not None and may_ask and jax.default_backend() != "cpu":
         devices = jax.devices()
         return f"{len(devices)} × {devices[0].device_kind}"
     return f"{os.cpu_count()} cores {platform.machine()}"
