@@ -44,8 +44,8 @@ SHRINK = [
     " text: {width: 16, heads: 2, pooling: mean}, embedding_dim: 16}",
 ]
 
-FEW = ("learnable_batches", "laion_transfer")
-"""Studies that stand for all of the paper's."""
+FEW = ("laion_transfer",)
+"""The study that stands for all of the paper's."""
 
 LABS = {
     "paper": r"\bpaper\b",

@@ -10,9 +10,10 @@ from typing import get_args
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.models.support.variants import shallow
 
 from jestlab.analysis.costs import text_forward, vision_forward
-from jestlab.models.config import TwoTowers, Variant
+from jestlab.models.config import Variant
 from jestlab.models.losses import sigmoid_loss
 from jestlab.models.two_towers import FULL, TwoTowerModel, View, embed, initialize
 
@@ -54,7 +55,7 @@ def inputs(config):
 
 @pytest.mark.parametrize("variant", get_args(Variant))
 def test_forward_passes_cost_what_xla_counts(variant):
-    config = TwoTowers(variant=variant)
+    config = shallow(variant)
     model = TwoTowerModel(config)
     images, tokens = inputs(config)
 
@@ -73,7 +74,7 @@ def test_forward_passes_cost_what_xla_counts(variant):
 
 
 def test_a_training_step_costs_three_forward_passes():
-    config = TwoTowers(variant="B/16")
+    config = shallow("B/16")
     model = TwoTowerModel(config)
 
     def loss(parameters, images, tokens):

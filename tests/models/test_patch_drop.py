@@ -1,5 +1,7 @@
 """PatchDrop: how many tokens are kept, what decides which, and that both poolings bear it."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -57,13 +59,14 @@ def test_towers_look_at_the_kept_patches_and_at_no_others(pooling):
     """By the gradient of the position embeddings; and all patches in another order are the whole image."""
     tower = VisionTower(image_size=8, patch_size=4, width=8, depth=1, heads=2, pooling=pooling)
     model, images = VisionTransformer(tower), jax.random.normal(jax.random.key(0), (1, 8, 8, 3))
-    parameters = model.init(jax.random.key(1), images)
+    parameters = jax.jit(model.init)(jax.random.key(1), images)
     key = jax.random.key(5)
 
+    @partial(jax.jit, static_argnums=1)
     def embedding(parameters, keep):
         return model.apply(parameters, images, View(keep=keep), key)[0]
 
-    gradient = jax.grad(lambda p: embedding(p, 0.5)[0, 0])(parameters)["params"]["pos_embedding"][0]
+    gradient = jax.jit(jax.grad(lambda p: embedding(p, 0.5)[0, 0]))(parameters)["params"]["pos_embedding"][0]
     looked_at = np.flatnonzero(np.abs(gradient).max(axis=-1))
     expected = np.asarray(drop_patches(tokens(1, 4), 0.5, key)).reshape(-1)
     np.testing.assert_array_equal(looked_at, np.sort(expected))

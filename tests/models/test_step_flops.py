@@ -1,8 +1,7 @@
 """The analytic price of a training step against XLA's own count of the program that runs.
 
 The analytic count leaves out normalisations, activations, softmax and the optimiser, and counts the gradient
-of the pixels, which nobody needs. At B/16 and 8 examples a step this makes 0.4 %; without selection most of
-that is the optimiser, which more examples would share.
+of the pixels, which nobody needs. With two layers of B/16 and 8 examples a step this makes at most 0.3 %.
 """
 
 from __future__ import annotations
@@ -10,13 +9,13 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.models.support.variants import shallow
 
 from jestlab.models.config import TrainConfig
 from jestlab.models.training.step import build_step, initial_state
 from jestlab.models.two_towers import TwoTowerModel, initialize
 from jestlab.platform.programs.pricing import cost
 
-B16 = {"model": {"variant": "B/16"}, "schedule": {"batch_size": 8}}
 JEST = {"rule": "joint", "reference": "r", "filtering_ratio": 0.8, "chunks": 2}
 
 
@@ -47,6 +46,7 @@ FLEXI = {"score": True, "share": 0.5}
     ids=["uniform", "JEST", "Flexi-JEST"],
 )
 def test_a_step_costs_what_xla_counts(sections):
-    config = TrainConfig.model_validate({**B16, **sections})
+    config = TrainConfig.model_validate({"schedule": {"batch_size": 8}, **sections})
+    config = config.model_copy(update={"model": shallow("B/16")})
     price = cost(config, config.model, examples=config.batch_size).total("reference_scoring")
-    assert xla_flops(config) == pytest.approx(price, rel=0.02)
+    assert xla_flops(config) == pytest.approx(price, rel=0.005)

@@ -9,6 +9,7 @@ constant), λ ridge, k recall rank.
 
 from __future__ import annotations
 
+import functools
 import re
 import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jestlab.models.config import TrainConfig
+from jestlab.models.config import TrainConfig, TwoTowers
 from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
 from jestlab.models.data.images import LazyImages, keep_within
 from jestlab.models.data.tokenizer import Tokenizer
@@ -275,15 +276,8 @@ class Evaluator:
         read = [images for data in self._classification.values() for images in (data.images, data.shots)]
         keep_within(KEPT_BYTES, [*read, *(data.images for data in self._retrieval.values())])
 
-        model = TwoTowerModel(config.model)
-        everywhere = self._devices.replicated  # so that each process can fetch all of a result
-        self._image_tower = jax.jit(
-            lambda parameters, x: _embeddings_and_features(model, parameters, x), out_shardings=everywhere
-        )
-        self._text_tower = jax.jit(
-            lambda parameters, x: (model.apply({"params": parameters}, x, method=TwoTowerModel.embed_texts),),
-            out_shardings=everywhere,
-        )
+        # The results are on all devices, so that each process can fetch all of them.
+        self._image_tower, self._text_tower = _towers(config.model, self._devices.replicated)
 
     def _ready(self, data: ClassificationSet, tokenizer: Tokenizer) -> _Classification:
         """Tokenise the prompts and draw the shots of a dataset."""
@@ -372,6 +366,20 @@ class Evaluator:
 def _fetch(rows: int, outputs: tuple[jax.Array, ...]) -> list[np.ndarray]:
     """Return the first rows of each output, on the host."""
     return [np.asarray(output)[:rows].astype(np.float32) for output in outputs]
+
+
+@functools.cache
+def _towers(
+    config: TwoTowers, everywhere: jax.sharding.Sharding
+) -> tuple[Callable[..., tuple[jax.Array, ...]], Callable[..., tuple[jax.Array, ...]]]:
+    """Compile the towers once for all evaluators of a process: (parameters, batch) → outputs."""
+    model = TwoTowerModel(config)
+    of_images = functools.partial(_embeddings_and_features, model)
+
+    def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[jax.Array]:
+        return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
+
+    return jax.jit(of_images, out_shardings=everywhere), jax.jit(of_texts, out_shardings=everywhere)
 
 
 def _embeddings_and_features(

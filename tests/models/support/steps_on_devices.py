@@ -10,6 +10,7 @@ Started with one device, eight, or as one of two processes with four each: resul
 """
 
 import copy
+import gc
 import json
 import signal
 import sys
@@ -141,7 +142,7 @@ RUN: dict[str, Any] = copy.deepcopy(TINY) | {
     },
     "schedule": {"batch_size": 16, "examples_seen": 16 * STEPS_OF_A_RUN},
     "evaluation": {"points": 2, "shots": 2, "shot_seeds": 1},
-    "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 2, "diagnostics": {"every_steps": 1}},
+    "runtime": {"log_every_steps": 1, "checkpoint_every_steps": 4, "diagnostics": {"every_steps": 1}},
     "selection": JOINT,
 }
 
@@ -276,6 +277,8 @@ def keep_what_is_compiled() -> None:
 
 def main() -> None:
     what, out, folder, data = sys.argv[1], *map(Path, sys.argv[2:])
+    gc.freeze()  # tracing makes many objects and little garbage
+    gc.set_threshold(100_000)
     initialize_processes()
     keep_what_is_compiled()
     results: dict[str, Any] = {"run": trained(folder, data)}

@@ -81,9 +81,22 @@ def joint(tiny):
     )
 
 
-def test_a_run_logs_evaluates_and_costs_what_it_says(lab, tiny):
+@pytest.fixture(scope="module")
+def uniform(lab, tiny):
+    """What a run without selection reports."""
     done, seen = lab("uniform", config(tiny))
     assert done
+    return seen
+
+
+@pytest.fixture(scope="module")
+def selecting(lab, tiny):
+    """What a run with joint selection reports."""
+    return lab("joint", joint(tiny), reference=lab.reference)[1]
+
+
+def test_a_run_logs_evaluates_and_costs_what_it_says(lab, uniform):
+    seen = uniform
     assert sorted(seen.scores) == [4, 8, 12]
     assert set(seen.scores[12]) == {
         "shapes/zero_shot",
@@ -101,16 +114,15 @@ def test_a_run_logs_evaluates_and_costs_what_it_says(lab, tiny):
 
 
 @pytest.mark.parametrize("stop_after", [2, 6])  # before the first checkpoint, and between two
-def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, stop_after):
-    whole = lab(f"whole-{stop_after}", joint(tiny), reference=lab.reference)[1]
+def test_a_stopped_run_goes_on_bit_for_bit(lab, tiny, selecting, stop_after):
     name = f"stopped-{stop_after}"
     done, first = lab(name, joint(tiny), tracker=Recorder(stop_after), reference=lab.reference)
     assert not done
     done, second = lab(name, joint(tiny), reference=lab.reference)
     assert done
     assert min(second.metrics) > stop_after
-    assert first.metrics | second.metrics == whole.metrics
-    assert first.scores | second.scores == whole.scores
+    assert first.metrics | second.metrics == selecting.metrics
+    assert first.scores | second.scores == selecting.scores
 
 
 def test_a_run_killed_after_its_last_log_repeats_from_the_checkpoint(lab, tiny):
@@ -133,21 +145,19 @@ def test_a_run_killed_after_its_last_log_repeats_from_the_checkpoint(lab, tiny):
     assert again.metrics[6] == fragile.metrics[6]
 
 
-def test_a_finished_run_trains_no_further(lab, tiny):
-    lab("finished", config(tiny))
-    done, again = lab("finished", config(tiny))
+def test_a_finished_run_trains_no_further(lab, tiny, uniform):
+    done, again = lab("uniform", config(tiny))
     assert done
     assert again.metrics == {}
 
 
-def test_seeds_change_order_initialisation_and_web(lab, tiny):
-    one, other = (lab(f"seed-{seed}", config({**tiny, "seed": seed}))[1] for seed in (0, 1))
+def test_seeds_change_order_initialisation_and_web(lab, tiny, uniform):
+    one, other = uniform, lab("seed-1", config({**tiny, "seed": 1}))[1]
     assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
 
 
-def test_selected_pairs_score_above_the_super_batch(lab, tiny):
-    _, seen = lab("joint", joint(tiny), reference=lab.reference)
-    assert np.mean([m["score_selected"] - m["score_super_batch"] for m in seen.metrics.values()]) > 0
+def test_selected_pairs_score_above_the_super_batch(selecting):
+    assert np.mean([m["score_selected"] - m["score_super_batch"] for m in selecting.metrics.values()]) > 0
 
 
 def test_a_reference_scores_with_its_own_tokens(lab, tiny):
@@ -170,8 +180,8 @@ def test_a_reference_for_other_images_is_refused(lab, tiny):
         lab("refused", joint(larger), reference=lab.reference)
 
 
-def test_initialization_draws_other_parameters_for_the_same_seed(lab, tiny):
-    one, other = (lab(f"start-{i}", config({**tiny, "initialization": i}))[1] for i in (0, 1))
+def test_initialization_draws_other_parameters_for_the_same_seed(lab, tiny, uniform):
+    one, other = uniform, lab("start-1", config({**tiny, "initialization": 1}))[1]
     assert one.metrics[2]["loss"] != other.metrics[2]["loss"]
 
 

@@ -34,6 +34,10 @@ from jestlab.models.training.step import TrainState
 from jestlab.models.two_towers import Parameters, initialize
 
 _LOG = logging.getLogger(__name__)
+# Of an array that all devices hold, each device writes a slice; small ones take longer to slice than to write.
+_LARGE_IN_SLICES = ocp.options.ArrayOptions(
+    saving=ocp.options.ArrayOptions.Saving(min_slice_bytes_for_replica_parallel=2**20)
+)
 
 
 class Checkpoints:
@@ -75,7 +79,8 @@ class Checkpoints:
             write_whole(_score_path(self._directory, step), json.dumps(score).encode())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
-            write = ocp.save_checkpointables_async(folder, parts).result
+            with ocp.Context(array_options=_LARGE_IN_SLICES):
+                write = ocp.save_checkpointables_async(folder, parts).result
         else:
             write = functools.partial(_write_alone, folder, parts)
         self._pending = self._finisher.submit(self._finish, step, write)

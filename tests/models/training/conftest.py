@@ -1,0 +1,23 @@
+"""Compiled functions that the tests of training share."""
+
+import pytest
+
+from jestlab.models.training import loop
+from jestlab.models.training.step import build_step
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_steps():
+    """Trace a training step once for all runs that differ in seed, data or evaluation alone."""
+    made = {}
+
+    def shared(config, reference, devices, steps=1):
+        own = config.model_dump_json(exclude={"seed", "initialization", "data", "evaluation"})
+        key = (own, repr(reference), devices.count, steps)
+        if key not in made:
+            made[key] = build_step(config, reference, devices, steps)
+        return made[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "build_step", shared)
+        yield
