@@ -58,6 +58,11 @@ def step_of(root: Path, run: str) -> int:
     return step or 0
 
 
+def looked_after_by(root: Path) -> list[tuple[int]]:
+    """The launchers that the store names for each attempt."""
+    return sqlite3.connect(root / "results.db").execute("SELECT launcher_id FROM attempt").fetchall()
+
+
 def launched(root: Path, spec: Path) -> int:
     """Launch in this process, and return the exit code."""
     planned = plan(load(str(spec)))
@@ -134,12 +139,22 @@ def test_a_worker_stopped_from_outside_goes_on_without_using_up_retries(root, tm
 
 def test_a_launcher_killed_in_mid_run(root, tmp_path, undisturbed):
     """Its workers go on, and the next launcher finds them."""
-    spec = labs.write_study(tmp_path, runs=RUNS | {"uniform": {"steps": 60, "pause": 0.1}})
+    hurry = tmp_path / "hurry"
+    spec = labs.write_study(
+        tmp_path, runs=RUNS | {"uniform": {"steps": 600, "pause": 0.1, "hurry": str(hurry)}}
+    )
+
+    def hurry_when_found() -> None:
+        labs.wait_until(lambda: looked_after_by(root) != first)
+        hurry.touch()
+
     with labs.started("launch", spec, root=root) as launcher:
         labs.wait_until(lambda: is_under_way(root))
         launcher.kill()
         launcher.wait()
-        assert launched(root, spec) == 0
+        first = looked_after_by(root)
+        with labs.meanwhile(hurry_when_found):
+            assert launched(root, spec) == 0
     assert len(labs.starts(root, "uniform")) == 1
     completed = "SELECT run FROM v_runs WHERE state = 'COMPLETED' AND attempts = 1 ORDER BY run"
     found = sqlite3.connect(root / "results.db").execute(completed).fetchall()
@@ -168,7 +183,7 @@ def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
     spec = labs.write_study(tmp_path, runs=runs)
     with labs.started("launch", spec, root=root, ignoring_sigint=True) as launcher:
         labs.wait_until(lambda: step_of(root, "long") > 2)
-        cancelled = labs.jestlab("cancel", "toy", root=root)
+        cancelled = labs.here("cancel", "toy", root=root)
         assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
         assert "2 runs cancelled" in cancelled.stdout
         assert launcher.wait(15) == 1
@@ -184,7 +199,7 @@ def test_cancel_ends_what_does_not_stop(root, tmp_path):
         launcher.kill()
         launcher.wait()
         assert len(labs.processes_of(root)) == 2  # the worker and its child
-        assert labs.jestlab("cancel", "toy", "deaf", "--now", root=root).returncode == 0
+        assert labs.here("cancel", "toy", "deaf", "--now", root=root).returncode == 0
         labs.wait_until(lambda: labs.processes_of(root) == [], seconds=3)
     assert states(root) == {"deaf": "CANCELLED", "next": "PENDING"}
 
@@ -308,7 +323,9 @@ def test_two_launchers_at_once_train_nothing_twice(root, tmp_path, undisturbed):
 
 
 def test_a_launcher_goes_on_when_the_other_is_stopped(root, tmp_path):
-    spec = labs.write_study(tmp_path, runs={"long": {"steps": 600, "pause": 0.01}})
+    hurry = tmp_path / "hurry"
+    long = {"steps": 1_000, "pause": 0.05, "save_every": 100, "hurry": str(hurry)}
+    spec = labs.write_study(tmp_path, runs={"long": long})
     with labs.started("launch", spec, root=root) as first:
         labs.wait_until(lambda: step_of(root, "long") > 5)
         with labs.started("launch", spec, root=root) as second:
@@ -317,6 +334,7 @@ def test_a_launcher_goes_on_when_the_other_is_stopped(root, tmp_path):
             assert any("by another launch" in line for line in lines)
             os.killpg(first.pid, signal.SIGINT)
             assert first.wait(15) == 130
+            hurry.touch()
             said = second.communicate(timeout=60)[0]
             assert second.returncode == 0, said
     [(_, began), (_, resumed)] = labs.starts(root, "long")

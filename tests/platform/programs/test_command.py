@@ -433,7 +433,7 @@ def test_no_process_is_left_after_cancel(root, tmp_path):
     path = study(tmp_path, base={"command": ["sh", "-c", deaf]}, runs={"deaf": {}})
     with labs.started("launch", path, root=root) as launcher:
         labs.wait_until(lambda: list(root.glob("runs/*/begun")))
-        assert labs.jestlab("cancel", "own", "--now", root=root).returncode == 0
+        assert labs.here("cancel", "own", "--now", root=root).returncode == 0
         launcher.wait(30)
         labs.wait_until(lambda: not labs.processes_of(root), seconds=10)
     states = sqlite3.connect(root / "results.db").execute("SELECT state FROM v_runs").fetchall()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import plans_support as plans
-from labs_support import SUPPORT
+from forks_support import SUPPORT
 
 from jestlab.platform.store.store import Store
 

@@ -7,15 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import psutil
 import yaml
+from forks_support import COMMAND, fork, forks_of, python_path
 
 from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
@@ -27,16 +29,14 @@ from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store
 
-SUPPORT = Path(__file__).parent
 JESTLAB = [sys.executable, "-c", "from jestlab.platform.cli import main; main()"]
 _MARKER = "JESTLAB_TEST_LAB"
 
 
 def variables(root: Path) -> dict[str, str]:
     """Variables that mark a lab's processes, let its workers find `toy_programs`, and make launches quick."""
-    paths = [str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])]
     fast = {"JESTLAB_POLL_SECONDS": "0.2", "JESTLAB_BACKOFF_SECONDS": "0.1", "JESTLAB_API_PAUSE_SECONDS": "0"}
-    return {"PYTHONPATH": os.pathsep.join(paths), _MARKER: str(root), **fast}
+    return {"PYTHONPATH": python_path(), _MARKER: str(root), **fast}
 
 
 def write_study(folder: Path, **parts: Any) -> Path:
@@ -110,62 +110,82 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
         done.result()
 
 
-@contextmanager
-def started(*arguments: object, root: Path, ignoring_sigint: bool = False) -> Iterator[subprocess.Popen[str]]:
-    """Start the command line in a session of its own; whatever is left of it is killed in the end.
+class Command:
+    """`jestlab` in a session of its own, as far as tests use `subprocess.Popen`. Forked, it starts at once.
 
-    Args:
-        arguments: Of `jestlab`.
-        root: The lab.
-        ignoring_sigint: Whether it is started as a shell starts what a script puts in the background.
+    Attributes:
+        stdout: A pipe with all that it prints.
     """
-    command = [*JESTLAB, *map(str, arguments), "--root", str(root)]
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, **variables(root)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        preexec_fn=_ignore_sigint if ignoring_sigint else None,
-    )
+
+    def __init__(self, *arguments: object, root: Path, ignoring_sigint: bool = False) -> None:
+        """Start it.
+
+        Args:
+            arguments: Of `jestlab`.
+            root: The lab.
+            ignoring_sigint: Whether it is started as a shell starts what a script puts in the background.
+        """
+        how = "ignoring SIGINT" if ignoring_sigint else "1"
+        environment = {**os.environ, **variables(root), "JESTLAB_TEST_COMMAND": how}
+        pipe = Path(tempfile.mkdtemp(prefix="jestlab-command-")) / "output"
+        os.mkfifo(pipe)
+        ours = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # or it would wait for the other end
+        self._process = fork([*map(str, arguments), "--root", str(root)], environment, pipe, COMMAND)
+        os.set_blocking(ours, True)
+        self.pid = self._process.pid
+        self.stdout = os.fdopen(ours, encoding="utf-8", errors="replace")
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll()
+
+    def poll(self) -> int | None:
+        return self._process.poll()
+
+    def wait(self, timeout: float = 120.0) -> int:
+        code = self._process.wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("jestlab", timeout)
+        return code
+
+    def communicate(self, timeout: float = 120.0) -> tuple[str, None]:
+        """Wait for its end, and return the rest of what it has printed."""
+        said: list[str] = []
+        reader = threading.Thread(target=lambda: said.append(self.stdout.read()), daemon=True)
+        reader.start()
+        reader.join(timeout)
+        if reader.is_alive():
+            raise subprocess.TimeoutExpired("jestlab", timeout)
+        self.wait(timeout)
+        return said[0], None
+
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+@contextmanager
+def started(*arguments: object, root: Path, ignoring_sigint: bool = False) -> Iterator[Command]:
+    """Start the command line in a session of its own; whatever is left of it is killed in the end."""
+    process = Command(*arguments, root=root, ignoring_sigint=ignoring_sigint)
     try:
         yield process
     finally:
-        for pid in [*processes_of(root), process.pid]:
+        for pid in processes_of(root):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        process.communicate()
-
-
-def _ignore_sigint() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-_forks: list[tuple[str, psutil.Process]] = []
-
-
-def note_fork(arguments: Sequence[str], pid: int) -> None:
-    """Note the lab of a fork, whose environment, as the system shows it, is its server's."""
-    root = arguments[arguments.index("--root") + 1]
-    with suppress(psutil.NoSuchProcess):  # it has ended already
-        _forks.append((root, psutil.Process(pid)))
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+        process.wait()
+        process.stdout.close()
 
 
 def processes_of(root: Path) -> list[int]:
     """Live processes of a lab, found by their environment, however they were started; and its forks."""
     marker = f"{_MARKER}={root}\0".encode()
-    _forks[:] = [fork for fork in _forks if _lives(fork[1])]
-    found = [process.pid for lab, process in _forks if lab == str(root)]
+    found = forks_of(root)
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue

@@ -17,8 +17,9 @@ from jestlab.platform.programs.context import Interrupted, RunContext
 def loop(config: dict[str, Any], context: RunContext) -> None:
     """A training loop in miniature: a number that depends on all steps before, saved now and then.
 
-    Config: `steps`; `pause` seconds a step; `save_every` steps; `fail_at` a step, by exception; `kill_at` a
-    step, by SIGKILL, on the first attempt only; `gate`, a file that it waits for at its last step.
+    Config: `steps`; `pause` seconds a step, `hurry`, a file from whose existence on there is no pause;
+    `save_every` steps; `fail_at` a step, by exception; `kill_at` a step, by SIGKILL, on the first attempt
+    only; `gate`, a file that it waits for at its last step.
     """
     total, saved = config["steps"], context.directory / "state.json"
     if saved.exists():
@@ -35,7 +36,8 @@ def loop(config: dict[str, Any], context: RunContext) -> None:
             raise Interrupted
         step += 1
         value = (value * 1.7 + 0.3) % 5.0
-        time.sleep(config.get("pause", 0.0))
+        if not ("hurry" in config and Path(config["hurry"]).exists()):
+            time.sleep(config.get("pause", 0.0))
         while step == total and "gate" in config and not Path(config["gate"]).exists():
             time.sleep(0.05)
         if step == config.get("fail_at"):

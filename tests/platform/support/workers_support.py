@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import os
 import signal
 import subprocess
@@ -11,35 +9,10 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import labs_support as labs
+from forks_support import fork
 
 from jestlab.platform.launch.executor import Job
-from jestlab.platform.launch.executors.local import Forked, ForkServer, Local
-
-_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
-"""Of this test process, before any test has changed it."""
-
-
-@functools.cache
-def _server(heavy: bool) -> ForkServer:
-    """A server of this test process; it ends with it.
-
-    Those who do without JAX have a server of their own: once JAX is imported, it complains of later forks.
-    """
-    environment = {**_ENVIRONMENT, "PYTHONPATH": labs.variables(Path())["PYTHONPATH"]}
-    return ForkServer(environment, Path(tempfile.gettempdir()) / f"jestlab-test-forkserver-{os.getpid()}.txt")
-
-
-def _forked(job: Job) -> Forked:
-    """Fork a job with this process's working directory, and with nothing but the variables it is given."""
-    imports = ("forked", *job.imports)
-    process = _server(bool(job.imports)).start(
-        dataclasses.replace(
-            job, imports=imports, environment={**job.environment, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
-        )
-    )
-    labs.note_fork(job.arguments, process.pid)
-    return process
+from jestlab.platform.launch.executors.local import Forked, Local
 
 
 class ForkingLocal(Local):
@@ -50,7 +23,7 @@ class ForkingLocal(Local):
 
     def _forked(self, job: Job) -> Forked:
         variables = {**os.environ, **self.environment(), **job.environment}
-        return _forked(dataclasses.replace(job, environment=variables))
+        return fork(job.arguments, variables, job.log, job.imports)
 
 
 class Worker:
@@ -74,7 +47,7 @@ class Worker:
         self._log = log or Path(tempfile.mkdtemp(prefix="jestlab-worker-")) / "log.txt"
         words = [str(argument) for argument in arguments]
         variables = {**os.environ, **(environment or {})}
-        self._process = _forked(Job("worker", "worker", words, variables, self._log, imports=imports))
+        self._process = fork(words, variables, self._log, imports)
         self.pid = self._process.pid
 
     @property

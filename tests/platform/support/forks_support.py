@@ -1,0 +1,78 @@
+"""Processes that start at once: forks of servers that have imported what they need."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from jestlab.platform.launch.executor import Job
+from jestlab.platform.launch.executors.local import Forked, ForkServer
+
+SUPPORT = Path(__file__).parent
+
+COMMAND = (
+    "jestlab.platform.cli.launching",
+    "jestlab.platform.launch.controller",
+    "jestlab.platform.launch.xmanager",
+)
+"""What a launch from the command line imports."""
+
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+"""Of this test process, before any test has changed it."""
+
+_forks: list[tuple[str, psutil.Process]] = []
+
+
+def python_path() -> str:
+    """PYTHONPATH of processes that shall find `toy_programs`."""
+    return os.pathsep.join([str(SUPPORT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@functools.cache
+def _server(kind: str) -> ForkServer:
+    """A server of this test process; it ends with it.
+
+    Those who do without JAX have one of their own: once JAX is imported, it complains of later forks.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="jestlab-test-forkserver-"))
+    return ForkServer({**_ENVIRONMENT, "PYTHONPATH": python_path()}, folder / "log.txt")
+
+
+def fork(
+    arguments: Sequence[str], variables: Mapping[str, str], log: Path, imports: Sequence[str] = ()
+) -> Forked:
+    """Fork a worker, or what `forked` makes of it, with this process's working directory.
+
+    Args:
+        arguments: With the lab's root among them.
+        variables: Its environment.
+        log: What it prints.
+        imports: Modules that it finds imported.
+    """
+    kind = "command" if imports == COMMAND else "JAX" if imports else "worker"
+    environment = {**variables, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
+    job = Job("fork", "fork", list(arguments), environment, log, imports=("forked", *imports))
+    process = _server(kind).start(job)
+    root = arguments[arguments.index("--root") + 1]
+    with suppress(psutil.NoSuchProcess):  # it has ended already
+        _forks.append((root, psutil.Process(process.pid)))
+    return process
+
+
+def forks_of(root: Path) -> list[int]:
+    """Live forks of a lab. Their environment, as the system shows it, is their server's."""
+    _forks[:] = [fork for fork in _forks if _lives(fork[1])]
+    return [process.pid for lab, process in _forks if lab == str(root)]
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
