@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 
+INTERVAL = f"{CONFIDENCE:.0%} confidence interval"
+"""The same in words, for notes under tables."""
+
 
 class Reach(NamedTuple):
     """Effort to reach a target, over seeds of which some may not have reached it.
@@ -41,7 +44,7 @@ def half_widths(std: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]
         n: Their sizes, [m].
 
     Returns:
-        [m], to be added to and subtracted from the mean for an interval of 95%; NaN where n < 2.
+        [m], to be added to and subtracted from the mean for the interval at `CONFIDENCE`; NaN where n < 2.
     """
     import numpy as np
 

@@ -41,7 +41,6 @@ from .cost import (
     break_even_runs,
     check_scope,
     chip_hours,
-    dollars,
     matching_examples,
     planned_flops,
 )
@@ -83,7 +82,6 @@ __all__ = [
     "break_even_runs",
     "check_scope",
     "chip_hours",
-    "dollars",
     "encoder_forward",
     "loss_flops",
     "matching_examples",

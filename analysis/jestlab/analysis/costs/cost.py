@@ -1,4 +1,4 @@
-"""FLOPs by what they are spent on: scopes of what counts, budgets in examples, chip-hours and dollars."""
+"""FLOPs by what they are spent on: scopes of what counts, budgets in examples, and chip-hours."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def break_even_runs(reference_training: float, run: float, baseline: float) -> i
     return math.floor(reference_training / saved) + 1
 
 
-# ---- hours and dollars
+# ---- hours
 
 ASSUMED_UTILISATION = 0.4
 """Share of a chip's peak FLOP/s that training is taken to reach. An assumption, not a measurement: dense
@@ -216,13 +216,3 @@ def chip_hours(flops: float, peak_flops: float, utilisation: float = ASSUMED_UTI
     if not 0 < utilisation <= 1:
         raise ValueError(f"utilisation must be in (0, 1], got {utilisation:g}")
     return flops / (peak_flops * utilisation) / _SECONDS_PER_HOUR
-
-
-def dollars(chip_hours: float, dollars_per_chip_hour: float) -> float:
-    """Price chip-hours.
-
-    Args:
-        chip_hours: As `chip_hours` gives them.
-        dollars_per_chip_hour: Price of one.
-    """
-    return chip_hours * dollars_per_chip_hour

@@ -64,14 +64,12 @@ def curves(plot: Plot) -> dict[str, Any]:
         "high_text": _scores(data["high"], percent),
     }
     series = []
-    for look, first, last in _of_labels(data):
+    for look, rows in _of_labels(data):
         seeds = int(look["seeds"])
-        series.append(
-            _identity(look)
-            | {"seeds": seeds}
-            | {name: values[first:last] for name, values in columns.items()}
-            | {name: values[first:last] if seeds > 1 else [] for name, values in band.items()}
-        )
+        one = _identity(look) | {"seeds": seeds}
+        one |= {name: values[rows] for name, values in columns.items()}
+        one |= {name: values[rows] if seeds > 1 else [] for name, values in band.items()}
+        series.append(one)
     competing = data[data["role"] != "reference"]
     ends = competing[(competing["role"] == "baseline") & competing["final"]]
     return {
@@ -107,30 +105,27 @@ def pareto(plot: Plot) -> dict[str, Any]:
         "seed_y": seeds["score"].tolist(),
         "seed_y_text": _scores(seeds["score"], percent),
     }
-    places = {look["label"]: (first, last) for look, first, last in _of_labels(seeds)}
+    places = {look["label"]: rows for look, rows in _of_labels(seeds)}
     series = []
-    for mean, *_ in _of_labels(means):
-        first, last = places[mean["label"]]
-        spread = float(mean["spread"])
-        series.append(
-            _identity(mean)
-            | {
-                "seeds": last - first,
-                "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
-                "x": [mean["flops"] / scale],
-                "x_text": [number(mean["flops"])],
-                "y": [mean["score"]],
-                "y_text": _scores([mean["score"]], percent),
-                "low": mean["low"],
-                "high": mean["high"],
-                "x_low": mean["flops_low"] / scale,
-                "x_high": mean["flops_high"] / scale,
-                "low_text": _scores([mean["low"]], percent)[0],
-                "high_text": _scores([mean["high"]], percent)[0],
-                "spread_text": "" if math.isnan(spread) else _scores([spread], percent)[0],
-            }
-            | {name: values[first:last] for name, values in of_seeds.items()}
-        )
+    for mean, _ in _of_labels(means):
+        rows = places[mean["label"]]
+        score, low, high, spread = _scores([mean[key] for key in ("score", "low", "high", "spread")], percent)
+        one = _identity(mean) | {
+            "seeds": rows.stop - rows.start,
+            "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
+            "x": [mean["flops"] / scale],
+            "x_text": [number(mean["flops"])],
+            "y": [mean["score"]],
+            "y_text": [score],
+            "low": mean["low"],
+            "high": mean["high"],
+            "x_low": mean["flops_low"] / scale,
+            "x_high": mean["flops_high"] / scale,
+            "low_text": low,
+            "high_text": high,
+            "spread_text": "" if math.isnan(mean["spread"]) else spread,
+        }
+        series.append(one | {name: values[rows] for name, values in of_seeds.items()})
     front = means[means["on_front"].eq(True)].sort_values("flops")
     return {
         "kind": "pareto",
@@ -164,11 +159,11 @@ def printable(plot: Plot, variant: dict[str, Any]) -> Plot:
     )
 
 
-def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[str, Any], int, int]]:
-    """Yield for each label its first row, and the range of its rows, which are adjacent."""
+def _of_labels(data: pd.DataFrame) -> Iterator[tuple[Mapping[str, Any], slice]]:
+    """Yield for each label its first row, and the places of its rows, which are adjacent."""
     firsts = (~data["label"].duplicated()).to_numpy().nonzero()[0].tolist()
     heads: list[dict[str, Any]] = data.iloc[firsts].to_dict("records")  # type: ignore[assignment]
-    yield from zip(heads, firsts, [*firsts[1:], len(data)], strict=True)
+    yield from zip(heads, map(slice, firsts, [*firsts[1:], len(data)]), strict=True)
 
 
 def _identity(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,12 @@ from ..frames import Frames
 from ..published.cell import EXAMPLES, TOTAL, is_score
 from .drawing import draw_published
 from .plot import Plot, Texts
-from .style import GREY, looks
+from .style import OTHERS, OURS, looks
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _TABLE = "comparison"
-_OURS = {"colour": "#009E73", "marker": "D"}
-_OTHERS = {"colour": GREY, "marker": "o"}
 
 
 def published_scores(
@@ -61,7 +59,8 @@ def published_scores(
         method = whose.loc[place]  # type: ignore[call-overload]
         point = {"kind": "ours" if method["ours"] else "published", "text": method["method"]}
         point |= {"x": 100 * row[TOTAL], "y": 100 * row[shared].mean(), "examples_seen": row.get(EXAMPLES)}
-        found.append(point | (_OURS if method["ours"] else _OTHERS))
+        look = OURS if method["ours"] else OTHERS
+        found.append(point | {"colour": look.colour, "marker": look.marker})
     data = pd.DataFrame(found).dropna(subset=["x", "y"])
     missing = [name for name in shared if frames is not None and name not in frames.evaluated]
     if frames is not None and not missing:

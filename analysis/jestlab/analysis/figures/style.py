@@ -72,6 +72,10 @@ class Look:
     line: Any
 
 
+OURS, OTHERS = Look(_COLOURS[2], "D", "-"), Look(GREY, "o", "-")
+"""Published methods: those of the source's own authors, and others."""
+
+
 def looks(labels: Sequence[str], baseline: str) -> dict[str, Look]:
     """Choose a look for each label, the same in every figure of an experiment; the baseline is black."""
     others = [label for label in labels if label != baseline]

@@ -173,10 +173,8 @@ def _code_line(commit: str, patched: bool, device: str, attempts: int) -> str:
 
 def _versions(documents: list[str]) -> dict[str, str]:
     """Package → its version, or its versions."""
-    seen: dict[str, list[str]] = {}
+    seen: dict[str, dict[str, None]] = {}
     for document in documents:
         for package, version in json.loads(document).items():
-            found = seen.setdefault(str(package), [])
-            if str(version) not in found:
-                found.append(str(version))
+            seen.setdefault(str(package), {})[str(version)] = None
     return {package: ", ".join(found) for package, found in sorted(seen.items())}

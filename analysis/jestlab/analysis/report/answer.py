@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
 from ..frames import Frames
+from ..intervals import CONFIDENCE
 from ..tables import Finals, finals, show, summary
 from ..tables.core import Record, records
 
@@ -86,7 +87,7 @@ class _Words:
         return f"{self.number(row['score_mean'])}{spread}{'%' if self._in_percent else ''}"
 
     def interval(self, row: Record) -> str:
-        return f"95% CI {self.number(row['delta_low'])} to {self.number(row['delta_high'])}"
+        return f"{CONFIDENCE:.0%} CI {self.number(row['delta_low'])} to {self.number(row['delta_high'])}"
 
 
 def _side(row: Record) -> int:

@@ -249,14 +249,14 @@ def failures(history: History) -> Table | None:
 
     runs = history.runs
     bad = history.attempts[history.attempts["state"].isin(_BAD)]
-    frame = bad[["label", "seed", "fingerprint", "reason", "exit_code", "host", "log"]].assign(
+    frame = bad[["label", "seed", "fingerprint"]].assign(
         state=bad["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
         attempt=bad["number"],
         ended=bad["state"],
+        reason=bad["reason"],
         at=bad["ended_at"].fillna(bad["heartbeat_at"]),
     )
-    order = ["label", "seed", "fingerprint", "state", "attempt", "ended", "reason", "at", "exit_code"]
-    frame = frame[[*order, "host", "log"]]
+    frame[["exit_code", "host", "log"]] = bad[["exit_code", "host", "log"]]
     untried = runs[runs["state"].isin(_STUCK) & ~runs["fingerprint"].isin(bad["fingerprint"])]
     if len(untried):
         missed = untried[["label", "seed", "fingerprint", "state", "reason"]]

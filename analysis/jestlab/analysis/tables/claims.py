@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..intervals import INTERVAL
 from ..measures import SCORE
 from ..verdicts import Judged, Verdict, counted
 from . import show
@@ -19,8 +20,8 @@ MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided"
 """Verdict → its sign in pages and terminals."""
 
 _RULES = (
-    "difference: what the claim is of minus what it is compared with, seed by seed, mean [95% confidence "
-    "interval by Student's t]; of scores in points (%)",
+    f"difference: what the claim is of minus what it is compared with, seed by seed, mean [{INTERVAL} by "
+    "Student's t]; of scores in points (%)",
     "holds: the whole interval lies where the claim says; does not hold: the whole interval lies elsewhere; "
     "undecided: neither, or there are fewer than two seeds",
     "each interval misses the true difference one time in twenty: of many claims, expect some misses",
@@ -55,7 +56,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 "difference",
                 lambda row: difference(row) + _allowed(row),
                 formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
-                "its 95% confidence interval by Student's t; a run adds its value times its weight",
+                f"its {INTERVAL} by Student's t; a run adds its value times its weight",
                 inputs=("value", "weight"),
             ),
             Column("seeds", "n", show.seeds, formula=_SEEDS),

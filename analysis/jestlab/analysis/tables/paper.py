@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import units
+from ..intervals import INTERVAL
 from ..published.cell import (
     COUNTED,
     DELTA,
@@ -336,7 +337,7 @@ def _formula(quantity: str, own: Sequence[Finals], mixed: bool) -> str:
         f"in {finals.frames.experiment} the mean of {', '.join(finals.averaged)}" for finals in own
     )
     if quantity == DELTA:
-        return f"{meaning}; own runs: paired by seed, mean over seeds [95% confidence interval], {averaged}"
+        return f"{meaning}; own runs: paired by seed, mean over seeds [{INTERVAL}], {averaged}"
     return f"{meaning}; own runs: mean over seeds{f', {averaged}' if quantity == MEAN else ''}"
 
 

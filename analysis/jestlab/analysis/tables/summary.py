@@ -13,7 +13,7 @@ from .. import units
 from ..costs import Scope
 from ..curves import CROSSING_WORDS, EFFORTS, Crossing, break_even, score_curves, speedups
 from ..frames import Frames
-from ..intervals import censored_median, half_widths, to_match
+from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from . import show
 from .core import Column, Record, Table
 
@@ -182,8 +182,8 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         f"Δ {baseline}",
         lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], in_percent),
         mark=show.one_seed("delta_seeds"),
-        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its 95% "
-        "confidence interval by Student's t",
+        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
+        f"{INTERVAL} by Student's t",
         inputs=("score",),
         compares=True,
     )
@@ -218,7 +218,7 @@ def _conventions(found: Finals) -> list[str]:
     said = [f"FLOPs: {found.frames.counted(found.scope)}"]
     if any(label != found.baseline for label in found.frames.competitors):
         said += [
-            f"Δ: score minus that of {found.baseline} with the same seed, mean [95% confidence interval]",
+            f"Δ: score minus that of {found.baseline} with the same seed, mean [{INTERVAL}]",
             f"fewer examples, FLOPs: factor by which a run reaches the final score of {found.baseline} "
             f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[found.crossing]}, median over "
             "seeds (seeds that reach it)" + _with_references(found),

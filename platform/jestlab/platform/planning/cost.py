@@ -67,7 +67,7 @@ def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
         if run.price is None:
             return None
         chip_hours = costs.chip_hours(run.price.executed, chip.peak_flops, share)
-        dollars = None if price is None else costs.dollars(chip_hours, price)
+        dollars = None if price is None else chip_hours * price
         return Budget(chip.name, slice_.chips, chip_hours, dollars)
 
     return _with(plan, budget)
