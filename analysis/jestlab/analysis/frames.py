@@ -362,22 +362,6 @@ class Diagnosis:
     metrics: pd.DataFrame
 
 
-def diagnosed(url: str, experiment: str) -> list[str]:
-    """List the labels of an experiment's completed `diagnose` runs, in the order of the study.
-
-    Args:
-        url: SQLAlchemy URL of the store.
-        experiment: Its name.
-
-    Raises:
-        FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If what is there is no results store.
-    """
-    with connect(url) as connection:
-        runs = _diagnoses(connection, experiment)
-    return [str(label) for label in runs.loc[runs["state"] == "COMPLETED", "label"].unique()]
-
-
 def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
     """Read what one `diagnose` run has measured.
 
@@ -393,7 +377,8 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
     """
     with connect(url) as connection:
         _check_known(connection, experiment)
-        runs = _diagnoses(connection, experiment)
+        runs = frame(connection, _DIAGNOSES, experiment=experiment)
+        runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
         none = runs[:0]
@@ -408,11 +393,6 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
     metrics = metrics.sort_values(["label", "seed", "name", "step"], ignore_index=True)
     metrics = metrics[metrics["seed"].isin(completed["seed"])].astype({"value": float})
     return Diagnosis(frames.question, label, json.loads(completed["config"].iloc[0]), metrics)
-
-
-def _diagnoses(connection: Connection, experiment: str) -> pd.DataFrame:
-    runs = frame(connection, _DIAGNOSES, experiment=experiment)
-    return runs.sort_values(["position", "label", "seed"], ignore_index=True)
 
 
 def unknown_experiment(experiment: str, known: Sequence[str]) -> str:

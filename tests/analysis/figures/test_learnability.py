@@ -11,7 +11,7 @@ import pytest
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 
-from jestlab.analysis import figures, frames
+from jestlab.analysis import figures
 from jestlab.analysis.figures.learnability import gibbs_comparison, learnability, learnability_matrix
 
 CONFIG = {
@@ -155,7 +155,6 @@ def test_choosing_the_run(diagnosed):
     first, late = learnability(store.url, "study"), learnability(store.url, "study", "late")
     assert rows_of(first, "iterations", "uniform")["value"].item() == 0
     assert rows_of(late, "iterations", "uniform")["value"].item() == 1
-    assert frames.diagnosed(store.url, "study") == ["early", "late"]
     with pytest.raises(ValueError, match="no seed of 'never' of 'study' has completed: 2 COMPLETED"):
         learnability(store.url, "study", "never")
     with pytest.raises(ValueError, match="has no run 'lat': did you mean 'late'"):
@@ -167,7 +166,6 @@ def test_nothing_to_draw(study):
         learnability(study.url, "study")
     with pytest.raises(ValueError, match="no experiment 'stud'"):
         learnability(study.url, "stud")
-    assert frames.diagnosed(study.url, "study") == []
 
 
 def test_single_panels(diagnosed):

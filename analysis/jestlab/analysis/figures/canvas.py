@@ -189,6 +189,11 @@ def tick_at_values(axes: Axes, means: pd.DataFrame) -> None:
     axes.margins(x=0.08)
 
 
+def band(axes: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.16) -> None:
+    """Shade the range around a line."""
+    axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
+
+
 def widest(texts: Iterable[str]) -> float:
     """Return the width of the widest name, inches."""
     from matplotlib.font_manager import FontProperties

@@ -20,6 +20,7 @@ from .canvas import (
     Box,
     End,
     Slot,
+    band,
     figure_of,
     name_ends,
     name_level,
@@ -58,7 +59,7 @@ def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
         last = curve.iloc[-1]
         effort = curve["effort"] / scale
         if last["seeds"] > 1:
-            _band(axes, effort, curve["low"], curve["high"], last["colour"])
+            band(axes, effort, curve["low"], curve["high"], last["colour"])
         axes.plot(
             effort, curve["mean"], color=last["colour"], linestyle=last["line"], marker=last["marker"],
             markersize=3.8, markeredgewidth=0,
@@ -276,10 +277,6 @@ def _of(data: pd.DataFrame, kind: str) -> pd.DataFrame:
     return data[data["kind"] == kind]
 
 
-def _band(axes: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.16) -> None:
-    axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
-
-
 def _dots(axes: Axes, x: Any, y: Any, colours: Any) -> None:
     """One small point a seed."""
     axes.scatter(x, y, s=6, c=colours, alpha=0.6, linewidths=0, zorder=3)
@@ -385,7 +382,7 @@ def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> N
     ends = []
     for _, curve in _of(data, "curve").groupby("label", sort=False):
         last = curve.iloc[-1]
-        _band(axes, curve["x"], curve["low"], curve["high"], last["colour"], alpha=0.14)
+        band(axes, curve["x"], curve["low"], curve["high"], last["colour"], alpha=0.14)
         axes.plot(curve["x"], curve["y"], color=last["colour"], linestyle=last["line"], zorder=3)
         if last["role"] == "baseline":
             axes.axhline(last["y"], color=last["colour"], **_DOTTED)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..frames import Diagnosis, diagnosis
-from .canvas import End, add_axes, canvas, name_ends, widest
+from .canvas import End, add_axes, band, canvas, name_ends, widest
 from .plot import Plot, Texts
 from .style import GREY, ink, looks, shades
 
@@ -272,7 +272,7 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
         if line["x"].isna().all():
             axes.axhline(end, color=colour, linestyle=(0, (4, 1.5)), linewidth=0.9)
         else:
-            _band(axes, line["x"], line, colour)
+            _spread(axes, line, colour)
             axes.plot(line["x"], line["value"], color=colour, zorder=3)
             if rule == "joint":  # open: a part of the sub-batch; filled: the whole
                 faces = ["white"] * (len(line) - 1) + [colour]
@@ -297,7 +297,7 @@ def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     for name, line in lines:
         last, colour = line.iloc[-1], line["colour"].iloc[0]
         if name in (lines[0][0], lines[-1][0]):  # all bands would overlap: seeds differ by their learner
-            _band(axes, line["x"], line, colour)
+            _spread(axes, line, colour)
         axes.plot(
             line["x"], line["value"], color=colour, marker="D" if name == "independent" else "o",
             markersize=3, markeredgewidth=0,
@@ -335,8 +335,7 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
         )  # fmt: skip
 
 
-def _band(axes: Axes, x: Any, line: pd.DataFrame, colour: str) -> None:
+def _spread(axes: Axes, line: pd.DataFrame, colour: str) -> None:
     """± the spread, where there is one."""
     if line["spread"].any():
-        low, high = line["value"] - line["spread"], line["value"] + line["spread"]
-        axes.fill_between(x, low, high, color=colour, alpha=0.16, linewidth=0)
+        band(axes, line["x"], line["value"] - line["spread"], line["value"] + line["spread"], colour)

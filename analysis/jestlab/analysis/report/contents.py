@@ -13,7 +13,7 @@ from ..connection import connect
 from ..costs import Scope
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.plot import SUFFIXES
-from ..frames import Frames, diagnosed
+from ..frames import Frames
 from ..frames import read as read_frames
 from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
@@ -176,8 +176,9 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
         figures = _figures(frames, compared, scope, gaps)
     extra = requested(url, history, frames, compared, scope)
     stills = extra.stills
-    if diagnosed(url, experiment) and all(still.plot.name != "learnability" for still in stills):
-        stills += (StillPart(title("learnability"), learnability(url, experiment)),)
+    if all(still.name != "learnability" for still in stills):
+        with contextlib.suppress(ValueError):  # no run of `diagnose` has completed
+            stills += (StillPart(title("learnability"), learnability(url, experiment)),)
     claims = claims_part(judged, experiment)
     if claims is not None:
         competes = frames is not None and len(frames.competitors) >= 2
