@@ -108,7 +108,7 @@ def flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Return the values of a config by dotted key; an empty section is a value."""
     found: dict[str, Any] = {}
     for key, value in config.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, dict) and value:
             found |= flat(value, f"{above}{key}.")
         else:
             found[f"{above}{key}"] = value
