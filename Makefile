@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 UV := $(VENV)/uv/bin/uv
 STAMP := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
+# What pytest makes of the tests' asserts is kept as bytecode, also where bytecode is not wanted elsewhere.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
@@ -15,10 +17,10 @@ demo: install  ## train a reference, JEST and its rivals; print the table, write
 	$(BIN)/jestlab launch quickstart
 
 test: install  ## the whole test suite
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 
 quick: install  ## the tests that are fast: no processes, no database server, no browser, no PyTorch
-	$(BIN)/python -m pytest -n 2 --dist worksteal --no-processes \
+	$(PYTEST) --no-processes \
 	  -m "not (process or server or browser or oracle or slow)"
 
 coverage: install  ## the whole test suite with line and branch coverage, also of the processes that tests start
@@ -31,7 +33,7 @@ coverage: install  ## the whole test suite with line and branch coverage, also o
 isas: install  ## the numeric tests, compiled for AVX2, for AVX, and for SSE 4.2
 	set -e; for isa in AVX2:Haswell AVX:Sandybridge SSE4_2:Nehalem; do \
 	  XLA_FLAGS="$$XLA_FLAGS --xla_cpu_max_isa=$${isa%:*}" OPENBLAS_CORETYPE=$${isa#*:} \
-	  $(BIN)/python -m pytest -n 2 --dist worksteal -m "not browser" tests/models tests/experiments tests/analysis; \
+	  $(PYTEST) -m "not browser" tests/models tests/experiments tests/analysis; \
 	done
 
 check: install  ## ruff, mypy, import-linter

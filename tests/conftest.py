@@ -59,6 +59,9 @@ MARKS_BY_PATH = {
         "models/selection/test_quality.py",
         "models/selection/test_selection_flops.py",
         "models/training/",
+        "platform/cli/test_cli_report.py",
+        "platform/cli/test_cli_unions.py",
+        "platform/test_reports.py",
     ),
 }
 """Mark → where it is of all tests."""
