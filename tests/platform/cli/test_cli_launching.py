@@ -135,7 +135,7 @@ def test_logs_end_when_the_worker_has_died_without_a_word(root, tmp_path):
     assert "its process has vanished: launch again to go on" in said
 
 
-def test_logs_go_on_through_a_retry(root, tmp_path):
+def test_logs_go_on_through_a_retry(root, tmp_path, monkeypatch):
     run = plans.run("joint")
     store = Store.open(Lab.find(root).store_url)
     store.record(plans.plan(run))
@@ -158,6 +158,7 @@ def test_logs_go_on_through_a_retry(root, tmp_path):
     (root / ended_run.directory).mkdir(parents=True)
     (root / ended_run.directory / "log.txt").write_text("last\n")
     plans.begun(store, ended_run).fail("no such file")
+    monkeypatch.setattr("jestlab.platform.cli.logs._POLL_SECONDS", 0.05)  # it looks several times
     ended = labs.here("logs", "other", "other", "-f", root=root)
     assert (ended.returncode, ended.stdout) == (0, "last\n")
     store.close()

@@ -27,7 +27,7 @@ from jestlab.platform.store.store import Store
 
 RUNS = {
     "reference": {"steps": 20, "pause": 0.02},
-    "joint": {"needs": ["reference"], "steps": 25, "pause": 0.02},
+    "joint": {"needs": ["reference"], "steps": 25},
     "uniform": {"steps": 30, "pause": 0.02},
 }
 
@@ -86,7 +86,9 @@ def test_pods_that_are_taken_away_or_deleted_cost_no_retries(root, study, harnes
     )
 
 
-def test_two_labs_that_launch_the_same_runs_in_one_place_keep_apart(root, study, harness):
+def test_two_labs_that_launch_the_same_runs_in_one_place_keep_apart(root, tmp_path, harness):
+    quick = {name: {**run, "pause": 0.0} for name, run in RUNS.items()}
+    study = plan(load(str(labs.write_study(tmp_path, runs=quick))))
     _, first = launched(root, study, harness)
     outcome, second = launched(root.parent / "other", study, harness)
     assert outcome.exit_code == 0

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
 import sqlite3
 import tarfile
 
@@ -75,16 +77,22 @@ def saved(root):
 
 def test_a_study_embeds_between_its_reference_and_its_learners(root, spec):
     """Stopped in the midst of it, it goes on; and the reports have no row and no curve for it."""
-    with labs.started("launch", spec, root=root) as process:
+
+    def stop_in_mid_run() -> None:
         labs.wait_until(lambda: saved(root) >= 64, seconds=120)
-        process.terminate()
-        process.wait(60)
-    before = saved(root)
-    assert 64 <= before < EXAMPLES
-    launched = labs.here("launch", spec, root=root)
+        [(handle,)] = rows(
+            root, "SELECT handle FROM attempt JOIN run ON run.id = run_id WHERE program = 'embed'"
+        )
+        os.kill(int(handle.split(":")[1]), signal.SIGTERM)
+
+    with labs.meanwhile(stop_in_mid_run):
+        launched = labs.here("launch", spec, root=root)
     assert launched.returncode == 0, launched.stderr
     [directory] = (root / "runs").glob("cache-*")
-    assert f"embedding from example {before} to {EXAMPLES}" in (directory / "log.txt").read_text()
+    log = (directory / "log.txt").read_text()
+    starts = [int(start) for start in re.findall(rf"embedding from example (\d+) to {EXAMPLES}", log)]
+    assert starts[0] == 0
+    assert [64 <= start < EXAMPLES for start in starts[1:]] == [True]
     assert rows(root, "SELECT state, attempts FROM v_runs WHERE run = 'cache'") == [("COMPLETED", 2)]
     [began], [ended] = (
         rows(root, f"SELECT {column} FROM attempt JOIN run ON run.id = run_id WHERE {which} AND number = 1")
