@@ -186,7 +186,14 @@ EMBED = _own(
 )
 """A reference's embeddings of a whole training set, for runs to select with."""
 
-WEIGHTS = _own("weights", WeightsConfig, pricing.price_weights, complete=_complete_weights, collective=False)
+WEIGHTS = _own(
+    "weights",
+    WeightsConfig,
+    pricing.price_weights,
+    complete=_complete_weights,
+    collective=False,
+    imports=("jestlab.models.training.loop",),
+)
 """Imports public weights, so that they serve as the reference like a trained run."""
 
 DIAGNOSE = _own(
