@@ -25,7 +25,7 @@ from jestlab.platform.store import leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-RUNS = {
+RUNS: dict[str, dict[str, Any]] = {
     "reference": {"steps": 20, "pause": 0.02},
     "joint": {"needs": ["reference"], "steps": 25},
     "uniform": {"steps": 30, "pause": 0.02},
