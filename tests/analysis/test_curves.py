@@ -119,6 +119,8 @@ def test_mean_curves(study):
     assert list(uniform["mean"]) == pytest.approx([0.1, 0.2, 0.3, 0.45])
     assert (uniform["low"].iloc[-1], uniform["high"].iloc[-1]) == pytest.approx((0.4, 0.5))
     assert list(uniform["final"]) == [False, False, False, True]
+    std = curves.mean_curves(table, "examples_seen", "std").query("label == 'uniform'")
+    assert std["high"].iloc[-1] - std["mean"].iloc[-1] == pytest.approx(np.std([0.4, 0.5], ddof=1))
 
 
 def test_mean_curves_leave_runs_out_that_died_early(new_store, stored_run):

@@ -28,6 +28,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from tests.models.support.dense import jointly_sample_batch
 
 from jestlab.models.selection import select

@@ -34,6 +34,9 @@ CROSSING_WORDS: dict[Crossing, str] = {
     "lasting": "where the interpolated curve crosses it to stay above",
 }
 
+Band = Literal["range", "std"]
+"""What the band around a mean curve spans."""
+
 
 def score_curves(
     frames: Frames, scope: Scope = "scoring", metrics: Sequence[str] | None = None
@@ -185,8 +188,8 @@ def _factor(whole: float, to_match: float) -> float:
     return whole / to_match
 
 
-def mean_curves(curves: pd.DataFrame, effort: Effort) -> pd.DataFrame:
-    """Average the curves of each label over its seeds, with the range of the seeds.
+def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:
+    """Average the curves of each label over its seeds, with a band.
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
     without, all that have been evaluated. The mean is taken where every curve is known, at each evaluation of
@@ -195,10 +198,11 @@ def mean_curves(curves: pd.DataFrame, effort: Effort) -> pd.DataFrame:
     Args:
         curves: From `score_curves`.
         effort: The horizontal axis.
+        band: "range" from the least to the greatest seed, "std" for the mean ± the sample standard deviation.
 
     Returns:
-        One row a label and point, ordered: label, seeds (how many), the effort, mean, low and high (of the
-        least and the greatest seed), final (bool: the last point, of completed runs).
+        One row a label and point, ordered: label, seeds (how many), the effort, mean, low, high (the mean for
+        one seed), final (bool: the last point, of completed runs).
     """
     import numpy as np
     import pandas as pd
@@ -217,9 +221,10 @@ def mean_curves(curves: pd.DataFrame, effort: Effort) -> pd.DataFrame:
         scores = np.stack(
             [np.interp(grid, x, columns["score"][run]) for x, run in zip(efforts, runs, strict=True)]
         )
-        means = (scores.mean(axis=0), scores.min(axis=0), scores.max(axis=0))
+        mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
+        ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
         last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))
-        values = ([label] * grid.size, [len(runs)] * grid.size, grid, *means, last)
+        values = ([label] * grid.size, [len(runs)] * grid.size, grid, mean, *ends, last)
         for name, value in zip(parts, values, strict=True):
             parts[name].append(value)
     return pd.DataFrame({name: np.concatenate(values) if values else [] for name, values in parts.items()})

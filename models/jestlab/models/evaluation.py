@@ -376,7 +376,7 @@ def _towers(
     model = TwoTowerModel(config)
     of_images = functools.partial(_embeddings_and_features, model)
 
-    def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[jax.Array]:
+    def of_texts(parameters: Parameters, tokens: jax.Array) -> tuple[Any]:
         return (model.apply({"params": parameters}, tokens, method=TwoTowerModel.embed_texts),)
 
     return jax.jit(of_images, out_shardings=everywhere), jax.jit(of_texts, out_shardings=everywhere)

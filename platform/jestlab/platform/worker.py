@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", required=True, help="fingerprint of the run")
     parser.add_argument("--attempt", required=True, type=int, help="number of the attempt")
     options = parser.parse_args(arguments)
-    # JAX's tracing makes many objects and little garbage: looking for it took a twentieth of a small run's start.
+    # Tracing makes many objects and little garbage: looking for it took a twentieth of a small run's start.
     gc.set_threshold(10_000)
 
     stop = Stop()

@@ -56,10 +56,11 @@ def test_learning_curves_show_every_competitor(curves):
 
 
 def test_learning_curves_over_flops(study):
-    plot = figures.learning_curves(frames.read(study.url, "study"), effort="flops")
+    plot = figures.learning_curves(frames.read(study.url, "study"), effort="flops", band="std")
     figure = plot.figure()
     assert figure.axes[0].get_xlabel() == "training FLOPs (GFLOP)"
     assert max(x.max() for _, _, x, _ in lines_of(figure, 4)) == pytest.approx(32)
+    assert "± standard deviation" in plot.texts.caption
 
 
 def test_captions_say_what_is_shown(curves, pareto):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..costs import Scope
-from ..curves import Effort, mean_curves, score_curves
+from ..curves import Band, Effort, mean_curves, score_curves
 from ..frames import Frames
 from ..tables import finals, speedup_table
 from .drawing import draw_curves, draw_speedup
@@ -27,14 +27,20 @@ from .published import published_scores
 if TYPE_CHECKING:
     import pandas as pd
 
+BANDS: dict[Band, str] = {
+    "range": "from the lowest to the highest seed",
+    "std": "± standard deviation over seeds",
+}
+
 
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
     effort: Effort = "examples_seen",
     scope: Scope = "scoring",
+    band: Band = "range",
 ) -> Plot:
-    """Plot the mean score over training: a curve a label, with a band from the lowest to the highest seed.
+    """Plot the mean score over training: a curve a label, with a band over its seeds.
 
     The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one.
 
@@ -43,6 +49,7 @@ def learning_curves(
         baseline: Label or run; by default the study's first non-reference run.
         effort: What the horizontal axis measures.
         scope: What counts as FLOPs.
+        band: What the bands span: "range" (lowest to highest seed) or "std".
 
     Returns:
         The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
@@ -51,7 +58,7 @@ def learning_curves(
         ValueError: If nothing can be drawn yet, or there is no such baseline.
     """
     compared = frames.baseline(baseline)
-    curves = mean_curves(score_curves(frames, scope), effort)
+    curves = mean_curves(score_curves(frames, scope), effort, band)
     if curves.empty:
         raise ValueError(
             f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
@@ -60,7 +67,7 @@ def learning_curves(
     require_competitors(frames, data)
     sentences = [what_score_is(frames)]
     if data["seeds"].max() > 1:
-        sentences.append("Lines: mean over seeds; bands: from the lowest to the highest seed.")
+        sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final score of {compared}.")
     sentences += about_references(data)

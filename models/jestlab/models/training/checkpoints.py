@@ -34,7 +34,7 @@ from jestlab.models.training.step import TrainState
 from jestlab.models.two_towers import Parameters, initialize
 
 _LOG = logging.getLogger(__name__)
-# Of an array that all devices hold, each device writes a slice; small ones take longer to slice than to write.
+# Each device writes a slice of an array that all hold; small ones take longer to slice than to write.
 _LARGE_IN_SLICES = ocp.options.ArrayOptions(
     saving=ocp.options.ArrayOptions.Saving(min_slice_bytes_for_replica_parallel=2**20)
 )
