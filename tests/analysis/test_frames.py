@@ -125,7 +125,7 @@ def test_no_evaluation_yet(new_store, stored_run):
 
 def test_a_store_that_is_not_there_is_not_made(tmp_path):
     path = tmp_path / "none" / "results.db"
-    with pytest.raises(FileNotFoundError, match=f"no results store at {path}"):
+    with pytest.raises(FileNotFoundError, match=f"no store at {path}"):
         frames.read(f"sqlite:///{path}", "study")
     assert list(tmp_path.iterdir()) == []
 

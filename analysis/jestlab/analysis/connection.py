@@ -85,7 +85,7 @@ def _sqlite(address: URL) -> Engine:
 
     path = Path(address.database or "")
     if not path.is_file():
-        raise FileNotFoundError(f"no results store at {path}: launch an experiment first, or name its lab")
+        raise FileNotFoundError(f"no store at {path}: launch a study first, or name another lab")
     return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
 
 

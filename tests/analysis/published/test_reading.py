@@ -53,7 +53,7 @@ def test_an_older_store_says_what_to_do(tmp_path):
     connection.close()
     with pytest.raises(ValueError, match="cannot hold published results yet: run jestlab db upgrade"):
         published.read(f"sqlite:///{path}")
-    with pytest.raises(FileNotFoundError, match="no results store"):
+    with pytest.raises(FileNotFoundError, match="no store at"):
         published.read(f"sqlite:///{tmp_path / 'none.db'}")
 
 

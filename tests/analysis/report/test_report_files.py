@@ -125,7 +125,7 @@ def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
             "no experiment 'stody' in the results store: did you mean 'study'?",
         ),
         (["study", "--store", study.url, "--baseline", "unifrm"], "did you mean 'uniform'?"),
-        (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no results store at"),
+        (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no store at"),
         (["any", "--store", empty.url], "the results store is empty"),
         (["study", "--store", study.url, "--out", f"{study.folder}/results.db/below"], "cannot write"),
     ):
