@@ -173,7 +173,7 @@ def test_ctrl_c_stops_what_an_earlier_launcher_left_running(root, tmp_path):
             assert any("RUNNING    long" in line and "another" not in line for line in lines)
             os.killpg(second.pid, signal.SIGINT)
             assert second.wait(15) == 130
-            assert labs.processes_of(root) == []
+            labs.wait_until_ended(root, 10)  # the worker, no child of the second, has said so and is ending
     assert states(root) == {"long": "CANCELLED"}
 
 
@@ -187,7 +187,7 @@ def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
         assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
         assert "2 runs cancelled" in cancelled.stdout
         assert launcher.wait(15) == 1
-        assert labs.processes_of(root) == []
+        labs.wait_until_ended(root, 10)
     assert states(root) == {"long": "CANCELLED", "next": "CANCELLED"}
     assert labs.here("cancel", "toy", root=root).returncode == 0
 
