@@ -276,7 +276,7 @@ def test_a_launch_stopped_by_its_user(root, tmp_path, undisturbed, number):
         labs.wait_until(lambda: is_under_way(root))
         os.killpg(launcher.pid, number)
         assert launcher.wait(15) == 130
-        assert labs.processes_of(root) == []
+        labs.wait_until_ended(root, 10)
     assert states(root) == {"joint": "CANCELLED", "uniform": "CANCELLED"}
     assert_goes_on(root, spec, undisturbed)
 
@@ -288,7 +288,7 @@ def test_ctrl_c_before_any_run_has_begun(root, tmp_path):
         labs.wait_until(lambda: (root / "xmanager").exists())
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait(15) == 130
-        assert labs.processes_of(root) == []
+        labs.wait_until_ended(root, 10)
     assert set(states(root).values()) == {"CANCELLED"}
 
 
@@ -304,7 +304,7 @@ def test_a_second_ctrl_c_ends_what_does_not_stop(root, tmp_path):
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait(15) == 130
         assert time.monotonic() - began < 5
-        assert labs.processes_of(root) == []
+        labs.wait_until_ended(root, 10)
     assert states(root) == {"deaf": "CANCELLED", "next": "CANCELLED"}
     reason = sqlite3.connect(root / "results.db").execute("SELECT exit_code, state FROM attempt").fetchall()
     assert reason == [(-signal.SIGKILL, "CANCELLED")]
