@@ -54,7 +54,7 @@ class FigurePart:
 
     @property
     def files(self) -> list[str]:
-        """Names of its files."""
+        """Names of the files that lie beside the page."""
         return [name for plot in self.plots for name in _files(plot)]
 
 
@@ -77,7 +77,7 @@ class StillPart:
 
     @property
     def files(self) -> list[str]:
-        """Names of its files."""
+        """Names of the files that lie beside the page."""
         return _files(self.plot)
 
 

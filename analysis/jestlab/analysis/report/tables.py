@@ -65,7 +65,7 @@ class TablePart:
 
     @property
     def files(self) -> list[str]:
-        """Names of its files."""
+        """Names of the files that lie beside the page."""
         return [f"{self.name}.tex", f"{self.name}.csv", self.name + SUFFIX]
 
     @cached_property
