@@ -34,10 +34,6 @@ from jestlab.models.training.step import TrainState
 from jestlab.models.two_towers import Parameters, initialize
 
 _LOG = logging.getLogger(__name__)
-# Each device writes a slice of an array that all hold; small ones take longer to slice than to write.
-_LARGE_IN_SLICES = ocp.options.ArrayOptions(
-    saving=ocp.options.ArrayOptions.Saving(min_slice_bytes_for_replica_parallel=2**20)
-)
 
 
 class Checkpoints:
@@ -79,7 +75,7 @@ class Checkpoints:
             write_whole(_score_path(self._directory, step), json.dumps(score).encode())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
-            with ocp.Context(array_options=_LARGE_IN_SLICES):
+            with _large_in_slices():
                 write = ocp.save_checkpointables_async(folder, parts).result
         else:
             write = functools.partial(_write_alone, folder, parts)
@@ -170,6 +166,16 @@ def _alone() -> Any:
     context, this = ocp.Context(), jax.process_index()
     context.multiprocessing_options.primary_host = this
     context.multiprocessing_options.active_processes = {this}
+    return context
+
+
+def _large_in_slices() -> Any:
+    """Return a context in which each device writes a slice of an array that all hold, if the array is large.
+
+    A small one takes longer to slice than to write.
+    """
+    context = ocp.Context()
+    context.array_options.saving.min_slice_bytes_for_replica_parallel = 2**20
     return context
 
 
