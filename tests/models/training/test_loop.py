@@ -1,6 +1,7 @@
 """The training loop on real shards: it resumes exactly, selects by a reference, and stops when asked."""
 
 import copy
+import time
 
 import numpy as np
 import pytest
@@ -196,6 +197,7 @@ def test_events_hold_scalars_and_hyperparameters(lab, tiny):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     lab("events", config(tiny), tracker=Recorder(stop_after=8))
+    time.sleep(1)  # files of events are named by the second, and read in the order of their names
     lab("events", config(tiny))
     events = EventAccumulator(str(lab.root / "events/events"))
     events.Reload()
