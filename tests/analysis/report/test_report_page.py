@@ -203,7 +203,7 @@ def test_the_data_of_a_figure_as_a_table(opened, study, page):
 def test_every_cell_shows_its_explanation(shown, study, name, make):
     """The dialog of each cell against its explanation."""
     origins = Origins.read(study.url, ["study"])
-    table = make(frames.read(study.url, "study"), "uniform")
+    table = make(tables.finals(frames.read(study.url, "study"), "uniform"))
     cells = shown.tab.evaluate(OPEN_ALL, name)
     assert len(cells) >= 15
     for cell in cells:
