@@ -52,6 +52,8 @@ MARKS_BY_FIXTURE = {
 MARKS_BY_PATH = {
     "process": ("platform/launch/", "platform/lab/test_remote_lab.py", "platform/test_hosts.py"),
     "slow": (
+        "analysis/report/",
+        "analysis/test_table_and_plot_verbs.py",
         "experiments/test_laion_transfer.py",
         "models/test_execution.py",
         "models/test_flops_against_xla.py",
