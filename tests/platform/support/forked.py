@@ -1,4 +1,4 @@
-"""The server's side of `workers_support`: what a fork still lacks of being a process of its own."""
+"""The server's side of `forks_support`: what a fork still lacks of being a process of its own."""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -63,6 +65,36 @@ def fork(
     with suppress(psutil.NoSuchProcess):  # it has ended already
         _forks.append((root, psutil.Process(process.pid)))
     return process
+
+
+class Process:
+    """A fork, as far as tests use `subprocess.Popen`."""
+
+    def __init__(self, forked: Forked) -> None:
+        self._forked = forked
+        self.pid = forked.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._forked.poll()
+
+    def poll(self) -> int | None:
+        return self._forked.poll()
+
+    def wait(self, timeout: float = 120.0) -> int:
+        code = self._forked.wait(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def forks_of(root: Path) -> list[int]:

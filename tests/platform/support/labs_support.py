@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from forks_support import COMMAND, fork, forks_of, python_path
+from forks_support import COMMAND, Process, fork, forks_of, python_path
 
 from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
@@ -110,8 +110,8 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
         done.result()
 
 
-class Command:
-    """`jestlab` in a session of its own, as far as tests use `subprocess.Popen`. Forked, it starts at once.
+class Command(Process):
+    """`jestlab` in a session of its own. Forked, it starts at once.
 
     Attributes:
         stdout: A pipe with all that it prints.
@@ -130,23 +130,9 @@ class Command:
         pipe = Path(tempfile.mkdtemp(prefix="jestlab-command-")) / "output"
         os.mkfifo(pipe)
         ours = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # or it would wait for the other end
-        self._process = fork([*map(str, arguments), "--root", str(root)], environment, pipe, COMMAND)
+        super().__init__(fork([*map(str, arguments), "--root", str(root)], environment, pipe, COMMAND))
         os.set_blocking(ours, True)
-        self.pid = self._process.pid
         self.stdout = os.fdopen(ours, encoding="utf-8", errors="replace")
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.poll()
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def wait(self, timeout: float = 120.0) -> int:
-        code = self._process.wait(timeout)
-        if code is None:
-            raise subprocess.TimeoutExpired("jestlab", timeout)
-        return code
 
     def communicate(self, timeout: float = 120.0) -> tuple[str, None]:
         """Wait for its end, and return the rest of what it has printed."""
@@ -158,12 +144,6 @@ class Command:
             raise subprocess.TimeoutExpired("jestlab", timeout)
         self.wait(timeout)
         return said[0], None
-
-    def terminate(self) -> None:
-        os.kill(self.pid, signal.SIGTERM)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
 
 
 @contextmanager

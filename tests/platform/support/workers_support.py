@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from forks_support import fork
+from forks_support import Process, fork
 
 from jestlab.platform.launch.executor import Job
 from jestlab.platform.launch.executors.local import Forked, Local
@@ -26,8 +25,8 @@ class ForkingLocal(Local):
         return fork(job.arguments, variables, job.log, job.imports)
 
 
-class Worker:
-    """A worker with this process's environment, as far as tests use `subprocess.Popen`."""
+class Worker(Process):
+    """A worker with this process's environment."""
 
     def __init__(
         self,
@@ -47,33 +46,17 @@ class Worker:
         self._log = log or Path(tempfile.mkdtemp(prefix="jestlab-worker-")) / "log.txt"
         words = [str(argument) for argument in arguments]
         variables = {**os.environ, **(environment or {})}
-        self._process = fork(words, variables, self._log, imports)
-        self.pid = self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.poll()
-
-    def poll(self) -> int | None:
-        return self._process.poll()
+        super().__init__(fork(words, variables, self._log, imports))
 
     def wait(self, timeout: float = 120.0) -> int:
-        code = self._process.wait(timeout)
-        if code is None:
+        """Wait for its end; one that does not end is killed, and what it has printed is told."""
+        try:
+            return super().wait(timeout)
+        except subprocess.TimeoutExpired as error:
             self.kill()
-            raise subprocess.TimeoutExpired("worker", timeout, self._log.read_bytes())
-        return code
+            raise subprocess.TimeoutExpired("worker", timeout, self._log.read_bytes()) from error
 
     def communicate(self, timeout: float = 60.0) -> tuple[None, str]:
         """What it has printed, once it has ended."""
         self.wait(timeout)
         return None, self._log.read_text()
-
-    def send_signal(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
