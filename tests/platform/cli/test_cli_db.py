@@ -99,7 +99,7 @@ def test_an_old_store_is_upgraded_and_kept(lab, old, tmp_path):
     store.close()
     if old.dialect.name == "sqlite":
         kept = writable(f"sqlite:///{said[1].removeprefix('copy of the old store: ')}")
-        assert rows.everything(kept) == before
+        assert rows.everything(kept) == rows.copied(before)
         with kept.connect() as connection:
             assert schema.revision(connection) == OLD
     assert db(lab, "upgrade") == f"nothing to do: the schema is {schema.HEAD} already\n"
@@ -254,7 +254,7 @@ def test_a_backup_is_a_store(lab, sound, tmp_path):
     assert json.loads(db(lab, "backup", path, "--json"))["path"] == str(path)
     assert [file.name for file in tmp_path.glob("*copy.db*")] == ["copy.db"]  # and nothing beside it
     copy = writable(f"sqlite:///{path}")
-    assert rows.everything(copy) == rows.everything(sound)
+    assert rows.everything(copy) == rows.copied(rows.everything(sound))
     copy.dispose()
     assert len({id_of(lab.store_url), id_of(f"sqlite:///{path}")}) == 2
     assert db(Lab(lab.root, f"sqlite:///{path}"), "check").startswith("sound")
@@ -267,7 +267,7 @@ def test_a_backup_is_a_store(lab, sound, tmp_path):
 def test_a_backup_of_an_old_store_is_old(lab, old, tmp_path):
     db(lab, "backup", tmp_path / "copy.db")
     copy = writable(f"sqlite:///{tmp_path / 'copy.db'}")
-    assert rows.everything(copy) == rows.everything(old)
+    assert rows.everything(copy) == rows.copied(rows.everything(old))
     schema.migrate(copy, schema.HEAD)
     copy.dispose()
 

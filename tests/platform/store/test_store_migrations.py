@@ -86,8 +86,8 @@ def test_the_tables_are_those_of_the_newest_schema():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert schema.HEAD == "0003"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "d75dcea9c7b6c75e"
+    assert schema.HEAD == "0004"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "011823d6f4fc3445"
 
 
 def _column(column):
@@ -166,6 +166,27 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_the_old_store(fill
     assert rows.everything(filled) == before
     schema.migrate(filled, later)
     Store.open(store_url).close()
+
+
+def test_a_store_of_the_first_release_is_upgraded(database_url):
+    added = {"attempt": ("token",), "experiment": ("origin",)}
+    before = {
+        table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in its_rows]
+        for table, its_rows in rows.ROWS.items()
+    }
+    engine = writable(database_url)
+    schema.migrate(engine, "0003")
+    rows.fill(engine, before)
+    before = rows.everything(engine)
+    schema.migrate(engine, schema.HEAD)
+    after = rows.everything(engine)
+    engine.dispose()
+    for table, names in added.items():
+        assert {row.pop(name) for row in after[table] for name in names} == {None}
+    assert after == before
+    store = Store.open(database_url, create=False)
+    assert len(store.runs("toy")) == 3
+    store.close()
 
 
 def test_rows_that_refer_to_nothing_stop_a_migration(sqlite_url, later):

@@ -132,7 +132,13 @@ class PostgresServer:
             self._template = url.rpartition("/")[2]
         name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
         self.execute(f"CREATE DATABASE {name} OWNER lab TEMPLATE {self._template} STRATEGY FILE_COPY")
-        self.execute(f"UPDATE identity SET id = '{uuid.uuid4().hex}'", name)
+        self.execute(f"UPDATE identity SET id = '{uuid.uuid4().hex}', place = NULL", name)
+        return self.url(name)
+
+    def copy(self, url: str) -> str:
+        """Copy a database that nobody is connected to, as it is, and return the copy's URL."""
+        name = f"test_{next(self._names)}_{secrets.token_hex(3)}"
+        self.execute(f"CREATE DATABASE {name} OWNER lab TEMPLATE {url.rpartition('/')[2]}")
         return self.url(name)
 
     def drop(self, url: str) -> None:

@@ -17,7 +17,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "experiment": [
         {
             "id": 1, "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
-            "spec": "{}", "created_at": _EARLY, "updated_at": _LATE,
+            "spec": "{}", "created_at": _EARLY, "updated_at": _LATE, "origin": None,
         },
     ],
     "run": [
@@ -43,7 +43,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "attempt": [
         {
             "id": number, "run_id": run, "number": go, "state": state, "reason": None,
-            "launcher_id": launcher, "executor": "local", "handle": None, "first_step": 0,
+            "launcher_id": launcher, "executor": "local", "handle": None, "token": "t", "first_step": 0,
             "chips": 0, "lease_seconds": 90.0, "claimed_at": _EARLY,
             "started_at": _EARLY, "environment": "{}", "heartbeat_at": _LATE,
             "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
@@ -92,14 +92,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 """Table → rows, in an order in which they can be inserted."""
 
-LATER = "0004"
+LATER = "0005"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 
 def upgrade():
@@ -144,6 +144,12 @@ def everything(engine: Engine) -> dict[str, list[dict[str, Any]]]:
     for name in ("alembic_version", "identity"):
         found.pop(name, None)
     return found
+
+
+def copied(everything: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """What a copy of a store holds: all but the way to the jobs of the original."""
+    unknown = {"handle": None, "token": None}
+    return everything | {"attempt": [{**row, **unknown} for row in everything["attempt"]]}
 
 
 def _tables(engine: Engine) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Copy a store into one SQLite file, whatever database it is in, and fill a store from such a file.
 
-A copy is another store with an id of its own: two stores with one id would adopt, and end, each other's jobs.
+A copy is another store with an id of its own, and knows nothing of the original's jobs: else two stores would
+adopt, and end, each other's.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, MetaData, exists, func, select, update
+from sqlalchemy import Connection, Engine, MetaData, exists, func, select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
 from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
 from jestlab.platform.store.engine import closing_engine, plain_errors, read_only, reading, writable, writing
-from jestlab.platform.store.records import LIVE, RunState
-from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run, now
+from jestlab.platform.store.identity import disown
+from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run
+
+_RESTORED = "restored from a backup"
+
+_OF_JOB = ("handle", "token")
+"""Columns by which an attempt's job is found: a copy does not have them."""
+
+_JOBS = f"SELECT name FROM pragma_table_info('attempt') WHERE name IN {_OF_JOB}"
 
 _ROWS = 10_000
 """How many rows are in memory at once."""
@@ -46,8 +54,7 @@ def back_up(url: str, path: Path) -> None:
 def restore(path: Path, url: str) -> None:
     """Fill an empty store with a backup, or move one from SQLite to PostgreSQL; all or nothing.
 
-    Attempts that were live end here: their workers write to the store that the backup was made of, so that
-    a launch on this one would take them for silent, and stop them.
+    Attempts that were live end here: their workers write to the store that the backup was made of.
 
     Args:
         path: A backup, or any SQLite store of this version.
@@ -66,7 +73,7 @@ def restore(path: Path, url: str) -> None:
                 _copy_file(path.absolute(), unfinished)
                 with closing_engine(writable(f"sqlite:///{unfinished}")) as engine:
                     with writing(engine) as connection:
-                        _end_attempts(connection)
+                        disown(connection, _RESTORED)
                     _as_one_file(engine)
             return
         with closing_engine(writable(url)) as engine:
@@ -78,15 +85,7 @@ def restore(path: Path, url: str) -> None:
             schema.ensure(engine, create=True)
             with reading(backup) as source, writing(engine) as connection:
                 _copy_rows(source, connection)
-                _end_attempts(connection)
-
-
-def _end_attempts(connection: Connection) -> None:
-    ended = {"state": RunState.PREEMPTED, "reason": "restored from a backup"}
-    connection.execute(
-        update(Attempt).where(Attempt.state.in_(LIVE)).values(**ended, ended_at=Attempt.heartbeat_at)
-    )
-    connection.execute(update(Run).where(Run.state == RunState.RUNNING).values(**ended, updated_at=now()))
+                disown(connection, _RESTORED)
 
 
 def _as_one_file(engine: Engine) -> None:
@@ -126,6 +125,8 @@ def _copy_file(source: Path, target: Path) -> None:
                 with copy:
                     copy.execute("DELETE FROM identity")
                     copy.execute("INSERT INTO identity (id) VALUES (?)", (uuid.uuid4().hex,))
+                    for [column] in copy.execute(_JOBS).fetchall():
+                        copy.execute(f"UPDATE attempt SET {column} = NULL")
                 copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 [[verdict]] = copy.execute("PRAGMA integrity_check(1)").fetchall()
             except sqlite3.Error as error:
@@ -160,6 +161,8 @@ def _copy_rows(source: Connection, target: Connection) -> None:
         result = source.execution_options(yield_per=_ROWS).execute(theirs.tables[table.name].select())
         for rows in result.mappings().partitions():
             target.execute(table.insert(), [dict(row) for row in rows])
+        if table.name == Attempt.__tablename__:
+            target.execute(table.update().values({name: None for name in _OF_JOB if name in table.columns}))
         if target.dialect.name == "postgresql" and "id" in table.columns:
             # New rows are numbered after those that brought their numbers along.
             last = select(func.max(table.c.id)).scalar_subquery()

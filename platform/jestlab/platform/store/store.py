@@ -12,7 +12,7 @@ from sqlalchemy import Connection, DateTime, Engine, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store import recording, schema
+from jestlab.platform.store import identity, recording, schema
 from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
 from jestlab.platform.store.engine import read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
@@ -53,7 +53,9 @@ class Store:
         path = sqlite_file(parse_url(url)) if create else existing_file(url)
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-        return cls._checked(writable(url), create)
+        store = cls._checked(writable(url), create)
+        identity.settle(store.engine)
+        return store
 
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:

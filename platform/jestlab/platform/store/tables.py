@@ -55,11 +55,12 @@ class Base(DeclarativeBase):
 
 
 class Identity(Base):
-    """Which store this is: one row with a random text, which no other store has."""
+    """Which store this is: one row with a random text, which no other store has. See `identity.py`."""
 
     __tablename__ = "identity"
 
     id: Mapped[str] = mapped_column(primary_key=True)
+    place: Mapped[str | None]  # which file or database it is in; a copy finds another one there than its own
 
 
 class Experiment(Base):
@@ -75,6 +76,7 @@ class Experiment(Base):
     spec: Mapped[str]  # the resolved study, JSON
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
+    origin: Mapped[str | None]  # from which archive it came, JSON; None for what was launched here
 
 
 class Launcher(Base):
@@ -156,6 +158,7 @@ class Attempt(Base):
     launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
     executor: Mapped[str]  # local, vertex, kubernetes
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
+    token: Mapped[str | None]  # a secret that the job bears, and no copy of the store; None: no job of ours
     first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # where the run was when this was claimed
     chips: Mapped[int] = mapped_column(default=0)  # accelerator chips that it occupies
     lease_seconds: Mapped[float] = mapped_column(default=90.0)  # for how long its worker may be silent
