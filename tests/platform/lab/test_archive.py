@@ -14,6 +14,7 @@ from datetime import timedelta
 import plans_support as plans
 import pytest
 import stores_support as stores
+from archives_support import add, head, members, put, rewrite
 from click.testing import CliRunner
 from sqlalchemy import insert, text
 
@@ -287,52 +288,6 @@ def test_an_archive_of_an_older_schema_has_no_published_results(victim):
 
 
 # ---- archives that are not to be believed
-
-
-def members(path):
-    with tarfile.open(path) as tar:
-        return [(member, content.read()) for member in tar if (content := tar.extractfile(member))]
-
-
-def rewrite(path, change, honest=True):
-    """Write an archive anew, its members changed, with checksums that are right again."""
-    import hashlib
-
-    contents = {member.name: content for member, content in members(path)}
-    change(contents)
-    if honest:
-        checksums = {n: hashlib.sha256(c).hexdigest() for n, c in contents.items() if n != "checksums.json"}
-        contents.pop("checksums.json")
-        contents["checksums.json"] = json.dumps(checksums).encode()
-    with tarfile.open(path, "w:gz") as tar:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            tar.addfile(member, io.BytesIO(content))
-
-
-def put(table, **columns):
-    """Change the first row of a table."""
-
-    def change(contents):
-        first, _, rest = contents[f"tables/{table}.jsonl"].partition(b"\n")
-        contents[f"tables/{table}.jsonl"] = json.dumps(json.loads(first) | columns).encode() + b"\n" + rest
-
-    return change
-
-
-def head(**values):
-    def change(contents):
-        contents["jestlab.json"] = json.dumps(json.loads(contents["jestlab.json"]) | values).encode()
-
-    return change
-
-
-def add(name, content=b"x"):
-    def change(contents):
-        contents[name] = content
-
-    return change
 
 
 @pytest.fixture(scope="module")

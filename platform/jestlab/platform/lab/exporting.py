@@ -37,6 +37,7 @@ from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Experiment, Member, Metric, MetricName, Need, Run, now
 
 _FEW = 500  # runs whose rows are asked for at once
+_POINTS = 100_000  # of a curve in one line: lines have to stay shorter than `limits.LIMITS` says
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def _batched(ids: list[int]) -> Iterator[list[int]]:
 
 
 def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
-    """Yield metrics, one line for each run, name and attempt."""
+    """Yield metrics, one line for each run, name and attempt; several for a very long curve."""
     for few in _batched(list(runs)):
         rows = connection.execute(
             select(Metric.run_id, MetricName.name, Attempt.number, Metric.step, Metric.value)
@@ -268,10 +269,11 @@ def _curves(connection: Connection, runs: Names) -> Iterator[dict[str, Any]]:
             .where(Metric.run_id.in_(few))
             .order_by(Metric.run_id, Metric.name_id, Metric.step)
         )
-        for (run_id, name, number), points in itertools.groupby(rows, key=lambda row: tuple(row[:3])):
-            steps, values = zip(*((point.step, encode(point.value)) for point in points), strict=True)
-            curve = {"run": runs[run_id], "name": name, "attempt": number}
-            yield curve | {"steps": steps, "values": values}
+        for (run_id, name, number), curve in itertools.groupby(rows, key=lambda row: tuple(row[:3])):
+            whose = {"run": runs[run_id], "name": name, "attempt": number}
+            while points := list(itertools.islice(curve, _POINTS)):
+                steps, values = zip(*((point.step, encode(point.value)) for point in points), strict=True)
+                yield whose | {"steps": steps, "values": values}
 
 
 def _folders(connection: Connection, runs: Names) -> list[tuple[str, str, list[str]]]:

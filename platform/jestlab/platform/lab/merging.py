@@ -27,11 +27,11 @@ from jestlab.platform.lab.archive import (
     FOLDER,
     METRIC,
     NAME,
-    archived_rows,
     decode,
-    unpack,
 )
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.limits import check_disk
+from jestlab.platform.lab.unpacking import archived_rows, unpack
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -304,6 +304,7 @@ class _Merge:
             batch.append(row)
             if len(batch) == _BATCH:
                 execute_many(self._connection, statement, batch)
+                check_disk(self._lab.root)
                 batch = []
         execute_many(self._connection, statement, batch)
 
