@@ -23,6 +23,10 @@ class StoreUnreachable(StoreError):
     """
 
 
+class StoreMissing(StoreError):
+    """There is no results store at the place: not made yet, moved away, or its disk is gone."""
+
+
 class BucketUnreachable(UserError):
     """The bucket that the lab is in does not answer, or refuses. Trying again may help."""
 

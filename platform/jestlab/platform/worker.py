@@ -4,7 +4,7 @@
 
 A launcher has claimed the attempt; the worker takes it up, and from then on does not depend on the launcher.
 Exit codes: 0 the run is COMPLETED; 1 it FAILED (the traceback is on standard error); 78 it FAILED, and would
-fail again; 75 the attempt was revoked, or the store cannot be reached; 143 it was asked to stop: by SIGTERM,
+fail again; 75 the attempt was revoked, or the store cannot be used; 143 it was asked to stop: by SIGTERM,
 by SIGINT, or by its user through the store.
 
 Of several processes that compute one run together (`JAX_PROCESS_ID`), the first is its worker and the others
@@ -61,7 +61,10 @@ LAST_WORDS_SECONDS = 5.0
 """How long the end waits until all output is in the log."""
 
 STORE_SECONDS = 120.0
-"""How long a starting worker waits for a store that cannot be reached."""
+"""How long a starting worker waits for a store that it cannot use."""
+
+SAID_SECONDS = 30.0
+"""How often it says so."""
 
 
 class Stop:
@@ -103,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         store, run = _patiently(lambda: _open(lab, options.run), stop)
         bucket = Bucket(lab.remote) if lab.remote else None
         assists = not launched_first()
-    except StoreUnreachable as error:
+    except StoreError as error:  # no fault of the run: it is tried again
         _say(f"jestlab: {error}")
         return EXIT_BUSY
     except (UserError, ValueError) as error:
@@ -152,15 +155,19 @@ def _open(lab: Lab, fingerprint: str) -> tuple[Store, RunRecord]:
 
 
 def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
-    """Do something that needs the store, and retry while the store cannot be reached."""
-    deadline = time.monotonic() + STORE_SECONDS
+    """Do something that needs the store, and retry while the store cannot be used: moved, read-only, down."""
+    began = said_at = time.monotonic()
+    said_at -= SAID_SECONDS
     while True:
         try:
             return act()
-        except StoreUnreachable as error:
-            if stop.requested() or time.monotonic() > deadline:
+        except StoreError as error:
+            now = time.monotonic()
+            if stop.requested() or now > began + STORE_SECONDS:
                 raise
-            _say(f"jestlab: {error}: trying again")
+            if now >= said_at + SAID_SECONDS:
+                _say(f"jestlab: {error}: waiting for the store")
+                said_at = now
             time.sleep(1.0)
 
 
@@ -186,7 +193,7 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
             stop,
         )
         _patiently(attempt.catch_up, stop)
-    except (AttemptLost, StoreUnreachable) as error:
+    except (AttemptLost, StoreError) as error:
         _say(f"jestlab: {error}")
         return EXIT_BUSY
     stop.asked = attempt.stop_requested

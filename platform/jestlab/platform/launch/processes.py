@@ -21,7 +21,7 @@ from jestlab.platform.launch.executor import JobState
 EXIT_COMPLETED = 0
 EXIT_FAILED = 1
 EXIT_BUSY = 75
-"""EX_TEMPFAIL: the worker's attempt was revoked, or the store cannot be reached."""
+"""EX_TEMPFAIL: the worker's attempt was revoked, or the store cannot be used."""
 EXIT_REFUSED = 78
 """EX_CONFIG: the run's input is wrong, and would be wrong the next time."""
 EXIT_STOPPED = 128 + signal.SIGTERM

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreMissing, UserError
 
 _POSTGRESQL = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 _SECRETS = frozenset({"password", "sslpassword"})
@@ -57,8 +57,12 @@ def shown_url(address: URL | str) -> str:
 
 
 def existing_file(url: str) -> Path | None:
-    """Return the file of a SQLite store, which must exist; None for a database on a server."""
+    """Return the file of a SQLite store, which must exist; None for a database on a server.
+
+    Raises:
+        StoreMissing: There is no such file.
+    """
     path = sqlite_file(parse_url(url))
     if path is not None and not path.exists():
-        raise UserError(f"no store at {path}: launch a study first, or give --root or --store")
+        raise StoreMissing(f"no store at {path}: launch a study first, or give --root or --store")
     return path

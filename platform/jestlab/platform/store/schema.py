@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreMissing, UserError
 from jestlab.platform.store.address import shown_url
 from jestlab.platform.store.engine import migrating, reading
 from jestlab.platform.store.views import VIEWS
@@ -18,7 +18,7 @@ MIGRATIONS = (Path(__file__).parent / "migrations",)
 """Folders that hold the migrations, as `schema_<revision>.py`."""
 
 
-class EmptyStore(UserError):
+class EmptyStore(StoreMissing):
     """The database exists and holds no tables."""
 
 

@@ -48,7 +48,9 @@ class Store:
 
         Raises:
             StoreUnreachable: It cannot be reached now.
-            UserError: No such store, another schema, or not a database.
+            StoreMissing: There is none, and `create` is False.
+            StoreError: It cannot be used before somebody has fixed something.
+            UserError: Another schema, or another application's database.
         """
         path = sqlite_file(parse_url(url)) if create else existing_file(url)
         if path is not None:

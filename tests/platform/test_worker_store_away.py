@@ -1,0 +1,123 @@
+"""A worker that starts while its store is away waits for it; an outage fails no run."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import labs_support as labs
+import plans_support as plans
+import pytest
+from workers_support import Worker
+
+from jestlab.platform import worker as workers
+from jestlab.platform.errors import StoreError, StoreMissing
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch import processes
+from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+RUN = plans.run("run", "toy_programs:loop", {"seed": 0, "steps": 6})
+
+
+@pytest.fixture
+def lab(root: Path) -> Iterator[Lab]:
+    """A lab with one recorded run, whose store nobody has open."""
+    lab = Lab.find(root)
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(plans.plan(RUN))
+    yield lab
+
+
+class Started(Worker):
+    """A worker with an attempt of its own, started while the store is away."""
+
+    def __init__(self, lab: Lab, run: PlannedRun, take_away: Callable[[], None]) -> None:
+        with closing(Store.open(lab.store_url)) as store:
+            attempt = plans.claimed(store, run)
+        take_away()
+        super().__init__("--root", lab.root, "--run", run.fingerprint, "--attempt", attempt)
+
+    def wait_until_it_waits(self) -> None:
+        labs.wait_until(lambda: "waiting for the store" in self.said)
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text() if self._log.exists() else ""
+
+
+def moved(file: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    away = file.with_name("elsewhere.db")
+    return lambda: file.rename(away), lambda: away.rename(file)
+
+
+def unreadable(file: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Even for root, who may read everything."""
+    content = file.read_bytes()
+
+    def spoil() -> None:
+        nonlocal content
+        content = file.read_bytes()
+        file.write_bytes(b"no database " * 1_000)
+
+    return spoil, lambda: file.write_bytes(content)
+
+
+def unwritable(file: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Even for root, who may write everything: an attempt cannot be taken up."""
+
+    def execute(sql: str) -> None:
+        with closing(sqlite3.connect(file)) as connection, connection:
+            connection.execute(sql)
+
+    trigger = "CREATE TRIGGER closed BEFORE UPDATE ON attempt BEGIN INSERT INTO nowhere VALUES (1); END"
+    return lambda: execute(trigger), lambda: execute("DROP TRIGGER closed")
+
+
+@pytest.mark.parametrize("how", [moved, unreadable, unwritable])
+def test_it_waits_for_a_store_that_is_away(lab, how):
+    away, back = how(lab.root / "results.db")
+    worker = Started(lab, RUN, away)
+    worker.wait_until_it_waits()
+    back()
+    assert worker.wait() == processes.EXIT_COMPLETED, worker.said
+    assert "Traceback" not in worker.said
+    with closing(Store.open(lab.store_url)) as store:
+        [row] = store.runs("toy")
+    assert (row.state, row.attempts) == (RunState.COMPLETED, 1)
+
+
+@pytest.mark.parametrize("how", [moved, unreadable, unwritable])
+def test_one_that_is_stopped_while_it_waits_is_no_failure(lab, how):
+    away, _ = how(lab.root / "results.db")
+    worker = Started(lab, RUN, away)
+    worker.wait_until_it_waits()
+    worker.terminate()
+    assert worker.wait() == processes.EXIT_BUSY
+    assert "Traceback" not in worker.said
+
+
+def test_it_gives_up_after_a_while_and_says_little(monkeypatch, capfd):
+    seconds = itertools.count(0.0)
+    monkeypatch.setattr(
+        workers, "time", SimpleNamespace(monotonic=lambda: next(seconds), sleep=lambda _: None)
+    )
+
+    def fail() -> None:
+        raise StoreError("store results.db: attempt to write a readonly database")
+
+    with pytest.raises(StoreError, match="readonly"):
+        workers._patiently(fail, workers.Stop())
+    said = capfd.readouterr().err.splitlines()
+    assert 2 <= len(said) <= workers.STORE_SECONDS / 10
+    assert all("readonly database: waiting for the store" in line for line in said)
+
+
+def test_no_store_is_a_store_that_is_missing(tmp_path):
+    with pytest.raises(StoreMissing, match="no store at"):
+        Store.open(f"sqlite:///{tmp_path / 'results.db'}", create=False)
