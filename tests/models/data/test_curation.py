@@ -112,14 +112,43 @@ def test_damaged_metadata_are_named(own_web):
         select(own_web, FILTER)
 
 
-def test_damaged_json_is_named(tmp_path):
+DAMAGED_JSON = {
+    "no JSON": b"{nonsense",
+    "no UTF-8": b'{"similarity": "\xff"}',
+    "nested beyond any stack": b"[" * 200_000,
+    "nested deeply": b'{"similarity":' * 100 + b"1" + b"}" * 100,
+    "no object": b"[1]",
+    "null": b"null",
+    "an integer of 70 bits": b'{"similarity": %d}' % 2**70,
+    "an integer of 5,000 digits": b'{"similarity": %s}' % (b"9" * 5_000),
+    "half a letter": b'{"similarity": 1, "url": "\\ud800"}',
+    "as long as a book": b'{"similarity": 1, "url": "%s"}' % (b"x" * (1 << 21)),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED_JSON.values(), ids=DAMAGED_JSON)
+def test_examples_whose_metadata_are_damaged_are_left_out(tmp_path, content):
     with TarWriter(tmp_path / "0.tar") as tar:
-        for i, text in enumerate((json.dumps({"similarity": 1.0}).encode(), b"{nonsense")):
+        for i, text in enumerate((json.dumps({"similarity": 1.0}).encode(), content)):
             tar.add(f"{i}.jpg", b"x")
             tar.add(f"{i}.json", text)
             tar.add(f"{i}.txt", b"x")
-    with pytest.raises(ValueError, match=r"0\.tar, example '1': its \.json is not JSON"):
-        select(tmp_path, "similarity > 0")
+    assert select(tmp_path, "similarity > 0").tolist() == [0]
+    assert metadata_columns(tmp_path) == ["key", "similarity"]
+    index = ShardSource(tmp_path).index
+    assert index.damaged == {"unreadable metadata": 1} and len(index) == 1
+    with pytest.raises(ValueError, match=r"damaged_share 0\.00%: 1 × unreadable metadata"):
+        index.check(0.0)
+
+
+def test_a_table_beside_a_tar_serves_in_the_place_of_damaged_json(tmp_path):
+    with TarWriter(tmp_path / "0.tar") as tar:
+        tar.add("0.jpg", b"x")
+        tar.add("0.json", b"[" * 200_000)
+        tar.add("0.txt", b"x")
+    pq.write_table(pa.table({"key": ["0"], "similarity": [1.0]}), tmp_path / "0.parquet")
+    assert select(tmp_path, "similarity > 0").tolist() == [0]
+    assert metadata_of(ShardSource(tmp_path), np.array([0]), ["similarity"]) == {"similarity": [None]}
 
 
 def test_no_metadata_at_all(tmp_path):

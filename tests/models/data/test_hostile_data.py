@@ -96,8 +96,8 @@ def test_a_broken_jpeg(folder, share):
     assert set(found["index"]) <= set(range(GOOD)) and found["damaged"].sum() == 1
 
 
-@pytest.mark.parametrize("caption", [b"", b" \n", b"\xff\xfe\x00caption", b"caf\xe9"])
-def test_captions_that_say_nothing_or_are_no_text(folder, caption):
+@pytest.mark.parametrize("caption", [b"", b" \n", b"\xff\xfe\x00caption", b"caf\xe9", b"x" * (2 << 20)])
+def test_captions_that_say_nothing_or_are_no_captions(folder, caption):
     add_pair(folder, picture("red"), caption)
     assert sorted(epoch(folder)["index"]) == list(range(GOOD))
     assert sum(ShardIndex.load(folder).damaged.values()) == 1

@@ -236,7 +236,7 @@ def metadata_of(
     for place, content in zip(places, source.metadata(examples[has_json]), strict=True):
         try:
             row = json.loads(content)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         for name in columns if isinstance(row, dict) else ():
             cells[name][place] = row.get(name)
@@ -319,7 +319,7 @@ def _metadata(source: ShardSource, shard: int, columns: Sequence[str]) -> pa.Tab
     _check_columns(columns, known, tar)
     try:
         return pa.table({name: [row.get(name) for row in rows] for name in sorted({"key", *columns})})
-    except pa.ArrowException as error:
+    except (pa.ArrowException, OverflowError, RecursionError) as error:
         raise ValueError(f"{tar}: a metadata column mixes types over its .json files ({error})") from error
 
 
@@ -347,7 +347,7 @@ def _json_rows(source: ShardSource, shard: int) -> list[dict[str, Any]]:
     for example, key, text in zip(examples, keys, source.metadata(examples), strict=True):
         try:
             row = json.loads(text or b"{}")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"{source.index.describe(example)}: its .json is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{source.index.describe(example)}: its .json is not an object of columns")

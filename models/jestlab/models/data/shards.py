@@ -21,11 +21,13 @@ import numpy.typing as npt
 from jestlab.models.data.files import map_array, open_derived, shard_files
 from jestlab.models.data.tars import Fault, scan
 
-_FORMAT = 2  # of the index files; another number is another name
+_FORMAT = 3  # of the index files; another number is another name
 _IMAGES = ("jpg", "jpeg", "png", "webp")
 _KNOWN = {*_IMAGES, "txt", "json"}
 _OPEN_FILES = 128
 _PLACES = 3  # of damaged examples that are named
+_LONGEST_TEXT = 1 << 20  # bytes of a caption, or of metadata
+_DEEPEST = 32  # levels of lists and mappings in metadata
 _LOG_SECONDS = 10.0
 _LOG = logging.getLogger(__name__)
 
@@ -39,10 +41,11 @@ class ShardIndex:
 
     n examples in s tars. The index is built once, kept beside the shards and memory-mapped, so that neither
     building nor loading it holds more than one tar's examples in memory. Damaged examples have no number:
-    those that lack an image or a caption, whose caption is blank or not UTF-8, or that are in an unreadable
-    part of their tar. Captions are read when the index is built, since each is in the page that its header
-    was read from; so the examples and their order are known before training. Images that cannot be decoded
-    are found later, when they are decoded.
+    those that lack an image or a caption, whose caption is blank, not UTF-8 or longer than a megabyte, whose
+    metadata are unreadable and in no parquet beside the tar either, or that are in an unreadable part of
+    their tar. Captions and metadata are read when the index is built, since each is in the page that its
+    header was read from; so the examples and their order are known before training. Images that cannot be
+    decoded are found later, when they are decoded.
 
     Attributes:
         folder: The folder of tars.
@@ -253,28 +256,63 @@ def _examples(path: Path) -> tuple[list[_Example], list[tuple[str, str]]]:
         elif stem and extension.lower() in _KNOWN:
             key = f"{head}/{stem}" if head else stem
             groups.setdefault(key, {})[extension.lower()] = (member.offset, member.size)
+    in_table = path.with_suffix(".parquet").exists()  # which then serves in the place of the JSON files
     with path.open("rb") as file:
         for key, files in groups.items():
             image = next((files[extension] for extension in _IMAGES if extension in files), None)
-            text = files.get("txt")
-            if reason := _reason(file.fileno(), image, text):
+            text, meta = files.get("txt"), files.get("json", (0, 0))
+            if reason := _reason(file.fileno(), image, text, (0, 0) if in_table else meta):
                 damaged.append((reason, f"example {key!r}"))
             elif image and text:
-                examples.append(_Example(key, image, text, files.get("json", (0, 0))))
+                examples.append(_Example(key, image, text, meta))
     return examples, damaged
 
 
-def _reason(descriptor: int, image: Span | None, text: Span | None) -> str | None:
+def _reason(descriptor: int, image: Span | None, text: Span | None, meta: Span) -> str | None:
     """Return why an example is damaged; None if it is not."""
     if image is None or text is None:
         return "no caption" if image else "no image"
     if not image[1]:
         return "empty image"
+    if text[1] > _LONGEST_TEXT:
+        return "caption too long"
     try:
         caption = os.pread(descriptor, text[1], text[0]).decode()
     except UnicodeDecodeError:
         return "caption not UTF-8"
-    return None if caption.strip() else "blank caption"
+    if not caption.strip():
+        return "blank caption"
+    if meta[1] > _LONGEST_TEXT or (meta[1] and not _is_metadata(os.pread(descriptor, meta[1], meta[0]))):
+        return "unreadable metadata"
+    return None
+
+
+def _is_metadata(content: bytes) -> bool:
+    """Whether these bytes are a JSON object whose values tables can hold."""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(value, dict):
+        return False
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner: list[Any] = []
+        for item in level:
+            inner += [*item.keys(), *item.values()] if isinstance(item, dict) else item
+        if not all(map(_fits_a_table, inner)):
+            return False
+        level = [item for item in inner if isinstance(item, dict | list)]
+        if not level:
+            return True
+    return False
+
+
+def _fits_a_table(value: Any) -> bool:
+    """Whether a value, unless it holds others, is text of whole letters or a number of 64 bits."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
 
 
 class _OpenFile:

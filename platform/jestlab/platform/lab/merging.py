@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, delete, select, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.archive import (
@@ -27,11 +27,14 @@ from jestlab.platform.lab.archive import (
     FOLDER,
     METRIC,
     NAME,
+    damaged,
     decode,
+    decode_curve,
 )
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.limits import check_disk
 from jestlab.platform.lab.unpacking import archived_rows, unpack
+from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -91,8 +94,8 @@ def merge(lab: Lab, store: Store, path: Path) -> Merged:
         unpack(path, staging)
         with store.writing() as connection:
             return _Merge(lab, connection, staging).whole()
-    except (IntegrityError, KeyError, TypeError, ValueError) as error:
-        said = " ".join(str(getattr(error, "orig", error)).split())
+    except (IntegrityError, DataError, KeyError, TypeError, ValueError, OverflowError) as error:
+        said = one_line(str(getattr(error, "orig", error)), 200)
         raise UserError(f"{path} is damaged, nothing was imported: {said}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -174,7 +177,7 @@ class _Merge:
     def _run(self, row: dict[str, Any], here: _Here | None, began: set[str]) -> None:
         fingerprint, values = row["fingerprint"], decode(Run, row)
         if values["state"] not in set(RunState) or not FOLDER.fullmatch(values["directory"]):
-            raise _damaged(f"run {fingerprint[:8]}")
+            raise damaged(f"run {fingerprint[:8]}")
         if values["state"] == RunState.RUNNING:
             values |= {"state": RunState.PREEMPTED, "reason": _EXPORTED}
         theirs = values["directory"]
@@ -217,7 +220,7 @@ class _Merge:
             for curve in self._rows(METRIC):
                 if curve["run"] not in self._taken:
                     continue
-                name = curve["name"]
+                name, its_points = decode_curve(curve)
                 if name not in names:
                     names[name] = self._new(MetricName, {"name": name})
                 whose = {
@@ -225,8 +228,8 @@ class _Merge:
                     "name_id": names[name],
                     "attempt_id": self._attempt(curve),
                 }
-                for step, value in zip(curve["steps"], curve["values"], strict=True):
-                    yield whose | {"step": int(step), "value": None if value is None else float(value)}
+                for step, value in its_points:
+                    yield whose | {"step": step, "value": value}
 
         self._execute(insert(self._connection, Metric), points())
 
@@ -243,7 +246,7 @@ class _Merge:
             values = decode(Experiment, row)
             name, here = values["name"], known.get(values["name"])
             if not NAME.fullmatch(name):
-                raise _damaged(f"experiment {name!r}")
+                raise damaged(f"experiment {name!r}")
             if here is None:
                 self._experiments[name] = self._new(Experiment, values)
             else:
@@ -273,10 +276,14 @@ class _Merge:
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for row in archived_rows(self._staging, table):
-            of_run = table not in ("experiment", "member", "note", "tag", "published")
+            of_run = table not in ("experiment", "note", "tag", "published")
             run = row.get("fingerprint" if table == "run" else "run")
-            if (run is None and of_run) or (run is not None and not FINGERPRINT.fullmatch(str(run))):
-                raise _damaged(f"a row of {table} without a run")
+            is_run = isinstance(run, str) and FINGERPRINT.fullmatch(run)
+            if (run is None and of_run) or (run is not None and not is_run):
+                raise damaged(f"a row of {table} without a run")
+            names = [row.get("needs", ""), row.get("experiment") or ""]
+            if not all(isinstance(name, str) for name in names) or (table == "member" and not names[1]):
+                raise damaged(f"a row of {table} without what it belongs to")
             yield row
 
     def _new(self, table: Any, values: Mapping[str, Any]) -> int:
@@ -322,14 +329,15 @@ class _Merge:
             if "attempt_id" in own:
                 keys["attempt_id"] = self._attempt(row)
         except KeyError as error:
-            raise _damaged(f"{table.__tablename__} refers to {error}") from None
+            raise damaged(f"{table.__tablename__} refers to {error}") from None
         return keys
 
     def _attempt(self, row: Mapping[str, Any]) -> int:
-        try:
-            return self._attempts[row["run"], row["attempt"]]
-        except KeyError:
-            raise _damaged(f"no attempt {row.get('attempt')} at run {row['run'][:8]}") from None
+        number = row.get("attempt")
+        if type(number) is not int or (row["run"], number) not in self._attempts:
+            told = one_line(repr(number), 60)
+            raise damaged(f"no attempt {told} at run {row['run'][:8]}")
+        return self._attempts[row["run"], number]
 
     # ---- files
 
@@ -337,7 +345,7 @@ class _Merge:
         """Return a path in the archive's lab as it is in this lab."""
         theirs, ours = self._taken[fingerprint]
         if path.startswith("/") or ".." in path.split("/"):
-            raise _damaged(f"the path {path!r}")
+            raise damaged(f"the path {path!r}")
         return ours + path.removeprefix(theirs) if path.startswith(f"{theirs}/") else path
 
     def _move_files(self, experiments: set[str]) -> None:
@@ -355,7 +363,3 @@ class _Merge:
                 here = self._lab.reports / name / file.relative_to(there)
                 here.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(here)
-
-
-def _damaged(what: str) -> UserError:
-    return UserError(f"the archive is damaged: {what}")
