@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -121,3 +122,24 @@ def test_it_gives_up_after_a_while_and_says_little(monkeypatch, capfd):
 def test_no_store_is_a_store_that_is_missing(tmp_path):
     with pytest.raises(StoreMissing, match="no store at"):
         Store.open(f"sqlite:///{tmp_path / 'results.db'}", create=False)
+
+
+@pytest.mark.parametrize("what", ["lab", "lab/results.db"])
+def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
+    long = plans.run("long", "toy_programs:loop", {"seed": 0, "steps": 120, "pause": 0.02})
+    with closing(Store.open(lab.store_url)) as store:
+        store.record(plans.plan(long))
+    place = lab.root.parent / what
+    away = lab.root.parent / "elsewhere"
+    worker = Started(lab, long, lambda: None)
+    labs.wait_until((lab.root / long.directory / "state.json").exists)
+    place.rename(away)
+    time.sleep(3.0)  # longer than it keeps points in memory
+    assert not place.exists()
+    away.rename(place)
+    assert worker.wait() == processes.EXIT_COMPLETED, worker.said
+    with closing(sqlite3.connect(lab.root / "results.db")) as found:
+        assert found.execute("SELECT COUNT(DISTINCT step) FROM metric").fetchall() == [(120,)]
+        assert found.execute("SELECT state, COUNT(*) FROM attempt GROUP BY 1").fetchall() == [
+            ("COMPLETED", 1)
+        ]

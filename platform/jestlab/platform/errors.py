@@ -23,7 +23,7 @@ class StoreUnreachable(StoreError):
     """
 
 
-class StoreMissing(StoreError):
+class StoreMissing(StoreUnreachable):
     """There is no results store at the place: not made yet, moved away, or its disk is gone."""
 
 

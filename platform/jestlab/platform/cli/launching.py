@@ -122,6 +122,7 @@ def _end(
     made = reports.Made()
     if reported and not outcome.interrupted:
         made = reports.bring_up_to_date(lab, store, plan.study, listener.note)
+    store.close_whole()
     exit_code = outcome.exit_code or int(bool(made.failed))
     if as_json:
         print_json(_outcome_data(plan, runs, outcome, made, exit_code))

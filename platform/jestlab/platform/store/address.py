@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jestlab.platform.errors import StoreMissing, UserError
 
 _POSTGRESQL = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
 _SECRETS = frozenset({"password", "sslpassword"})
+_BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file that is open, or was not closed
 _EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
 
 
@@ -64,5 +66,24 @@ def existing_file(url: str) -> Path | None:
     """
     path = sqlite_file(parse_url(url))
     if path is not None and not path.exists():
+        refuse_remnants(path)
         raise StoreMissing(f"no store at {path}: launch a study first, or give --root or --store")
     return path
+
+
+def refuse_remnants(path: Path) -> None:
+    """Refuse a missing SQLite file beside which files that belong to it were left: no new one may be made.
+
+    A new file would be taken for theirs, and what they hold would be deleted.
+
+    Raises:
+        StoreMissing: There are such files; the message says which, and what to do.
+    """
+    whole = Path(os.path.realpath(path))
+    beside = [whole.with_name(whole.name + suffix) for suffix in _BESIDE]
+    if left := [file.name for file in beside if file.exists()]:
+        them = "it" if len(left) == 1 else "them"
+        raise StoreMissing(
+            f"the store {path} was moved away from {' and '.join(left)}, which may hold results: "
+            f"move {whole.name} back, or, to begin a new store, move {them} away, too"
+        )

@@ -196,7 +196,8 @@ class Attempt:
 
         Call it before changing what later attempts start from (a checkpoint). The attempt must then be sure
         that the run is still its own: if the store has been out of reach for longer than `SURE_SHARE` of the
-        lease, this waits for it; at once, if the spool may be lost with its machine.
+        lease, this waits for it; at once, if the spool may be lost with its machine. It also waits while the
+        run's folder is not there, because the lab was moved away.
 
         Raises:
             AttemptLost: The attempt was revoked; nothing was written.
@@ -204,11 +205,18 @@ class Attempt:
             UserError: Neither the store nor the spool can be written; everything stays buffered.
         """
         said = False
-        while not self._write(keep=True):
-            if self._disk_lasts and time.monotonic() - self._heard_at <= self._sure_seconds:
+        while True:
+            try:
+                if self._write(keep=True):
+                    break
+            except StoreError:
+                if self._directory.is_dir():
+                    raise
+            sure = self._disk_lasts and time.monotonic() - self._heard_at <= self._sure_seconds
+            if sure and self._directory.is_dir():
                 return
             if not said:
-                _say("waiting for the store: another worker may have the run by now")
+                _say("waiting for the store: it was moved away, or another worker may have the run by now")
                 said = True
             time.sleep(TICK_SECONDS)
         if self._refused is not None:

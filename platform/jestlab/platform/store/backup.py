@@ -18,8 +18,16 @@ from sqlalchemy import Connection, Engine, MetaData, exists, func, select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store import schema
-from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
-from jestlab.platform.store.engine import closing_engine, plain_errors, read_only, reading, writable, writing
+from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
+from jestlab.platform.store.engine import (
+    closing_engine,
+    create_file,
+    plain_errors,
+    read_only,
+    reading,
+    writable,
+    writing,
+)
 from jestlab.platform.store.identity import disown
 from jestlab.platform.store.tables import Attempt, Experiment, Identity, Run
 
@@ -104,6 +112,7 @@ def _appearing(path: Path) -> Iterator[Path]:
     try:
         if path.exists():
             raise FileExistsError
+        refuse_remnants(path)
         yield unfinished
         with unfinished.open("rb") as stream:
             os.fsync(stream.fileno())
@@ -137,6 +146,7 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _copy_server(url: str, target: Path) -> None:
     """Row by row into a new store of the same schema."""
+    create_file(target)
     with closing_engine(writable(url)) as engine, closing_engine(writable(f"sqlite:///{target}")) as copy:
         with reading(engine) as connection:
             revision = schema.revision(connection)

@@ -12,16 +12,16 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 
-from jestlab.platform.errors import StoreError, StoreUnreachable, UserError
-from jestlab.platform.store.address import parse_url, shown_url, sqlite_file
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
+from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
 # ---- transactions
 
@@ -41,7 +41,10 @@ MIGRATING, RECORDING = 0x6A657374, 0x6A657375
 
 
 def writable(url: str) -> Engine:
-    """Create an engine whose transactions read, unless they are opened by `writing`."""
+    """Create an engine whose transactions read, unless they are opened by `writing`.
+
+    It makes no SQLite file: see `create_file`.
+    """
     store = parse_url(url)
     path = sqlite_file(store)
     return _postgresql(store, writes=True) if path is None else _sqlite(path, writes=True)
@@ -152,11 +155,46 @@ def plain_errors(engine: Engine) -> Iterator[None]:
 
 # ---- SQLite
 
+CHECKPOINT_SECONDS = 2.0
+"""How long `checkpoint` waits for others to finish reading."""
+
+
+def create_file(path: Path) -> None:
+    """Make an empty SQLite file and its folder where there is none; the only place where one is made.
+
+    Raises:
+        StoreMissing: Files that belong to an earlier one lie there: it was moved away.
+        StoreError: It cannot be made there.
+    """
+    try:
+        if os.path.lexists(path):
+            return
+        refuse_remnants(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):  # somebody else was faster
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    except OSError as error:
+        raise StoreError(f"the store {path} cannot be made: {error.strerror}") from error
+
+
+def checkpoint(engine: Engine) -> None:
+    """Move what SQLite's log holds into the file itself, unless somebody reads; does nothing on a server."""
+    if engine.dialect.name != "sqlite":
+        return
+    with suppress(StoreError, sqlite3.Error), plain_errors(engine), engine.connect() as connection:
+        raw: Any = connection.connection.dbapi_connection
+        try:
+            raw.execute(f"PRAGMA busy_timeout = {_milliseconds(CHECKPOINT_SECONDS)}")
+            raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        finally:
+            raw.execute(f"PRAGMA busy_timeout = {_milliseconds(BUSY_SECONDS)}")
+
 
 def _sqlite(path: Path, *, writes: bool) -> Engine:
     def connect() -> sqlite3.Connection:
+        _check_file(path)
         connection = sqlite3.connect(
-            f"file:{quote(str(path))}?mode={'rwc' if writes else 'ro'}",
+            f"file:{quote(str(path))}?mode={'rw' if writes else 'ro'}",
             uri=True,
             timeout=BUSY_SECONDS,
             check_same_thread=False,
@@ -172,6 +210,17 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
 
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
 
+    @event.listens_for(engine, "connect")
+    def _remember_file(_: Any, record: Any) -> None:
+        record.info["file"] = _identity(path)
+
+    @event.listens_for(engine, "checkout")
+    def _check_place(_: Any, record: Any, __: Any) -> None:
+        # An open file can be written to wherever it is moved, or when it is deleted and a copy has taken its
+        # place: what is written then is lost. A connection to such a file is replaced by a new one.
+        if record.info.get("file") != _identity(path):
+            raise DisconnectionError
+
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
         # A transaction that reads first and writes later would fail at once, without waiting, if another one
@@ -180,6 +229,31 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Tell a file from others that may take its place; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _check_file(path: Path) -> None:
+    """Raise StoreMissing where there is no file to open, or one that is not what its log belongs to."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise StoreMissing(f"store {path}: there is no such file now") from None
+    except OSError:
+        return  # SQLite says what is wrong
+    # SQLite would take an empty file for a new database, and delete the log.
+    log = Path(f"{os.path.realpath(path)}-wal")
+    if not size and log.exists() and log.stat().st_size:
+        raise StoreMissing(
+            f"the store {path} is empty, and {log.name} beside it holds results: move {path.name} back"
+        )
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:

@@ -13,8 +13,8 @@ from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.store import identity, recording, schema
-from jestlab.platform.store.address import existing_file, parse_url, shown_url, sqlite_file
-from jestlab.platform.store.engine import read_only, reading, writable, writing
+from jestlab.platform.store.address import existing_file, parse_url, refuse_remnants, shown_url, sqlite_file
+from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
 from jestlab.platform.store.tables import (
     Experiment,
@@ -53,17 +53,22 @@ class Store:
             UserError: Another schema, or another application's database.
         """
         path = sqlite_file(parse_url(url)) if create else existing_file(url)
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        if create and path is not None:
+            create_file(path)
         store = cls._checked(writable(url), create)
         identity.settle(store.engine)
         return store
 
     @classmethod
     def open_readonly(cls, url: str) -> Store | None:
-        """Open a store that cannot be written through this object; None when there is none."""
+        """Open a store that cannot be written through this object; None when there is none.
+
+        Raises:
+            StoreMissing: There was one, which was moved away from files that belong to it.
+        """
         path = sqlite_file(parse_url(url))
         if path is not None and not path.exists():
+            refuse_remnants(path)
             return None
         try:
             return cls._checked(read_only(url), create=False)
@@ -83,6 +88,11 @@ class Store:
     def close(self) -> None:
         """Close all connections to the store."""
         self.engine.dispose()
+
+    def close_whole(self) -> None:
+        """Close all connections, and leave a SQLite store in its one file, unless somebody else reads it."""
+        checkpoint(self.engine)
+        self.close()
 
     def writing(self) -> AbstractContextManager[Connection]:
         """Open a transaction that writes all or nothing."""
