@@ -27,7 +27,7 @@ from sqlalchemy import insert
 from jestlab.analysis import frames, published, tables
 from jestlab.analysis.tables.core import Table
 from jestlab.platform.store import schema
-from jestlab.platform.store.engine import writable
+from jestlab.platform.store.engine import create_file, writable
 from jestlab.platform.store.tables import (
     Attempt,
     Base,
@@ -123,6 +123,7 @@ def rows(count: int) -> Iterator[tuple[type[Base], list[dict[str, Any]]]]:
 def fill(path: Path, count: int) -> str:
     """A store of so many runs; its URL."""
     url = f"sqlite:///{path}"
+    create_file(path)
     engine = writable(url)
     schema.ensure(engine, create=True)
     with engine.begin() as connection:

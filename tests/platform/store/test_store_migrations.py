@@ -48,7 +48,7 @@ def test_a_new_store_has_what_the_models_say(store_url, postgres_server, tmp_pat
     engine = writable(store_url)
     on_sqlite = engine.dialect.name == "sqlite"
     other = f"sqlite:///{tmp_path / 'modelled.db'}" if on_sqlite else postgres_server.new_database()
-    modelled = writable(other)
+    modelled = rows.opened(other)
     Base.metadata.create_all(modelled)
     with engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True}
@@ -174,7 +174,7 @@ def test_a_store_of_the_first_release_is_upgraded(database_url):
         table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in its_rows]
         for table, its_rows in rows.ROWS.items()
     }
-    engine = writable(database_url)
+    engine = rows.opened(database_url)
     schema.migrate(engine, "0003")
     rows.fill(engine, before)
     before = rows.everything(engine)

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import rows_support as rows
 from sqlalchemy import inspect, text
 
 from jestlab.platform.errors import UserError
@@ -24,7 +25,7 @@ def url(tmp_path: Path) -> str:
 
 
 def execute(url: str, *statements: str) -> None:
-    engine = writable(url)
+    engine = rows.opened(url)
     with engine.begin() as connection:
         for statement in statements:
             connection.exec_driver_sql(statement)

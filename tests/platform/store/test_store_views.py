@@ -19,7 +19,7 @@ from jestlab.platform.store.views import VIEWS
 def answers(tmp_path_factory, postgres_server) -> Callable[[str], list[list[dict[str, Any]]]]:
     """What SQL gives on each database, over the same rows."""
     path = tmp_path_factory.mktemp("views") / "results.db"
-    engines = [writable(url) for url in (f"sqlite:///{path}", postgres_server.new_store())]
+    engines = [rows.opened(f"sqlite:///{path}"), writable(postgres_server.new_store())]
     schema.migrate(engines[0], schema.HEAD)
     for engine in engines:
         rows.fill(engine, rows.ROWS)

@@ -10,6 +10,8 @@ from typing import Any
 from sqlalchemy import Engine, MetaData
 
 from jestlab.platform.store import schema
+from jestlab.platform.store.address import parse_url, sqlite_file
+from jestlab.platform.store.engine import create_file, writable
 
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 
@@ -156,3 +158,10 @@ def _tables(engine: Engine) -> dict[str, Any]:
     metadata = MetaData()
     metadata.reflect(engine)
     return dict(metadata.tables)
+
+
+def opened(url: str) -> Engine:
+    """A database, which need not hold a store: an empty file is made where there is none."""
+    if (path := sqlite_file(parse_url(url))) is not None:
+        create_file(path)
+    return writable(url)
