@@ -35,6 +35,7 @@ from jestlab.analysis.published.cell import (
     printed_value,
     unit_of,
 )
+from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell
 from jestlab.analysis.units import nearest
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def parse(content: bytes, name: str) -> list[PublishedCell]:
                 f"{name}, line {line}: {len(texts)} cells under a header of {len(columns)}: put texts that "
                 "hold the separator in quotes"
             )
-        row = {column: text.strip() for column, text in zip(columns, texts, strict=False)}
+        row = {column: from_csv_cell(text.strip()) for column, text in zip(columns, texts, strict=False)}
         found.append((line, {column: row.get(column, "") for column in COLUMNS}))
     if not found:
         raise ValueError(f"{name}: no lines below the header: expected one for each cell")
@@ -108,7 +109,7 @@ def render(cells: Iterable[PublishedCell]) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for cell in cells:
-        writer.writerow(_text(getattr(cell, column)) for column in COLUMNS)
+        writer.writerow(csv_cell(_text(getattr(cell, column))) for column in COLUMNS)
     return text.getvalue()
 
 

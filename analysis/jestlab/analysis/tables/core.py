@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest
 from . import formats
@@ -176,7 +177,7 @@ class Table:
 
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones as empty cells."""
-        return str(self.frame.drop(columns="row").to_csv(index=False, lineterminator="\n"))
+        return to_csv(self.frame.drop(columns="row"))
 
     def json(self) -> str:
         """Write the raw numbers with name, caption and notes; missing ones as null."""

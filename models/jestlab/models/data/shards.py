@@ -295,7 +295,7 @@ def _is_metadata(content: bytes) -> bool:
         return False
     if not isinstance(value, dict):
         return False
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(_DEEPEST):
         inner: list[Any] = []
         for item in level:

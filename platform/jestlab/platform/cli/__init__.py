@@ -9,6 +9,7 @@ import threading
 
 import click
 
+from jestlab.platform.cli.output import say
 from jestlab.platform.errors import UserError, nearest
 
 VERBS = {
@@ -110,14 +111,14 @@ def main(args: list[str] | None = None) -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
+        say(error.format_message())
         sys.exit(2)
     except click.UsageError as error:
         hint = f" (see: {error.ctx.command_path} --help)" if error.ctx else ""
-        click.echo(f"jestlab: {' '.join(error.format_message().split())}{hint}", err=True)
+        say(f"jestlab: {' '.join(error.format_message().split())}{hint}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("jestlab: interrupted", err=True)
+        say("jestlab: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()  # `jestlab query … | head`: the reader has left, which is no error
@@ -125,5 +126,5 @@ def main(args: list[str] | None = None) -> None:
     except (UserError, ValueError, OSError) as error:
         if "--debug" in argv:
             raise
-        click.echo("jestlab: " + " ".join(str(error).split()), err=True)
+        say("jestlab: " + " ".join(str(error).split()), err=True)
         sys.exit(1)

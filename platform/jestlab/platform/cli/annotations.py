@@ -10,7 +10,7 @@ import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import print_json, printable, show, table
+from jestlab.platform.cli.output import print_json, printable, say, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
 from jestlab.platform.store.store import Store
@@ -47,9 +47,9 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
         )
     elif found:
         cells = [[f"{n.created_at:%Y-%m-%d %H:%M}", _line(n.author), _line(n.text)] for n in found]
-        click.echo(table(["written (UTC)", "by", "note"], cells))
+        say(table(["written (UTC)", "by", "note"], cells))
     else:
-        click.echo(f'no notes yet: jestlab note {name} "…"')
+        say(f'no notes yet: jestlab note {name} "…"')
 
 
 def _line(text: str) -> str:

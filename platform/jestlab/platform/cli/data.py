@@ -19,8 +19,9 @@ from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.files import build_once
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import counted, print_json, show, table
+from jestlab.platform.cli.output import counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
+from jestlab.platform.launch.logs import one_line
 
 _EPILOG = examples(
     "data make shapes web/ --examples 24576 --seed 0",
@@ -87,7 +88,7 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
     if as_json:
         print_json(summary, indent=2)
     else:
-        click.echo("\n".join(_lines(summary)))
+        say("\n".join(_lines(summary)))
 
 
 def _lines(summary: dict[str, Any]) -> Iterator[str]:
@@ -108,7 +109,7 @@ def _lines(summary: dict[str, Any]) -> Iterator[str]:
         yield f"the filter keeps {summary['kept']:,} ({summary['kept'] / examples:.1%})"
     yield "captions kept:" if is_filtered else "captions:"
     for caption in summary["captions"]:
-        yield f"  {caption}"
+        yield f"  {one_line(caption)}"
 
 
 def _summary(folder: Path, expression: str | None) -> dict[str, Any]:

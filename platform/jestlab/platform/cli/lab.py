@@ -13,7 +13,7 @@ from rich.console import Console
 
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, print_json, show, table
+from jestlab.platform.cli.output import counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.doctor import Level, examine
@@ -55,13 +55,13 @@ def upgrade(*, as_json: bool, lab: Lab) -> None:
         backup = str(done.backup) if done.backup else None
         print_json({"from": done.before, "to": done.after, "views": done.views, "backup": backup})
     elif done.before != done.after:
-        click.echo(f"schema {done.before} → {done.after}")
+        say(f"schema {done.before} → {done.after}")
         if done.backup:
-            click.echo(f"copy of the old store: {done.backup}")
+            say(f"copy of the old store: {done.backup}")
     elif done.views:
-        click.echo(f"schema {done.after}; views recreated: {', '.join(done.views)}")
+        say(f"schema {done.after}; views recreated: {', '.join(done.views)}")
     else:
-        click.echo(f"nothing to do: the schema is {done.after} already")
+        say(f"nothing to do: the schema is {done.after} already")
 
 
 @db_command.command(epilog=examples("db check", "db check --json"))
@@ -78,9 +78,9 @@ def check(context: click.Context, *, as_json: bool, lab: Lab) -> None:
         print_json({"sound": not findings, "findings": list(map(asdict, findings))})
     else:
         for finding in findings:
-            click.echo(f"{finding.check}: {finding.what}: {finding.remedy}")
+            say(f"{finding.check}: {finding.what}: {finding.remedy}")
         if not findings:
-            click.echo(f"sound: {shown_url(parse_url(lab.store_url))}")
+            say(f"sound: {shown_url(parse_url(lab.store_url))}")
     context.exit(1 if findings else 0)
 
 
@@ -162,12 +162,12 @@ def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> 
     if as_json:
         print_json({"deleted": delete, "garbage": garbage})
     elif not found:
-        click.echo("nothing to collect")
+        say("nothing to collect")
     else:
         rows = [[item["kind"], item["path"], _bytes(item["size"]), item["reason"]] for item in garbage]
-        click.echo(table(["what", "where", "size", "why"], rows, right=(2,)))
+        say(table(["what", "where", "size", "why"], rows, right=(2,)))
         total = _bytes(sum(item.size for item in found))
-        click.echo(f"{total} deleted" if delete else f"{total} in total; to delete: jestlab gc --delete")
+        say(f"{total} deleted" if delete else f"{total} in total; to delete: jestlab gc --delete")
 
 
 def _bytes(size: float) -> str:
@@ -199,7 +199,7 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
             findings.append(finding)
             if not as_json:
                 remedy = f": {finding.remedy}" if finding.remedy else ""
-                click.echo(f"{finding.level:8} {finding.check:12} {finding.found}{remedy}")
+                say(f"{finding.level:8} {finding.check:12} {finding.found}{remedy}")
     if as_json:
         print_json(list(map(asdict, findings)))
     if any(finding.level is Level.BROKEN for finding in findings):
@@ -237,7 +237,7 @@ def export_command(
     else:
         held = f"{counted(len(written.experiments), 'experiment')}, {counted(written.runs, 'run')}"
         size = f"{counted(written.files, 'file')}, {archive.stat().st_size / 1e6:.1f} MB"
-        click.echo(f"{archive}: {held}, {size}")
+        say(f"{archive}: {held}, {size}")
 
 
 @click.command(
@@ -263,7 +263,7 @@ def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
         print_json(asdict(merged))
     else:
         published = f"; {counted(merged.published, 'published cell')}" if merged.published else ""
-        click.echo(
+        say(
             f"runs: {merged.new} new, {merged.replaced} replaced, {merged.kept} unchanged; "
             f"experiments: {', '.join(merged.experiments) or 'unchanged'}{published}"
         )

@@ -24,7 +24,7 @@ from jestlab.models.data.files import write_whole
 from jestlab.platform import reports
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import same_lab_options
-from jestlab.platform.cli.output import counted, print_json, show, table
+from jestlab.platform.cli.output import counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -167,10 +167,10 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
     if as_json:
         print_json([{"run": row.name, "label": row.label, "seed": row.seed} for row in stopped])
     else:
-        click.echo(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
+        say(f"{counted(len(stopped), 'run')} cancelled" if stopped else "nothing to cancel")
         shared = store.shared(experiment, [row.fingerprint for row in stopped])
         for other, count in sorted(shared.items()):
-            click.echo(
+            say(
                 f"{count} of them also {'belongs' if count == 1 else 'belong'} to {other} and "
                 f"{'stays' if count == 1 else 'stay'} CANCELLED there until {other} is launched again"
             )
@@ -342,14 +342,14 @@ def _show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made
         _show_reports(study.name, made.files.get(study.name, []))
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(runs):
-        click.echo(_states({str(state): count for state, count in counts.items()}))
+        say(_states({str(state): count for state, count in counts.items()}))
     if outcome.interrupted:
-        click.echo("interrupted: the same command resumes from the last checkpoints")
+        say("interrupted: the same command resumes from the last checkpoints")
     failed = next((run for run in runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         same = same_lab_options()
-        click.echo(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
-        click.echo(f"then: jestlab retry {study.name}{same}")
+        say(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
+        say(f"then: jestlab retry {study.name}{same}")
 
 
 def _show_reports(study: str, written: Sequence[Path]) -> None:
@@ -357,14 +357,14 @@ def _show_reports(study: str, written: Sequence[Path]) -> None:
     _show_claims(written, study)
     for path in written:
         if path.suffix == ".md" and path.stem != "claims":
-            click.echo("\n" + path.read_text(encoding="utf-8"))
+            say("\n" + path.read_text(encoding="utf-8"))
     if written:
-        click.echo(f"reports: {written[0].parent}")
+        say(f"reports: {written[0].parent}")
     for path in written:
         if path.suffix == ".png" and path.parent == written[0].parent:
-            click.echo(f"plot:    {path}")
+            say(f"plot:    {path}")
     if (page := _page(written)) is not None:
-        click.echo(f"page:    {page}")
+        say(f"page:    {page}")
 
 
 def _show_parts(plan: Plan, outcome: Outcome, made: reports.Made) -> None:
@@ -377,11 +377,11 @@ def _show_parts(plan: Plan, outcome: Outcome, made: reports.Made) -> None:
         )
         for part in plan.parts
     ]
-    click.echo(table(("STUDY", "RUNS", "PAGE"), rows))
+    say(table(("STUDY", "RUNS", "PAGE"), rows))
     own = made.files.get(plan.study.name, [])
     has_claims = _show_claims(own, plan.study.name, by_study=True)
     if (page := _page(own)) is not None:
-        click.echo(("" if has_claims else "\n") + f"page:    {page}")
+        say(("" if has_claims else "\n") + f"page:    {page}")
 
 
 def _page(written: Sequence[Path]) -> Path | None:
@@ -405,9 +405,9 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = Fals
         return False
     content = json.loads(path.read_text(encoding="utf-8"))
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a pipe gets it all
-    click.echo("\n" + "\n".join(claim_lines(content["rows"], by_study, width)))
-    click.echo(content["caption"])
-    click.echo(f"claims:  jestlab table claims {shlex.quote(experiment)}{same_lab_options()}")
+    say("\n" + "\n".join(claim_lines(content["rows"], by_study, width)))
+    say(content["caption"])
+    say(f"claims:  jestlab table claims {shlex.quote(experiment)}{same_lab_options()}")
     return True
 
 

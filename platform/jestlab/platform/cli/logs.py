@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import print_json
+from jestlab.platform.cli.output import print_json, say
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
@@ -42,7 +45,8 @@ def logs_command(
 ) -> None:
     """Print the log of a RUN, given by its name, its label, or the first characters of its fingerprint.
 
-    The log is read from the lab's folder, or else fetched from where the last attempt ran.
+    The log is read from the lab's folder, or else fetched from where the last attempt ran. It is printed as
+    it is; a terminal gets its colours and progress bars, and no other control sequences.
     """
     if follow and as_json:
         raise click.UsageError("-f and --json: expected only one of them")
@@ -60,16 +64,17 @@ def logs_command(
     elif as_json:
         text = path.read_bytes() if lines is None else logs.last_lines(path, lines)
     else:
-        _stream(path, lines)
-        if follow:
-            _follow(path, _End(store, chosen.fingerprint), fetch)
+        with _printing() as write:
+            _stream(path, lines, write)
+            if follow:
+                _follow(path, _End(store, chosen.fingerprint), fetch, write)
         return
     if as_json:
         about = {"path": str(path), "state": chosen.state, "text": text.decode(errors="replace")}
         print_json(about)
     else:
-        sys.stdout.buffer.write(text)
-        sys.stdout.buffer.flush()
+        with _printing() as write:
+            write(text)
 
 
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
@@ -116,24 +121,25 @@ class _End:
             return False
         doubts = liveness.doubts(standing.lease, now())
         if doubts is not None:
-            click.echo(f"jestlab: {doubts}", err=True)
+            say(f"jestlab: {doubts}", err=True)
         # What failed, or was stopped from outside, may be tried again in a moment.
         self._quiet = self._quiet + 1 if standing.state.is_terminal else 0
         return standing.state == RunState.COMPLETED or self._quiet > _QUIET_LOOKS or doubts is not None
 
 
-def _stream(path: Path, lines: int | None) -> None:
-    """Print a log unchanged, whatever its size and bytes."""
+def _stream(path: Path, lines: int | None, write: Callable[[bytes], None]) -> None:
+    """Print a log, whatever its size and bytes."""
     if lines is not None:
-        sys.stdout.buffer.write(logs.last_lines(path, lines))
+        write(logs.last_lines(path, lines))
     elif path.exists():
         with path.open("rb") as stream:
             while block := stream.read(_BLOCK):
-                sys.stdout.buffer.write(block)
-    sys.stdout.buffer.flush()
+                write(block)
 
 
-def _follow(path: Path, ended: Callable[[], bool], fetch: Callable[[], None]) -> None:
+def _follow(
+    path: Path, ended: Callable[[], bool], fetch: Callable[[], None], write: Callable[[bytes], None]
+) -> None:
     position = path.stat().st_size if path.exists() else 0
     while True:
         last = ended()  # asked before reading, so that what was written before the end is read
@@ -142,9 +148,66 @@ def _follow(path: Path, ended: Callable[[], bool], fetch: Callable[[], None]) ->
             with path.open("rb") as stream:
                 stream.seek(position)
                 while block := stream.read(_BLOCK):
-                    sys.stdout.buffer.write(block)
+                    write(block)
                 position = stream.tell()
-            sys.stdout.buffer.flush()
         if last:
             return
         time.sleep(_POLL_SECONDS)
+
+
+# ---- how a log is printed
+
+_COLOUR = r"\x1b\[[0-9;:]{0,32}m"
+_OBEYED = re.compile(rf"({_COLOUR})|[\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_BEGUN = re.compile(r"\x1b(\[[0-9;:]{0,32})?\Z")
+_PLAIN = "\x1b[0m"
+
+
+@contextmanager
+def _printing() -> Iterator[Callable[[bytes], None]]:
+    """Context with a function that prints parts of a log: unchanged, but on a terminal only harmless ones."""
+    out = sys.stdout.buffer
+    terminal = Terminal() if sys.stdout.isatty() else None
+
+    def write(block: bytes) -> None:
+        out.write(block if terminal is None else terminal.shown(block))
+        out.flush()
+
+    try:
+        yield write
+    finally:
+        if terminal is not None:
+            out.write(terminal.end())
+            out.flush()
+
+
+class Terminal:
+    """Lets a log change colours and go back to the start of a line, as progress bars do, and nothing else.
+
+    A log is what a program printed, perhaps somebody else's, and a terminal lets its output change its title,
+    what is on the screen, even the clipboard.
+    """
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""  # the beginning of a sequence, maybe
+        self._coloured = False
+
+    def shown(self, block: bytes) -> bytes:
+        """Return what to print of the next part of a log."""
+        text = self._held + self._decoder.decode(block)
+        begun = _BEGUN.search(text)
+        self._held = begun[0] if begun else ""
+        return self._harmless(text.removesuffix(self._held))
+
+    def end(self) -> bytes:
+        """Return what to print in the end."""
+        rest = self._harmless(self._held + self._decoder.decode(b"", final=True))
+        return rest + (_PLAIN.encode() if self._coloured else b"")
+
+    def _harmless(self, text: str) -> bytes:
+        def kept(found: re.Match[str]) -> str:
+            self._coloured |= found[1] is not None
+            return found[1] or " "
+
+        return _OBEYED.sub(kept, text).encode()

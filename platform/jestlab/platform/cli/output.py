@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,15 +20,33 @@ if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Plan
 
 
+# What a terminal obeys, besides line breaks and tabs, or what turns the direction of what follows.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def say(text: object = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text for people: what a terminal would obey is printed as spaces.
+
+    Names, captions and messages may come from files that nobody has looked at, and a terminal lets its
+    output change its title, its colours, what is on the screen, even the clipboard.
+
+    Args:
+        text: May have several lines.
+        err: Print to standard error.
+        nl: End with a line break.
+    """
+    click.echo(_OBEYED.sub(" ", str(text)), err=err, nl=nl)
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     """Align columns by spaces, each as wide as its widest cell; nothing is cut, so that pipes get it all.
 
     Args:
         headers: One for each column.
-        rows: Cells, as many in each row.
+        rows: Cells, as many in each row; each on one line.
         right: Indices of the columns that are aligned to the right.
     """
-    lines = [tuple(headers), *map(tuple, rows)]
+    lines = [tuple(headers), *(tuple(map(printable, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
     aligned = (
         "  ".join(
@@ -39,8 +59,9 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 
 
 def print_json(data: Any, indent: int | None = None) -> None:
-    """Print data for a program."""
-    click.echo(json.dumps(data, indent=indent, ensure_ascii=False))
+    """Print data for a program; what a terminal would obey is escaped."""
+    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    click.echo(_OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show(as_json: bool, data: Any, text: object) -> None:
@@ -48,7 +69,7 @@ def show(as_json: bool, data: Any, text: object) -> None:
     if as_json:
         print_json(data)
     else:
-        click.echo(text)
+        say(text)
 
 
 def counted(count: int, noun: str) -> str:
@@ -97,12 +118,17 @@ def writing(place: Path, how: str = "cannot write to") -> Iterator[None]:
 def print_or_write(path: Path | None, content: str | bytes, name: str | None = None) -> None:
     """Print the content, or write the file whole or not at all and print its name.
 
+    A terminal gets text as `say` prints it, a pipe and a file get the content as it is.
+
     Raises:
         UserError: It cannot be written; what was there still is.
     """
     if path is None:
-        click.echo(content, nl=False)
+        if isinstance(content, str) and sys.stdout.isatty():
+            say(content, nl=False)
+        else:
+            click.echo(content, nl=False, color=True)  # click would leave out colours
         return
     with writing(path, "cannot write"):
         files.write_whole(path, content)
-    click.echo(name or path)
+    say(name or path)

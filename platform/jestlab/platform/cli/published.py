@@ -15,7 +15,7 @@ from jestlab.analysis.published import PublishedCell, paper, parse, render, stor
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import Finding, checks
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, print_json, print_or_write, show, table
+from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, table
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.published import import_cells, remove_source
@@ -74,13 +74,13 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
         return
     sources = ", ".join(dict.fromkeys(cell.source for cell in cells))
     counts = f"cells new {done.new}, changed {len(done.changed)}, unchanged {done.unchanged}"
-    click.echo(f"{sources}: {counts}")
+    say(f"{sources}: {counts}")
     for change in done.changed:
         what = ", ".join(f"{name} {change.before[name]} → {change.after[name]}" for name in change.after)
-        click.echo(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
+        say(f"  {change.key.table}, row {change.key.position}, {change.key.quantity}: {what}")
     if done.left:
         key = done.left[0]
-        click.echo(
+        say(
             f"cells of these tables that were not in the import and are kept: {len(done.left)} "
             f"({key.table}, row {key.position}, {key.quantity}, …); to delete them, run "
             f"jestlab published remove {key.source!r} first"
@@ -100,11 +100,11 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
     if as_json:
         print_json([dataclasses.asdict(cell) for cell in cells])
     elif not cells:
-        click.echo("no published results yet: jestlab published import")
+        say("no published results yet: jestlab published import")
     tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
     for number, ((of, name), own) in enumerate(tables if not as_json else ()):
-        click.echo(("\n" if number else "") + f"{name} ({of})")
-        click.echo(_matrix(list(own)))
+        say(("\n" if number else "") + f"{name} ({of})")
+        say(_matrix(list(own)))
 
 
 @published_command.command(
@@ -172,10 +172,10 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
         print_json({"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows})
     else:
         if everything:
-            click.echo(_regenerated(found) + "\n")
+            say(_regenerated(found) + "\n")
         for finding in wrong:
-            click.echo(finding.message)
-        click.echo(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
+            say(finding.message)
+        say(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
     context.exit(1 if wrong else 0)
 
 

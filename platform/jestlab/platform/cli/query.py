@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from jestlab.analysis import query
+from jestlab.analysis.spreadsheets import csv_cell
 from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import print_or_write, printable
 from jestlab.platform.lab.lab import Lab
@@ -133,8 +134,7 @@ def _cell(value: Any) -> str:
 def _csv(headers: Sequence[str], rows: Rows) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(headers)
-    writer.writerows(rows)
+    writer.writerows(map(csv_cell, row) for row in (headers, *rows))
     return text.getvalue()
 
 

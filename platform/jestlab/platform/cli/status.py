@@ -325,7 +325,9 @@ def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
             try:
                 lines = watch.look()
             except StoreUnreachable as error:
-                live.update(Text(f"{_shown(lines, live.console.height)}\n{error}", no_wrap=True))
+                live.update(
+                    Text(f"{_shown(lines, live.console.height)}\n{one_line(str(error))}", no_wrap=True)
+                )
                 continue
             # What failed, or was stopped from outside, may be tried again in a moment.
             quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0

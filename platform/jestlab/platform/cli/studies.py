@@ -20,7 +20,7 @@ from jestlab.platform.cli.options import (
     scope_option,
     spec_options,
 )
-from jestlab.platform.cli.output import absent_data, counted, print_json, show, table, writing
+from jestlab.platform.cli.output import absent_data, counted, print_json, say, show, table, writing
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
 from jestlab.platform.planning.plan import plan
@@ -64,11 +64,11 @@ def show_command(study: Study, as_yaml: bool, as_json: bool) -> None:
     if as_yaml and as_json:
         raise click.UsageError("--yaml and --json: expected only one of them")
     if as_yaml:
-        click.echo(study.to_yaml(), nl=False)
+        say(study.to_yaml(), nl=False)
     elif as_json:
         print_json(study.to_dict())
     else:
-        click.echo("\n".join(_about(study)))
+        say("\n".join(_about(study)))
 
 
 def _about(study: Study) -> Iterator[str]:

@@ -16,7 +16,7 @@ from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_toke
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import FILE, json_option, lab_options
-from jestlab.platform.cli.output import print_json, table
+from jestlab.platform.cli.output import print_json, say, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
@@ -67,7 +67,7 @@ def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
     if as_json:
         print_json(about, indent=2)
     else:
-        click.echo("\n".join(_lines(about)))
+        say("\n".join(_lines(about)))
 
 
 @weights_command.command("import", epilog=_EPILOG)
@@ -108,9 +108,9 @@ def _convert(
         print_json({"path": str(destination), "digest": found, "tokenizer": kept})
         return
     missing = "" if kept else ", without a tokenizer"
-    click.echo(f"{destination}: {form}, content {found[:12]}{missing}")
+    say(f"{destination}: {form}, content {found[:12]}{missing}")
     if open_weights(destination).model.text.pooling != weights.model.text.pooling:
-        click.echo(
+        say(
             f"{destination}: the format does not record the pooling of texts, {weights.model.text.pooling}: "
             "where these weights are used, give `model` beside their path"
         )

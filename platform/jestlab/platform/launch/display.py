@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 _WIDE = 100  # columns from which loss and rate find room beside label, bar and time
+_LONG = 2_000  # letters of a message; what a terminal would obey is none of them
 _RATE_SAMPLES = 15  # about as many seconds
 
 
@@ -67,7 +68,7 @@ class Lines(Listener):
 
     def note(self, message: str) -> None:
         """Print a message as a line of its own."""
-        self._print(message)
+        self._print(one_line(message, _LONG))
 
     def _line(self, run: Target, state: RunState, reason: str | None) -> str:
         line = f"{state:<9}  {one_line(run.label)} (seed {run.seed})"
@@ -77,7 +78,7 @@ class Lines(Listener):
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
             line = f"[{self._ended}/{self._total}] {line}"
-        return f"{line}: {reason}" if reason else line
+        return f"{line}: {one_line(reason, _LONG)}" if reason else line
 
     def _print(self, line: str) -> None:
         print(line, file=self._stream, flush=True)

@@ -1,0 +1,57 @@
+"""CSV for spreadsheets: texts that they would take for formulas are texts, numbers are numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from jestlab.analysis import published
+from jestlab.analysis.published.files import render
+from jestlab.analysis.spreadsheets import csv_cell, from_csv_cell, to_csv
+
+FORMULAS = [
+    "=1+1",
+    '=HYPERLINK("http://x/"&A1)',
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(1)",
+    "\t=1",
+    "\r=1",
+    "-",
+]
+
+
+@pytest.mark.parametrize("text", FORMULAS)
+def test_a_formula_becomes_text(text):
+    assert csv_cell(text) == "'" + text
+    assert from_csv_cell(csv_cell(text)) == text
+    assert from_csv_cell(csv_cell("'" + text)) == "'" + text
+
+
+@pytest.mark.parametrize("value", ["-1.5", "+3e-4", "-inf", "joint", "", "a=b", "'quoted'", -1.5, None, True])
+def test_numbers_and_other_texts_stay_as_they_are(value):
+    assert csv_cell(value) is value
+    assert not isinstance(value, str) or from_csv_cell(value) == value
+
+
+def test_a_frame_with_names_that_are_formulas():
+    frame = pd.DataFrame(
+        {"label": ["=1", None, "joint"], "=x": [-1.5, float("nan"), 2.0], "mixed": ["-2", -3, "@"]}
+    )
+    assert to_csv(frame) == "label,'=x,mixed\n'=1,-1.5,-2\n,,-3\njoint,2.0,'@\n"
+    plain = pd.DataFrame(
+        {"label": ["a", "b"], "value": [-1.5, 1e-20], "count": [1, -2], "yes": [True, False]}
+    )
+    assert to_csv(plain) == plain.to_csv(index=False, lineterminator="\n")
+
+
+def test_published_cells_are_read_as_they_were_written():
+    papers = published.paper()[:3]
+    cells = [replace(cell, method=f"=method {cell.position}", note="@note") for cell in papers]
+    text = render(cells)
+    assert all(not cell.startswith("=") for row in csv.reader(io.StringIO(text)) for cell in row)
+    assert published.parse(text.encode(), "cells") == cells
