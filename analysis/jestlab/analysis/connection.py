@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from jestlab.analysis import guards
+
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import URL, Connection, Engine
@@ -43,7 +45,10 @@ def connect(store: str | Connection) -> Iterator[Connection]:
             if engine.dialect.name == "sqlite":
                 # sqlite3 opens no transaction for a SELECT by itself: without one, each sees another moment.
                 connection.exec_driver_sql("BEGIN")
-            yield connection
+            try:
+                yield connection
+            finally:
+                connection.rollback()
     except DatabaseError as error:
         shown = address.render_as_string(hide_password=True)
         said = " ".join(str(error.orig).split())
@@ -90,17 +95,12 @@ def _sqlite(address: URL) -> Engine:
 
 
 def _server(address: URL) -> Engine:
-    """On PostgreSQL a transaction sees one moment and cannot write; every statement is a cursor's query, so
-    that none can end the transaction."""
+    """On PostgreSQL a transaction sees one moment and cannot write."""
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
     engine = create_engine(address, poolclass=NullPool)
-    if engine.dialect.name != "postgresql":
-        return engine
-    return engine.execution_options(
-        isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
-    )
+    return guards.only_queries(engine) if engine.dialect.name == "postgresql" else engine
 
 
 def _open_sqlite(path: Path) -> sqlite3.Connection:
@@ -111,6 +111,7 @@ def _open_sqlite(path: Path) -> sqlite3.Connection:
     """
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True)
     connection.execute("PRAGMA query_only = ON")
+    guards.only_selects(connection)
     return connection
 
 
@@ -127,11 +128,12 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
         and locales of one database, sort text in many ways.
     """
     import pandas as pd
-    from sqlalchemy import bindparam, text
+    from sqlalchemy import String, bindparam, text
 
     statement = text(sql)
     if "names" in parameters:
-        statement = statement.bindparams(bindparam("names", expanding=True))
+        # Of a list without a value, PostgreSQL would not know the type.
+        statement = statement.bindparams(bindparam("names", expanding=True, type_=String))
     with _no_collection():
         result = connection.execute(statement, parameters)
         names = list(result.keys())

@@ -126,8 +126,8 @@ _WRITING = (
 )
 _WRITES = re.compile(rf"\s*({_WRITING})\b", re.IGNORECASE)
 _WOULD_WRITE = re.compile(
-    r"readonly database|read-only transaction|data-modifying|multiple commands|INTO is not allowed"
-    rf"|near \"({_WRITING})\"",
+    r"not authorized|readonly database|read-only transaction|data-modifying|multiple commands"
+    rf"|INTO is not allowed|near \"({_WRITING})\"",
     re.IGNORECASE,
 )
 """How databases say that they were asked for more than a SELECT."""

@@ -12,6 +12,7 @@ import rows_support as rows
 from postgres_support import PostgresServer
 from sqlalchemy.exc import DBAPIError
 
+from jestlab.analysis import query
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.store import engine as engines
 from jestlab.platform.store.store import Store
@@ -55,6 +56,17 @@ def test_sqlite_refuses(store, reader, sql, tmp_path, monkeypatch):
     with pytest.raises(UserError, match=r"authoriz|VACUUM from within"), reader.reading() as connection:
         connection.exec_driver_sql(sql)
     assert {path.name for path in tmp_path.iterdir()} <= {*files, "results.db-shm", "results.db-wal"}
+    assert rows.everything(store.engine) == before
+
+
+@pytest.mark.parametrize("store_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("sql", ON_SQLITE)
+def test_frames_are_guarded_as_the_command_line_is(store, store_url, sql, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files, before = sorted(path.name for path in tmp_path.iterdir()), rows.everything(store.engine)
+    with pytest.raises(ValueError, match=r"^query: .*(read-only|VACUUM from within)"):
+        query.frame(store_url, sql=sql)
+    assert sorted(path.name for path in tmp_path.iterdir()) == files
     assert rows.everything(store.engine) == before
 
 
@@ -129,6 +141,34 @@ def test_postgresql_refuses(on_postgresql, sql):
         connection.exec_driver_sql(sql).fetchall()
     assert rows.everything(store.engine) == before
     assert reader.experiments()[0].name == "toy"  # it can still be read with
+
+
+@pytest.mark.parametrize("sql", ON_POSTGRESQL)
+def test_frames_on_postgresql_are_guarded_as_the_command_line_is(on_postgresql, postgres_server, sql):
+    store, _ = on_postgresql
+    before = rows.everything(store.engine)
+    url = postgres_server.url(store.engine.url.database or "")
+    with pytest.raises(ValueError, match=f"^query: .*(read-only|{_REFUSALS})"):
+        query.frame(url, sql=sql)
+    assert rows.everything(store.engine) == before
+
+
+@pytest.mark.parametrize("way", ["reading", "frame"])
+def test_a_reader_rolls_back(on_postgresql, postgres_server, way):
+    """A notification is sent by a transaction that only reads, once it commits."""
+    store, reader = on_postgresql
+    url = postgres_server.url(store.engine.url.database or "")
+    sql = f"SELECT pg_notify('told', '{way}')"
+    with psycopg.connect(url, autocommit=True) as listener:
+        listener.execute("LISTEN told")
+        if way == "frame":
+            query.frame(url, sql=sql)
+        else:
+            for each in (reader, store):
+                with each.reading() as connection:
+                    connection.exec_driver_sql(sql).fetchall()
+        postgres_server.execute("SELECT pg_notify('told', 'in the end')", url.rpartition("/")[2])
+        assert [told.payload for told in listener.notifies(timeout=30, stop_after=1)] == ["in the end"]
 
 
 @pytest.mark.parametrize("setting", ["default_transaction_read_only", "session_replication_role"])

@@ -20,6 +20,7 @@ from urllib.parse import quote
 from sqlalchemy import URL, Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 
+from jestlab.analysis import guards
 from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable, UserError
 from jestlab.platform.store.address import parse_url, refuse_remnants, shown_url, sqlite_file
 
@@ -53,10 +54,8 @@ def writable(url: str) -> Engine:
 def read_only(url: str) -> Engine:
     """Create an engine that cannot write: the database itself refuses.
 
-    SQLite refuses every statement that is not a SELECT, and other databases too. PostgreSQL gets every
-    statement as the query of a cursor in a read-only transaction, so that one that is not a SELECT (`COMMIT`,
-    `SET …`, two at once) is a syntax error. What its functions do beside tables, such as ending other
-    sessions, only permissions can forbid: give people you do not trust a role that may only SELECT.
+    How, and what is left to permissions, is in `jestlab.analysis.guards`. Its transactions are `reading`'s,
+    which end in a rollback.
     """
     store = parse_url(url)
     path = sqlite_file(store)
@@ -74,7 +73,7 @@ def closing_engine(engine: Engine) -> Iterator[Engine]:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """Open a transaction that sees one state of the store."""
+    """Open a transaction that sees one state of the store. In the end it is rolled back."""
     options: dict[str, Any] = {}
     if engine.dialect.name == "postgresql":
         options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
@@ -82,9 +81,12 @@ def reading(engine: Engine) -> Iterator[Connection]:
         plain_errors(engine),
         engine.connect() as connection,
         connection.execution_options(**options),
-        connection.begin(),
+        connection.begin() as transaction,
     ):
-        yield connection
+        try:
+            yield connection
+        finally:
+            transaction.rollback()
 
 
 @contextmanager
@@ -205,7 +207,7 @@ def _sqlite(path: Path, *, writes: bool) -> Engine:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
         else:
-            connection.set_authorizer(_authorize_reads)
+            guards.only_selects(connection)
         return connection
 
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=connect)
@@ -270,26 +272,6 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(0.02)
 
 
-# Everything that a SELECT asks for. `mode=ro` alone would still let ATTACH make a new file.
-_READS = frozenset(
-    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
-    | {sqlite3.SQLITE_TRANSACTION}
-)
-
-_READ_PRAGMAS = frozenset(
-    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
-)
-
-
-def _authorize_reads(action: int, first: str | None, second: str | None, *_: str | None) -> int:
-    allowed = action in _READS
-    if action == sqlite3.SQLITE_FUNCTION:
-        allowed = second != "load_extension"
-    elif action == sqlite3.SQLITE_PRAGMA:
-        allowed = first in _READ_PRAGMAS or (first == "read_uncommitted" and second is None)
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
-
-
 # ---- PostgreSQL
 
 
@@ -305,15 +287,13 @@ def _postgresql(store: URL, *, writes: bool) -> Engine:
         "tcp_user_timeout": int(BUSY_SECONDS * 1000),
     }
     settings = {"lock_timeout": _milliseconds(BUSY_SECONDS)}
-    options: dict[str, Any] = {"isolation_level": "READ COMMITTED"}
     if writes:
         # A machine that was put to sleep within a transaction would hold its locks until it wakes.
         settings["idle_in_transaction_session_timeout"] = _milliseconds(2 * BUSY_SECONDS)
     else:
-        settings |= {"default_transaction_read_only": "on", "statement_timeout": _milliseconds(QUERY_SECONDS)}
-        options = {"isolation_level": "REPEATABLE READ", "execution_options": {"postgresql_readonly": True}}
+        settings["statement_timeout"] = _milliseconds(QUERY_SECONDS)
     given = {name: value for name, value in arguments.items() if name not in store.query}
-    engine = create_engine(store, pool_pre_ping=True, connect_args=given, **options)
+    engine = create_engine(store, pool_pre_ping=True, connect_args=given, isolation_level="READ COMMITTED")
 
     @event.listens_for(engine, "connect")
     def _configure(connection: Any, _: Any) -> None:
@@ -322,16 +302,7 @@ def _postgresql(store: URL, *, writes: bool) -> Engine:
         connection.execute(f"SELECT {calls}")
         connection.autocommit = False
 
-    if writes:
-        return engine
-
-    @event.listens_for(engine, "begin")
-    def _take_snapshot(connection: Connection) -> None:
-        # From its first query on, a transaction that only reads cannot become one that writes.
-        connection.exec_driver_sql("SELECT 1")
-
-    # Set last: from here on every statement is the query of a cursor, and thus a SELECT.
-    return engine.execution_options(stream_results=True)
+    return engine if writes else guards.only_queries(engine)
 
 
 def _milliseconds(seconds: float) -> str:

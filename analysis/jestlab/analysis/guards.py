@@ -1,0 +1,65 @@
+"""What keeps a reader of a store from writing, whatever SQL it is given: the database itself refuses."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+# Everything that a SELECT asks for. A file opened read-only would still let ATTACH make a new one.
+_READS = frozenset(
+    {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+    | {sqlite3.SQLITE_TRANSACTION}
+)
+
+_READ_PRAGMAS = frozenset(
+    {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "foreign_key_list"}
+)
+
+
+def only_selects(connection: sqlite3.Connection) -> None:
+    """Let a connection to SQLite refuse every statement that is not a SELECT, and other databases too."""
+    connection.set_authorizer(_authorize)
+
+
+def _authorize(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    allowed = action in _READS
+    if action == sqlite3.SQLITE_FUNCTION:
+        allowed = second != "load_extension"
+    elif action == sqlite3.SQLITE_PRAGMA:
+        allowed = first in _READ_PRAGMAS or (first == "read_uncommitted" and second is None)
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
+def only_queries(engine: Engine) -> Engine:
+    """Let an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
+
+    A statement that is not a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. What functions
+    do beside tables, such as ending sessions, or a superuser's writing files, only permissions can forbid:
+    give people you do not trust a role that may only SELECT.
+
+    Args:
+        engine: Of PostgreSQL. Its transactions are not to be committed: functions that a transaction which
+            only reads may call can leave something behind all the same.
+
+    Returns:
+        The engine to use.
+    """
+    from sqlalchemy import event
+
+    @event.listens_for(engine, "connect")
+    def _read_only(connection: Any, _: Any) -> None:
+        connection.autocommit = True  # a setting made in a transaction is undone with it
+        connection.execute("SELECT set_config('default_transaction_read_only', 'on', false)")
+        connection.autocommit = False
+
+    @event.listens_for(engine, "begin")
+    def _take_snapshot(connection: Connection) -> None:
+        # From its first query on, a transaction that only reads cannot become one that writes.
+        connection.exec_driver_sql("SELECT 1")
+
+    return engine.execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True
+    )
