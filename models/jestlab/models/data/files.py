@@ -127,7 +127,7 @@ def build_derived(folder: Path, name: str, build: Callable[[Path], None]) -> Pat
         if error.errno not in _NOT_ALLOWED:
             raise
     place = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:16]
-    return build_once(_own_temporary_folder() / place / name, build)
+    return build_once(own_temporary_folder() / place / name, build)
 
 
 def open_derived(
@@ -171,14 +171,23 @@ def map_array(path: Path, dtype: Any, shape: tuple[int, ...] | None = None) -> n
     return np.asarray(np.memmap(path, dtype, "r", shape=shape))
 
 
-def _own_temporary_folder() -> Path:
-    """Return a temporary folder that no other user can have filled."""
-    folder = Path(tempfile.gettempdir()) / f"jestlab-{os.geteuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+def own_temporary_folder(name: str = "jestlab", variable: str = "TMPDIR") -> Path:
+    """Return a folder below the temporary one that no other user can have filled; make it if it is missing.
+
+    Args:
+        name: Of the folder; the user's id is appended.
+        variable: Environment variable by which another place is chosen, for the message.
+
+    Raises:
+        PermissionError: Somebody else may have made what lies there.
+    """
+    folder = Path(tempfile.gettempdir()) / f"{name}-{os.geteuid()}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise PermissionError(
-            f"{folder}: not owned by this user alone: remove it, or set TMPDIR to another folder"
+            f"{folder}: not owned by this user alone: remove it, or set {variable} to another folder"
         )
     return folder
 

@@ -12,11 +12,11 @@ import binascii
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import StoreUnreachable, UserError
 
 SCRATCH = "JESTLAB_SCRATCH"
@@ -42,11 +42,13 @@ class Lab:
     def find(cls, root: str | Path | None = None, store_url: str | None = None) -> Lab:
         """Find the lab that the options, else JESTLAB_ROOT and JESTLAB_STORE, else `./lab` name.
 
-        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen. Nothing is created.
+        JESTLAB_STORE_SECRET stands for JESTLAB_STORE where that must not be seen. Nothing is created but the
+        temporary folder of labs in buckets, where JESTLAB_SCRATCH names none.
 
         Raises:
             UserError: The folder's path has a character that database URLs give a meaning, the secret cannot
-                be read, or a lab in a bucket has no store that all its machines see.
+                be read, a lab in a bucket has no store that all its machines see, or its temporary folder may
+                be somebody else's.
         """
         place = root or os.environ.get("JESTLAB_ROOT") or "lab"
         if "://" in str(place):
@@ -67,8 +69,7 @@ class Lab:
                 "a SQLite store needs a --root on this machine"
             )
         name = f"{remote.rpartition('/')[2]}-{hashlib.sha256(remote.encode()).hexdigest()[:12]}"
-        scratch = os.environ.get(SCRATCH) or Path(tempfile.gettempdir()) / f"jestlab-scratch-{os.geteuid()}"
-        return cls(Path(scratch).absolute() / name, store_url, remote)
+        return cls(_scratch().absolute() / name, store_url, remote)
 
     @property
     def address(self) -> str:
@@ -99,6 +100,16 @@ class Lab:
     def reports(self) -> Path:
         """Tables and plots, one folder an experiment: here, where the lab is in a bucket."""
         return self.root / "reports" if self.remote is None else Path("lab-reports").absolute()
+
+
+def _scratch() -> Path:
+    """Return the folder of labs in buckets on this machine, which nobody else can have filled or chosen."""
+    if given := os.environ.get(SCRATCH):
+        return Path(given)
+    try:
+        return own_temporary_folder("jestlab-scratch", SCRATCH)
+    except OSError as error:
+        raise UserError(str(error)) from None
 
 
 # ---- the store's URL
