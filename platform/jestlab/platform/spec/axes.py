@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -56,6 +57,13 @@ class Axis(BaseModel):
                 yield dict(zip(self.zip, values, strict=True))
         else:
             yield from self.cases or ()
+
+    @property
+    def count(self) -> int:
+        """Number of points, without listing them."""
+        if self.grid is not None:
+            return math.prod(map(len, self.grid.values()))
+        return len(next(iter(self.zip.values()))) if self.zip is not None else len(self.cases or ())
 
     def values(self) -> Iterator[tuple[str, Any, int]]:
         """Yield every key with each of its values, and the number of its case (0 without cases)."""
@@ -172,6 +180,11 @@ class Spanned(NamedTuple):
 
     point: Point
     steps: tuple[Step, ...]
+
+
+def count(axes: Sequence[Axis], run: str) -> int:
+    """Return the number of points of a run, without listing them."""
+    return math.prod(axis.count for axis in axes if run in axis.runs)
 
 
 def span(axes: Sequence[Axis], run: str) -> list[Spanned]:

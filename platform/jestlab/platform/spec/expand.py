@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, nearest, shown, within
 from jestlab.platform.programs import Config, Program
-from jestlab.platform.spec.axes import Point, Step, place_on, span
+from jestlab.platform.spec.axes import Point, Step, count, place_on, span
 from jestlab.platform.spec.config_tree import (
     MATCH,
     STUDIES,
@@ -32,6 +33,9 @@ from jestlab.platform.spec.reports import LearnabilityReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Match, Study
+
+MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
+"""Environment variable that says how many runs a study may have, and what holds without it."""
 
 SEED = "seed"
 """The config key that replicates differ in."""
@@ -95,6 +99,7 @@ def expand(study: Study) -> tuple[Member, ...]:
     """
     if study.studies:
         return _of_union(study)
+    _check_size(study)
     _check_layers(study)
     _check_matches(study)
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
@@ -103,17 +108,30 @@ def expand(study: Study) -> tuple[Member, ...]:
     matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
     _check_shared(study, variants, ordered)
     place = {index: place for place, (index, _) in enumerate(ordered)}
-    count = len(ordered)
+    in_all = len(ordered)
     return tuple(
         _member(
             variants[index],
             seed,
-            {role: replicate * count + place[needed] for role, needed in needs.items()},
-            replicate * count + place[matched[index]] if index in matched else None,
+            {role: replicate * in_all + place[needed] for role, needed in needs.items()},
+            replicate * in_all + place[matched[index]] if index in matched else None,
         )
         for replicate, seed in enumerate(study.seeds)
         for index, needs in ordered
     )
+
+
+def _check_size(study: Study) -> None:
+    """Refuse a study of too many runs, which would take hours and all memory to list."""
+    runs = len(study.seeds) * sum(count(study.axes, name) for name in study.runs)
+    given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
+    if not given.isdecimal():
+        raise SpecError((), f"{MAX_RUNS} must be a whole number, not {given!r}")
+    if runs > int(given):
+        raise SpecError(
+            ("axes",) if study.axes else ("seeds",),
+            f"make {runs:,} runs, more than {int(given):,}: drop values, or allow it by {MAX_RUNS}={runs}",
+        )
 
 
 def _of_union(study: Study) -> tuple[Member, ...]:

@@ -1,0 +1,56 @@
+"""A study of more runs than anybody wants is refused before its runs are listed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.errors import SpecError
+from jestlab.platform.spec import expand
+from jestlab.platform.spec.axes import Axis, count, span
+from jestlab.platform.spec.schema import Study
+
+TOY = {"name": "toy", "program": "toy_programs:loop", "runs": {"one": {}, "two": {}}}
+
+
+def test_a_grid_of_10_to_the_12_is_refused_at_once():
+    axis = {"runs": ["two"], "grid": {f"key{n}": list(range(10)) for n in range(12)}}
+    study = Study.parse(TOY | {"axes": [axis]})
+    with pytest.raises(SpecError, match=r"axes: .*1,000,000,000,001 runs.*JESTLAB_MAX_RUNS") as raised:
+        _ = study.members
+    assert "\n" not in str(raised.value)
+
+
+def test_many_axes_and_seeds_multiply():
+    axes = [{"runs": ["one"], "grid": {f"key{n}": list(range(50))}} for n in range(3)]
+    with pytest.raises(SpecError, match="1,250,010 runs"):
+        _ = Study.parse(TOY | {"axes": axes, "seeds": 10} | {"runs": {"one": {}, "two": {}}}).members
+
+
+def test_the_limit_can_be_raised(monkeypatch):
+    study = Study.parse(TOY | {"seeds": 3})
+    monkeypatch.setattr(expand, "MOST_RUNS", 5)
+    with pytest.raises(SpecError, match=r"6 runs, more than 5.*JESTLAB_MAX_RUNS=6"):
+        _ = study.members
+    monkeypatch.setenv("JESTLAB_MAX_RUNS", "6")
+    assert len(Study.parse(TOY | {"seeds": 3}).members) == 6
+    monkeypatch.setenv("JESTLAB_MAX_RUNS", "many")
+    with pytest.raises(SpecError, match=r"JESTLAB_MAX_RUNS.*whole number.*'many'"):
+        _ = Study.parse(TOY | {"seeds": 3}).members
+
+
+KEYS = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(), min_size=1, max_size=3), min_size=1)
+
+
+@given(st.lists(KEYS, max_size=3), st.integers(1, 3))
+def test_counting_is_listing(grids, cases):
+    axes = [
+        Axis(runs=("one",), grid={f"{n}{key}": tuple(values) for key, values in grid.items()})
+        for n, grid in enumerate(grids)
+    ]
+    axes.append(Axis(runs=("one",), cases=tuple({"case": n} for n in range(cases))))
+    axes.append(Axis(runs=("one",), zip={"x": (1, 2), "y": (3, 4)}))
+    axes.append(Axis(runs=("two",), grid={"x": (1, 2)}))
+    assert count(axes, "one") == len(span(axes, "one"))
+    assert count(axes, "three") == len(span(axes, "three")) == 1
