@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from jestlab.models.data import files
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import SCRATCH, Lab
 
@@ -18,7 +18,7 @@ URL = "gs://bucket/lab"
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the folder will be, in a place where everybody may write."""
     monkeypatch.delenv(SCRATCH, raising=False)
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / f"jestlab-scratch-{os.geteuid()}"
 
 
