@@ -26,6 +26,7 @@ from typing import Any
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import Job
+from jestlab.platform.launch.executor import Marks as JobMarks
 from jestlab.platform.launch.executors.local import ForkServer, Local
 from jestlab.platform.programs import imports_of
 
@@ -150,7 +151,8 @@ def measure(folder: Path, steps: int, rounds: int) -> dict[str, dict[str, float]
             subprocess.run(command, check=True, env=environment, stdout=output, stderr=output)
 
     def forked(arguments: Sequence[str]) -> None:
-        job = Job("run", "run", arguments, {}, log, imports=(*imports_of("train"), "bench_run"))
+        marks = JobMarks("0" * 32, "0" * 64, 1, "0" * 32)
+        job = Job("run", "run", arguments, {}, log, marks, imports=(*imports_of("train"), "bench_run"))
         if server.start(job).wait() != 0:
             raise SystemExit(log.read_text()[-2_000:])
 

@@ -44,6 +44,8 @@ from jestlab.platform.launch.processes import (
     EXIT_FAILED,
     EXIT_REFUSED,
     EXIT_STOPPED,
+    adopt_orphans,
+    end_descendants,
     own_handle,
 )
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
@@ -59,6 +61,9 @@ LOG_VARIABLE = "JESTLAB_COPY_LOG"
 
 LAST_WORDS_SECONDS = 5.0
 """How long the end waits until all output is in the log."""
+
+_COPIERS: set[int] = set()
+"""Processes that copy this one's output, and end with it."""
 
 STORE_SECONDS = 120.0
 """How long a starting worker waits for a store that it cannot use."""
@@ -101,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     stop = Stop()
     stop.on_signals()
+    adopt_orphans()
     try:
         lab = Lab.find(options.root)
         store, run = _patiently(lambda: _open(lab, options.run), stop)
@@ -134,6 +140,7 @@ def _copied_output(log: Path, synced: SyncedFolder | None) -> Iterator[None]:
     streams = (sys.stdout, sys.stderr)
     own = [os.dup(stream.fileno()) for stream in streams]
     copier = subprocess.Popen(["tee", "-a", str(log)], stdin=subprocess.PIPE, start_new_session=True)
+    _COPIERS.add(copier.pid)
     assert copier.stdin is not None
     for stream in streams:
         stream.flush()
@@ -176,7 +183,7 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
     _log_to_standard_error()
     about = provenance.collect(Path(__file__).parent)
     directory = lab.root / run.directory
-    handle = own_handle(directory / logs.NAME)
+    handle = own_handle(f"{run.directory}/{logs.NAME}")
     tries = itertools.count()
     try:
         attempt = _patiently(
@@ -250,6 +257,8 @@ def _assist(lab: Lab, run: RunRecord, stop: Stop) -> int:
         _execute(run, _context(lab, run, null, null.artifact, stop))
     except (Interrupted, KeyboardInterrupt):
         return EXIT_STOPPED
+    finally:
+        _end_descendants()
     return EXIT_COMPLETED
 
 
@@ -292,7 +301,11 @@ def _execute(run: RunRecord, context: RunContext) -> None:
 def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
     """Execute, and record how it ended."""
     try:
-        return _enter(attempt, *_outcome(attempt, stop, execute))
+        try:
+            code, reason = _outcome(attempt, stop, execute)
+        finally:
+            _end_descendants()
+        return _enter(attempt, code, reason)
     except AttemptLost as error:
         _say(f"jestlab: {error}")
     except StoreUnreachable as error:
@@ -301,6 +314,12 @@ def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
         _say(f"jestlab: {error}")
         return EXIT_FAILED
     return EXIT_BUSY
+
+
+def _end_descendants() -> None:
+    """End what the program has started and left behind, before anybody is told that the attempt is over."""
+    if left := end_descendants(but=_COPIERS):
+        _say(f"jestlab: killed, and still there: process {', '.join(map(str, sorted(left)))}")
 
 
 def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:

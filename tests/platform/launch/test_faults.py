@@ -187,7 +187,7 @@ def test_cancel_leaves_nothing_running_and_nothing_to_be_run(root, tmp_path):
         assert cancelled.returncode == 0, cancelled.stdout + cancelled.stderr
         assert "2 runs cancelled" in cancelled.stdout
         assert launcher.wait(15) == 1
-        labs.wait_until_ended(root, 10)
+        assert labs.processes_of(root) == []
     assert states(root) == {"long": "CANCELLED", "next": "CANCELLED"}
     assert labs.here("cancel", "toy", root=root).returncode == 0
 
@@ -276,7 +276,7 @@ def test_a_launch_stopped_by_its_user(root, tmp_path, undisturbed, number):
         labs.wait_until(lambda: is_under_way(root))
         os.killpg(launcher.pid, number)
         assert launcher.wait(15) == 130
-        labs.wait_until_ended(root, 10)
+        assert labs.processes_of(root) == []
     assert states(root) == {"joint": "CANCELLED", "uniform": "CANCELLED"}
     assert_goes_on(root, spec, undisturbed)
 
@@ -288,7 +288,7 @@ def test_ctrl_c_before_any_run_has_begun(root, tmp_path):
         labs.wait_until(lambda: (root / "xmanager").exists())
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait(15) == 130
-        labs.wait_until_ended(root, 10)
+        assert labs.processes_of(root) == []
     assert set(states(root).values()) == {"CANCELLED"}
 
 
@@ -304,7 +304,7 @@ def test_a_second_ctrl_c_ends_what_does_not_stop(root, tmp_path):
         os.killpg(launcher.pid, signal.SIGINT)
         assert launcher.wait(15) == 130
         assert time.monotonic() - began < 5
-        labs.wait_until_ended(root, 10)
+        assert labs.processes_of(root) == []
     assert states(root) == {"deaf": "CANCELLED", "next": "CANCELLED"}
     reason = sqlite3.connect(root / "results.db").execute("SELECT exit_code, state FROM attempt").fetchall()
     assert reason == [(-signal.SIGKILL, "CANCELLED")]

@@ -17,6 +17,7 @@ from executor_harnesses import Harness, KubernetesHarness, VertexHarness
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Options, Outcome, launch
 from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executor import Marks
 from jestlab.platform.launch.executors import job_of
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan, plan
@@ -128,8 +129,9 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     log = f"{uniform.directory}/log.txt"
     claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
     assert claim is not None
-    handle = cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name, store.id()))
-    leases.launched(store, claim.attempt_id, handle)
+    marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
+    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, cluster.name))
+    leases.launched(store, claim.attempt_id, job.handle)
     leases.leave(store, gone)
     options = Options(executor=cluster.place)
     outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=options)
@@ -171,11 +173,9 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
     claim = leases.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
     assert claim is not None
-    leases.launched(
-        store,
-        claim.attempt_id,
-        cluster.launch(job_of(lab, "toy", uniform, claim.number, log, cluster.name, store.id())),
-    )
+    marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
+    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, cluster.name))
+    leases.launched(store, claim.attempt_id, job.handle)
     labs.wait_until(functools.partial(labs.starts, root, "uniform"))
     leases.request_stop(store, [uniform.fingerprint], "cancelled by me")
     outcome = launch(lab, store, "toy", [uniform], lambda _: cluster)

@@ -34,8 +34,9 @@ LEASE_SECONDS = 90.0
 def lease(state: RunState = RunState.RUNNING, **changes) -> Lease:
     ended = None if state in LIVE else NOW - timedelta(hours=1)
     made = Lease(
-        7, 1, state, None, "host:1:0", "local", "host:5:0:log", LEASE_SECONDS, NOW, ended, None, "log.txt"
-    )
+        7, "f" * 64, 1, state, None, "host:1:0", "local", "host:5:0:log", "5ec12e7", LEASE_SECONDS, NOW,
+        ended, None, "log.txt",
+    )  # fmt: skip
     return replace(made, **changes)
 
 
@@ -151,7 +152,12 @@ RUNNING = run(RunState.RUNNING, lease())
         (
             RUNNING,
             seen(JobState.UNKNOWN, stopping="stop", silent_seconds=91),
-            End(lease(), RunState.CANCELLED, "stop", kill=True),
+            End(
+                lease(),
+                RunState.CANCELLED,
+                "stop; whether it still runs could not be found out",
+                kill=True,
+            ),
         ),
         (RUNNING, seen(JobState.UNKNOWN, stopping="stop", silent_seconds=60), Stop(lease())),
         (

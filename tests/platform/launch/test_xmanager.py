@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from executor_harnesses import MARKS
 from xmanager import xm
 from xmanager.xm_local import registry
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.xmanager import Experiment, Handover
 
 
@@ -27,25 +28,32 @@ class Jobs:
     grace_seconds = 1.0
 
     def __init__(self) -> None:
-        self.states: dict[str, JobStatus] = {}
+        self.states: dict[LaunchedJob, JobStatus] = {}
 
     def has_room(self) -> bool:
         return True
 
-    def launch(self, job: Job) -> str:
+    def launch(self, job: Job) -> LaunchedJob:
         if job.title == "impossible":
             raise ExecutorError("no such machine")
-        self.states[job.name] = JobStatus(JobState.RUNNING)
-        return job.name
+        launched = LaunchedJob(job.name, MARKS)
+        self.states[launched] = JobStatus(JobState.RUNNING)
+        return launched
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        return {handle: self.states[handle] for handle in handles}
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        return {job: self.states[job] for job in jobs}
 
-    def stop(self, handle: str, *, now: bool) -> None:
-        self.states[handle] = JobStatus(JobState.GONE)
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        self.states[job] = JobStatus(JobState.GONE)
 
-    def logs(self, handle: str) -> Iterator[bytes]:
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         yield b""
+
+    def halt(self) -> None:
+        pass
+
+    def settle(self, seconds: float) -> None:
+        pass
 
     def close(self) -> None:
         pass
@@ -55,7 +63,7 @@ class Jobs:
 
 
 def job(title: str, number: int = 1) -> Job:
-    return Job(f"jestlab-{title}-{number}", title, ["--run", "f"], {}, Path("log.txt"))
+    return Job(f"jestlab-{title}-{number}", title, ["--run", "f"], {}, Path("log.txt"), MARKS)
 
 
 def test_the_version_that_the_private_attributes_were_read_in():
@@ -71,12 +79,12 @@ def test_work_units_know_and_stop_their_jobs(root):
     async def check() -> None:
         jobs = Jobs()
         async with Experiment(root / "xmanager", "study") as experiment:
-            handles = [await experiment.add(jobs, job(title)) for title in ("good", "bad", "long")]
-            assert handles == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
+            added = [await experiment.add(jobs, job(title)) for title in ("good", "bad", "long")]
+            assert [job.handle for job in added] == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
             good, bad, long = units_of(experiment)
             assert all(unit.get_status().is_active for unit in (good, bad, long))
-            jobs.states["jestlab-good-1"] = JobStatus(JobState.SUCCEEDED)
-            jobs.states["jestlab-bad-1"] = JobStatus(JobState.FAILED, "exit code 1", 1)
+            jobs.states[added[0]] = JobStatus(JobState.SUCCEEDED)
+            jobs.states[added[1]] = JobStatus(JobState.FAILED, "exit code 1", 1)
             await good.wait_until_complete()
             assert good.get_status().is_completed
             with pytest.raises(xm.ExperimentUnitFailedError, match="exit code 1"):
@@ -93,7 +101,7 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
         async with Experiment(root / "xmanager", "study") as experiment:
             with pytest.raises(ExecutorError, match="no such machine"):
                 await experiment.add(Jobs(), job("impossible"))
-            assert await experiment.add(Jobs(), job("good")) == "jestlab-good-1"
+            assert (await experiment.add(Jobs(), job("good"))).handle == "jestlab-good-1"
 
     asyncio.run(check())
 

@@ -17,7 +17,7 @@ import labs_support as labs
 from executor_harnesses import Harness
 from workers_support import Worker
 
-from jestlab.platform.launch.executor import Executor, Job, JobStatus
+from jestlab.platform.launch.executor import Executor, Job, JobStatus, LaunchedJob
 from jestlab.platform.spec.resources import ExecutorName
 
 
@@ -27,7 +27,7 @@ class Cluster:
     Attributes:
         harms: Run → what is done to its first worker: in mid-run "preempt", "vanish" or "kill"; or "hold",
             it does not begin before `release` is set.
-        held: Told the handle of a job that does not begin.
+        held: Told which job does not begin.
         launched: Names of the jobs, in order.
     """
 
@@ -43,11 +43,11 @@ class Cluster:
         self._root = root
         self._ring = ring
         self._executor: Executor = harness.executor()
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[LaunchedJob, Worker] = {}
         self._lock = threading.Lock()  # a fake API is not told two things at once
         self.harms: dict[str, str] = {}
         self.release = threading.Event()
-        self.held: Callable[[str], None] = lambda handle: None
+        self.held: Callable[[LaunchedJob], None] = lambda launched: None
         self.launched: list[str] = []
         self.name = self._executor.name
         self.place: ExecutorName = "kubernetes" if self.name == "kubernetes" else "vertex"
@@ -58,39 +58,45 @@ class Cluster:
     def has_room(self) -> bool:
         return self._executor.has_room()
 
-    def launch(self, job: Job) -> str:
+    def launch(self, job: Job) -> LaunchedJob:
         with self._lock:
-            handle = self._executor.launch(job)
-        if handle not in self._workers:
+            launched = self._executor.launch(job)
+        if launched not in self._workers:
             self.launched.append(job.name)
             job.log.parent.mkdir(parents=True, exist_ok=True)
             environment = {**labs.variables(self._root), **job.environment, "JESTLAB_COPY_LOG": ""}
-            self._workers[handle] = Worker(*job.arguments, environment=environment, log=job.log)
+            self._workers[launched] = Worker(*job.arguments, environment=environment, log=job.log)
             harm = self.harms.pop(job.labels["run"], None)
             if harm == "hold":
-                self._workers[handle].send_signal(signal.SIGSTOP)
+                self._workers[launched].send_signal(signal.SIGSTOP)
                 with self._lock:
-                    self.held(handle)
-            threading.Thread(target=self._look_after, args=(handle, job, harm), daemon=True).start()
-        return handle
+                    self.held(launched)
+            threading.Thread(target=self._look_after, args=(launched, job, harm), daemon=True).start()
+        return launched
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         with self._lock:
-            return self._executor.statuses(handles)
+            return self._executor.statuses(jobs)
 
-    def stop(self, handle: str, *, now: bool) -> None:
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
         with self._lock:
-            self._executor.stop(handle, now=now)
-        worker = self._workers[handle]
+            self._executor.stop(job, now=now)
+        worker = self._workers[job]
         if worker.poll() is None:
             worker.kill() if now else worker.terminate()
 
     @property
-    def running(self) -> list[str]:
-        return [handle for handle, worker in self._workers.items() if worker.poll() is None]
+    def running(self) -> list[LaunchedJob]:
+        return [job for job, worker in self._workers.items() if worker.poll() is None]
 
-    def logs(self, handle: str) -> Iterator[bytes]:
-        return self._executor.logs(handle)
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        return self._executor.logs(job)
+
+    def halt(self) -> None:
+        self._executor.halt()
+
+    def settle(self, seconds: float) -> None:
+        self._executor.settle(seconds)
 
     def close(self) -> None:
         pass
@@ -98,13 +104,13 @@ class Cluster:
     def render(self, job: Job) -> dict[str, Any] | None:
         return self._executor.render(job)
 
-    def _look_after(self, handle: str, job: Job, harm: str | None) -> None:
-        worker = self._workers[handle]
+    def _look_after(self, launched: LaunchedJob, job: Job, harm: str | None) -> None:
+        worker = self._workers[launched]
         if harm == "hold":
             self.release.wait()
             worker.send_signal(signal.SIGCONT)
         with self._lock:
-            self._harness.run(handle)
+            self._harness.run(launched)
         if harm in ("preempt", "vanish", "kill"):
             state = job.log.parent / "state.json"
             while not state.exists() and worker.poll() is None:
@@ -113,10 +119,10 @@ class Cluster:
         code = worker.wait()
         with self._lock:
             if harm == "preempt":
-                self._harness.preempt(handle)
+                self._harness.preempt(launched)
             elif harm == "vanish":
-                self._harness.vanish(handle)
+                self._harness.vanish(launched)
             else:
                 self._harness.finish_stop()
-                self._harness.end(handle, code if code >= 0 else 128 - code)
+                self._harness.end(launched, code if code >= 0 else 128 - code)
         self._ring()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import Executor, Job, JobState
+from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob, Marks
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
@@ -30,6 +31,13 @@ from jestlab.platform.spec.resources import Slice, parse_slice
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 
+
+def marks_of(name: str) -> Marks:
+    """The marks of a job of this name, with a token of its own."""
+    return Marks("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
+
+
+MARKS = marks_of("jestlab-0a1b2c3d-1")
 
 Api = TypeVar("Api", bound=FakeApi)
 
@@ -42,14 +50,8 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
         "arguments": ["--root", "/home/ada/lab", "--run", "0a1b2c3d" * 8, "--attempt", "1"],
         "environment": {"JESTLAB_STORE": STORE, "TZ": "UTC"},
         "log": Path("/nowhere/log.txt"),
-        "labels": {
-            "experiment": "quickstart",
-            "run": "joint",
-            "seed": "1",
-            "store": "5e" * 16,
-            "fingerprint": "0a1b2c3d" * 4,
-            "attempt": "1",
-        },
+        "marks": marks_of(name),
+        "labels": {"experiment": "quickstart", "run": "joint", "seed": "1"},
     }
     return Job(**(parts | changes))
 
@@ -80,22 +82,22 @@ class Harness(Protocol):
     def count(self) -> int:
         """Jobs that wait or run."""
 
-    def run(self, handle: str) -> None:
+    def run(self, started: LaunchedJob) -> None:
         """Let a job begin."""
 
-    def end(self, handle: str, code: int) -> None:
+    def end(self, started: LaunchedJob, code: int) -> None:
         """Let a job's first process end."""
 
-    def preempt(self, handle: str) -> None:
+    def preempt(self, started: LaunchedJob) -> None:
         """Take a job's machines away."""
 
-    def vanish(self, handle: str) -> None:
+    def vanish(self, started: LaunchedJob) -> None:
         """Remove a job behind the launcher's back."""
 
     def finish_stop(self) -> None:
         """Let what was asked to stop have stopped."""
 
-    def prints(self, handle: str, lines: list[str]) -> None:
+    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         """Let a job print lines."""
 
     def spoil(self, *statuses: int) -> None:
@@ -158,26 +160,26 @@ class KubernetesHarness(_Remote[FakeKubernetes]):
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.api.jobsets.values())
 
-    def run(self, handle: str) -> None:
-        self.api.run(_last(handle))
+    def run(self, started: LaunchedJob) -> None:
+        self.api.run(_last(started))
 
-    def wait_for_image(self, handle: str) -> None:
-        self.api.wait_for_image(_last(handle))
+    def wait_for_image(self, started: LaunchedJob) -> None:
+        self.api.wait_for_image(_last(started))
 
-    def end(self, handle: str, code: int) -> None:
-        self.api.end(_last(handle), code)
+    def end(self, started: LaunchedJob, code: int) -> None:
+        self.api.end(_last(started), code)
 
-    def preempt(self, handle: str) -> None:
-        self.api.preempt(_last(handle))
+    def preempt(self, started: LaunchedJob) -> None:
+        self.api.preempt(_last(started))
 
-    def vanish(self, handle: str) -> None:
-        self.api.vanish(_last(handle))
+    def vanish(self, started: LaunchedJob) -> None:
+        self.api.vanish(_last(started))
 
     def finish_stop(self) -> None:
         self.api.finish_deletions()
 
-    def prints(self, handle: str, lines: list[str]) -> None:
-        pod = next(name for _, name in self.api.pods if name.startswith(f"{_last(handle)}-host-0-0-"))
+    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
+        pod = next(name for _, name in self.api.pods if name.startswith(f"{_last(started)}-host-0-0-"))
         self.api.logs[pod] = "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -205,24 +207,24 @@ class VertexHarness(_Remote[FakeGoogle]):
             found["state"] in ("JOB_STATE_PENDING", "JOB_STATE_RUNNING") for found in self.api.jobs.values()
         )
 
-    def run(self, handle: str) -> None:
-        self.api.set_state(handle, "JOB_STATE_RUNNING")
+    def run(self, started: LaunchedJob) -> None:
+        self.api.set_state(started.handle, "JOB_STATE_RUNNING")
 
-    def end(self, handle: str, code: int) -> None:
-        self.api.end(handle, code)
+    def end(self, started: LaunchedJob, code: int) -> None:
+        self.api.end(started.handle, code)
 
-    def preempt(self, handle: str) -> None:
-        self.api.preempt(handle)
+    def preempt(self, started: LaunchedJob) -> None:
+        self.api.preempt(started.handle)
 
-    def vanish(self, handle: str) -> None:
-        del self.api.jobs[handle]
+    def vanish(self, started: LaunchedJob) -> None:
+        del self.api.jobs[started.handle]
 
     def finish_stop(self) -> None:
         self.api.finish_cancellations()
 
-    def prints(self, handle: str, lines: list[str]) -> None:
+    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         for line in lines:
-            self.api.say(handle, line)
+            self.api.say(started.handle, line)
 
 
 # Stands for Python: prints the lines and ends with the code that lie in a folder under the job's name.
@@ -251,7 +253,6 @@ class LocalHarness:
         program.write_text(_OBEDIENT)
         program.chmod(0o755)
         monkeypatch.setattr("sys.executable", str(program))
-        self._made: dict[str, str] = {}
         self._executors: list[Local] = []
 
     @property
@@ -265,29 +266,29 @@ class LocalHarness:
 
     def job(self, name: str) -> Job:
         told = {"NAME": name, "HARNESS": str(self._folder)}
-        return job(name, environment=told, log=self._folder / f"{name}.txt")
+        return job(name, environment=told, log=self._folder / "lab" / f"{name}.txt")
 
     def count(self) -> int:
-        return sum(state == JobState.RUNNING for state in map(processes.state_of, self._handles()))
+        return sum(processes.state_of(one.handle) == JobState.RUNNING for one in self._started())
 
-    def run(self, handle: str) -> None:
+    def run(self, started: LaunchedJob) -> None:
         """It does so already."""
 
-    def end(self, handle: str, code: int) -> None:
-        (self._folder / f"{_log(handle).stem}.code").write_text(str(code))
-        [parent] = (one for one in self._executors if handle in one._children)
-        labs.wait_until(lambda: parent.statuses([handle])[handle].state.is_over)
+    def end(self, started: LaunchedJob, code: int) -> None:
+        (self._folder / f"{self._log(started).stem}.code").write_text(str(code))
+        [parent] = (one for one in self._executors if started in one._children)
+        labs.wait_until(lambda: parent.statuses([started])[started].state.is_over)
 
-    def prints(self, handle: str, lines: list[str]) -> None:
+    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         ready = self._folder / "lines"
         ready.write_text("".join(f"{line}\n" for line in lines))
-        ready.rename(self._folder / f"{_log(handle).stem}.lines")
-        labs.wait_until(lambda: _log(handle).read_text().count("\n") == len(lines))
+        ready.rename(self._folder / f"{self._log(started).stem}.lines")
+        labs.wait_until(lambda: self._log(started).read_text().count("\n") == len(lines))
 
     def finish_stop(self) -> None:
         labs.wait_until(lambda: self.count() == 0)
 
-    def preempt(self, handle: str) -> None:
+    def preempt(self, started: LaunchedJob) -> None:
         raise NotImplementedError("nobody takes this machine away")
 
     vanish = preempt
@@ -303,11 +304,14 @@ class LocalHarness:
 
     def close(self) -> None:
         for executor in self._executors:
-            for handle in list(executor._children):
-                executor.stop(handle, now=True)
+            for started in list(executor._children):
+                executor.stop(started, now=True)
 
-    def _handles(self) -> list[str]:
-        return [handle for executor in self._executors for handle in executor._children]
+    def _started(self) -> list[LaunchedJob]:
+        return [started for executor in self._executors for started in executor._children]
+
+    def _log(self, started: LaunchedJob) -> Path:
+        return self._folder / "lab" / started.handle.split(":", 3)[3]
 
 
 class ForkedHarness(LocalHarness):
@@ -324,10 +328,6 @@ class ForkedHarness(LocalHarness):
         return dataclasses.replace(super().job(name), imports=("obedient_worker",))
 
 
-def _log(handle: str) -> Path:
-    return Path(handle.split(":", 3)[3])
-
-
 HARNESSES: dict[str, type[Harness]] = {
     "local": LocalHarness,
     "forked": ForkedHarness,
@@ -336,5 +336,5 @@ HARNESSES: dict[str, type[Harness]] = {
 }
 
 
-def _last(handle: str) -> str:
-    return handle.rpartition("/")[2]
+def _last(started: LaunchedJob) -> str:
+    return started.handle.rpartition("/")[2]

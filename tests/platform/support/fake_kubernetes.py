@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +172,7 @@ class FakeKubernetes(FakeApi):
             if key in self.jobsets:
                 raise Refused(409, f'jobsets.jobset.x-k8s.io "{key[1]}" already exists')
             self.jobsets[key] = copy.deepcopy(body)
+            self.jobsets[key]["metadata"]["uid"] = str(uuid.uuid4())
             if not body["spec"].get("suspend"):
                 self._schedule(self.jobsets[key])
             return self.jobsets[key]
@@ -180,6 +182,9 @@ class FakeKubernetes(FakeApi):
             raise Refused(404, f'jobsets.jobset.x-k8s.io "{name}" not found')
         found = self.jobsets[namespace, name]
         if method == "DELETE":
+            wanted = ((body or {}).get("preconditions") or {}).get("uid")
+            if wanted not in (None, found["metadata"]["uid"]):
+                raise Refused(409, f"the UID in the precondition ({wanted}) does not match")
             foreground = (
                 query.get("propagationPolicy") or (body or {}).get("propagationPolicy")
             ) == "Foreground"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from jestlab.platform.launch.executor import Job
+from jestlab.platform.launch.executor import Job, Marks
 from jestlab.platform.launch.executors.local import Forked, ForkServer
 
 SUPPORT = Path(__file__).parent
@@ -24,6 +24,9 @@ COMMAND = (
     "jestlab.platform.launch.xmanager",
 )
 """What a launch from the command line imports."""
+
+MARKS = Marks("f0" * 16, "f" * 64, 1, "0f" * 16)
+"""Of forks that are no job of any store."""
 
 _ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
 """Of this test process, before any test has changed it."""
@@ -47,7 +50,11 @@ def _server(kind: str) -> ForkServer:
 
 
 def fork(
-    arguments: Sequence[str], variables: Mapping[str, str], log: Path, imports: Sequence[str] = ()
+    arguments: Sequence[str],
+    variables: Mapping[str, str],
+    log: Path,
+    imports: Sequence[str] = (),
+    marks: Marks = MARKS,
 ) -> Forked:
     """Fork a worker, or what `forked` makes of it, with this process's working directory.
 
@@ -56,10 +63,11 @@ def fork(
         variables: Its environment.
         log: What it prints.
         imports: Modules that it finds imported.
+        marks: What it bears.
     """
     kind = "command" if imports == COMMAND else "JAX" if imports else "worker"
     environment = {**variables, "JESTLAB_TEST_FOLDER": str(Path.cwd())}
-    job = Job("fork", "fork", list(arguments), environment, log, imports=("forked", *imports))
+    job = Job("fork", "fork", list(arguments), environment, log, marks, imports=("forked", *imports))
     process = _server(kind).start(job)
     root = arguments[arguments.index("--root") + 1]
     with suppress(psutil.NoSuchProcess):  # it has ended already

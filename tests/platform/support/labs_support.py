@@ -24,6 +24,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.executor import Executor
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan
@@ -75,7 +76,14 @@ def here(*arguments: object, root: Path | None = None) -> subprocess.CompletedPr
     return subprocess.CompletedProcess(words, int(code or 0), said, complained)
 
 
-def launch_here(root: Path, planned: Plan, *, executor: type[Local] | None = None, **options: Any) -> Outcome:
+def launch_here(
+    root: Path,
+    planned: Plan,
+    *,
+    executor: type[Local] | None = None,
+    beside: Executor | None = None,
+    **options: Any,
+) -> Outcome:
     """Record a plan and launch it in this process, by an executor of this machine.
 
     Args:
@@ -83,6 +91,7 @@ def launch_here(root: Path, planned: Plan, *, executor: type[Local] | None = Non
         planned: The plan.
         executor: Which; None for the one that `jestlab` finds, of which the fixture `forking` makes one whose
             processes start at once.
+        beside: The executor of its name, for jobs that were launched before.
         options: How to launch.
     """
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
@@ -95,7 +104,13 @@ def launch_here(root: Path, planned: Plan, *, executor: type[Local] | None = Non
     how = Options(retries=resources.retries, lease_seconds=resources.lease_seconds, **options)
     try:
         return launch(
-            lab, store, planned.study.name, planned.runs, lambda _: local, options=how, wakeup=wakeup
+            lab,
+            store,
+            planned.study.name,
+            planned.runs,
+            lambda name: beside if beside is not None and beside.name == name else local,
+            options=how,
+            wakeup=wakeup,
         )
     finally:
         store.close()

@@ -22,7 +22,7 @@ class ForkingLocal(Local):
 
     def _forked(self, job: Job) -> Forked:
         variables = {**os.environ, **self.environment(), **job.environment}
-        return fork(job.arguments, variables, job.log, job.imports)
+        return fork(job.arguments, variables, job.log, job.imports, job.marks)
 
 
 class Worker(Process):

@@ -31,7 +31,7 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import controller, executors, logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener, display
-from jestlab.platform.launch.executor import Executor
+from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.cost import budgeted, refuse_above
@@ -45,8 +45,8 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
-_NO_STORE = "0" * 8
-"""Stands for the store's id in manifests that are only looked at: there may be no store yet."""
+_NO_STORE = _NO_TOKEN = "0" * 32
+"""Stand for the store's id and a secret in manifests that are only looked at: there may be no store yet."""
 
 _SHORTEST = 16  # to which a statement is cut: a narrower terminal wraps the line
 
@@ -290,7 +290,8 @@ def _render(
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in runs:
-        job = executors.job_of(lab, study.name, run, 1, f"{run.directory}/{logs.NAME}", place, _NO_STORE)
+        marks = Marks(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
+        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", place)
         path = folder / f"{job.name}.yaml"
         write_whole(path, dump(executor.render(job) or {}).encode())
         written.append(path)

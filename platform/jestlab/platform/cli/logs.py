@@ -19,6 +19,7 @@ from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import Bucket, SyncedFolder
 from jestlab.platform.launch import liveness, logs
+from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Lease, RunState
 from jestlab.platform.store.store import Store
@@ -56,7 +57,7 @@ def logs_command(
     path, fetch = _log_of(chosen.directory, lease, lab)
     fetch()
     if not path.exists() and not follow:
-        text = _of_executor(lease, lab)
+        text = _of_executor(store, lease, lab)
         if text is None:
             raise UserError(f"{chosen.label} (seed {chosen.seed}) has no log yet: it is {chosen.state}")
         if lines is not None:
@@ -95,15 +96,16 @@ def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callab
     return path, fetch
 
 
-def _of_executor(lease: Lease | None, lab: Lab) -> bytes | None:
-    """Ask for the log of the last attempt where it ran; None where nothing was launched yet."""
-    if lease is None or lease.handle is None:
+def _of_executor(store: Store, lease: Lease | None, lab: Lab) -> bytes | None:
+    """Ask for the log of the last attempt where it ran; None where this store has launched nothing."""
+    job = None if lease is None else LaunchedJob.of(store.id(), lease)
+    if lease is None or job is None:
         return None
     # Here, because they import pydantic, and most logs are files.
     from jestlab.platform.lab.settings import Settings
     from jestlab.platform.launch import executors
 
-    return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(lease.handle))
+    return b"".join(executors.find(lease.executor, Settings.find(), lab).logs(job))
 
 
 class _End:

@@ -84,8 +84,10 @@ _LONG = _JSON | {("attempt", "git_patch"), ("note", "text"), ("experiment", "que
 _LETTERS = 10_000  # of all other texts: tables are as wide as their widest cell
 _YEARS = (1970, 2200)
 
-_KEYS = frozenset({"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id"})
-"""Columns that mean something in one database only."""
+_KEYS = frozenset(
+    {"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id", "handle", "token"}
+)
+"""Columns that mean something in one database only; the last two lead to jobs."""
 
 
 def columns(table: Any) -> list[Any]:
@@ -193,7 +195,7 @@ def depth(value: Any) -> int:
 
 def damaged(what: str) -> UserError:
     """Create the error for what cannot be in an archive that jestlab wrote."""
-    return UserError(f"the archive is damaged: {what}")
+    return UserError(f"the archive is damaged: {one_line(what, 300)}")
 
 
 def compression_of(path: Path) -> str:

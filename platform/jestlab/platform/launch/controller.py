@@ -21,7 +21,7 @@ from jestlab.platform.errors import StoreError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs, processes, reconcile
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Marks
 from jestlab.platform.launch.executors import Executors, job_of
 from jestlab.platform.launch.liveness import Liveness, Termination
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # imports XManager, which takes a second
 
 LAST_SECONDS = 15.0
 """How long after a second Ctrl-C the end of runs is waited for."""
+
+SETTLE_SECONDS = 10.0
+"""How long the workers of runs that have ended may take to end themselves."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -155,10 +158,12 @@ class _Controller:
         self._rules = RetryRules(self.options.retries, self._intervals.backoff, self._intervals.max_backoff)
         self._name = processes.identity()
         self._id: int | None = None  # this launcher's in the store
-        self._store_id = ""
+        self._store_id = self.store.id()
         self._beaten_at = 0.0
-        self._liveness = Liveness(self._name, self.executors, self.options.lease_seconds)
-        self._termination = Termination(self.executors, self.listener.note, at_once=self.options.at_once)
+        self._liveness = Liveness(self._name, self._store_id, self.executors, self.options.lease_seconds)
+        self._termination = Termination(
+            self._store_id, self.executors, self.listener.note, at_once=self.options.at_once
+        )
         self._ours: list[Lease] = []  # live attempts that this controller looks after
         self._final: dict[str, RunState] = {}
         self._runs = {run.fingerprint: run for run in self.targets}
@@ -181,6 +186,9 @@ class _Controller:
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
             while not await self._pass():
                 await self.wakeup.wait(self._intervals.poll)
+            if self.options.launches:
+                executor = self.executors(self.options.executor)
+                await asyncio.to_thread(executor.settle, SETTLE_SECONDS)
         finally:
             for number in _SIGNALS:
                 asyncio.get_running_loop().remove_signal_handler(number)
@@ -274,6 +282,8 @@ class _Controller:
             case reconcile.Stop(lease):
                 self._termination.stop(lease)
             case reconcile.End(lease, state, reason, exit_code, kill):
+                if not kill and not self._termination.clear(lease):
+                    return  # it has not ended as long as anything of it runs
                 said = logs.summary(self.lab.root / lease.log) if state == RunState.FAILED else ""
                 said = f"{reason}: {said}" if said else reason
                 heard = lease.heartbeat_at if kill else None
@@ -298,6 +308,8 @@ class _Controller:
                 break
             if run.lease is not None and run.lease.executor != "local":
                 self._termination.kill(run.lease)  # a job that was put back into a queue would come again
+            elif run.lease is not None and not self._termination.clear(run.lease):
+                continue  # two attempts must not write into one folder
             log, lease = f"{run.directory}/{logs.NAME}", self.options.lease_seconds
             try:
                 claim = leases.claim(
@@ -328,12 +340,12 @@ class _Controller:
         try:
             if self._stopping is not None:
                 raise ExecutorError(self._stopping)
-            number, place = one.claim.number, one.executor.name
-            job = job_of(self.lab, self.title, one.target, number, one.log, place, self._store_id)
+            marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+            job = job_of(self.lab, self.title, one.target, marks, one.log, one.executor.name)
             if self._experiment is not None:
-                handle = await self._experiment.add(one.executor, job)
+                launched = await self._experiment.add(one.executor, job)
             else:
-                handle = await asyncio.to_thread(one.executor.launch, job)
+                launched = await asyncio.to_thread(one.executor.launch, job)
         except ExecutorError as error:
             ended = RunState.PREEMPTED if isinstance(error, ExecutorAway) else RunState.FAILED
             ended = ended if self._stopping is None else RunState.CANCELLED
@@ -341,8 +353,8 @@ class _Controller:
             await self._write_surely(leases.end, *attempt, ended, str(error), None)
             self.wakeup.set()
         else:
-            stop = functools.partial(one.executor.stop, handle)
-            await self._write_surely(leases.launched, one.claim.attempt_id, handle, stop=stop)
+            stop = functools.partial(one.executor.stop, launched)
+            await self._write_surely(leases.launched, one.claim.attempt_id, launched.handle, stop=stop)
 
     async def _write_surely(
         self, write: Callable[..., object], *values: object, stop: Callable[..., None] | None = None
@@ -369,6 +381,8 @@ class _Controller:
             self._interrupted_at = time.monotonic()
         else:
             self._interrupted, self._stopping = True, "the launch was stopped"
+            if self.options.launches:
+                self.executors(self.options.executor).halt()
             self.listener.note("stopping the runs; once more to end them at once")
         # Now, and not in the next pass alone: that may be waiting for a store that is away.
         for lease in self._ours:
@@ -378,7 +392,6 @@ class _Controller:
     def _enter(self) -> int:
         """Return this launcher's id in the store, where it enters itself the first time."""
         if self._id is None:
-            self._store_id = self.store.id()
             self._id = leases.enter_launcher(self.store, self._name)
             self._beaten_at = time.monotonic()
         return self._id

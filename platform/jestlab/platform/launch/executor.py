@@ -1,8 +1,9 @@
 """Where jobs run: one small interface for this machine, Vertex AI and Kubernetes.
 
 A job is one attempt at one run: `python -m jestlab.platform.worker …` on one machine, or on every host of a
-TPU slice at once. An executor holds no state that matters: whoever knows a job's handle, which is in the
-store, and has the same credentials can ask for it, stop it and read its log from another process.
+TPU slice at once. An executor holds no state that matters: whoever has its handle and marks from the store,
+and the same credentials, can ask for it, stop it and read its log from another process. A job without the
+marks is somebody else's, whatever its handle: it is neither watched, stopped nor read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,55 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from jestlab.platform.errors import UserError
 
-IDENTITY = ("store", "fingerprint", "attempt")
-"""Labels of a job that identify its attempt, wherever it was launched. Names are too short for that."""
+if TYPE_CHECKING:
+    from jestlab.platform.store.records import Lease
+
+
+class Marks(NamedTuple):
+    """What the job of one attempt bears, and no other job.
+
+    Attributes:
+        store: The store's id.
+        fingerprint: The run's.
+        attempt: Number of the attempt.
+        token: A secret of the attempt, 32 hexadecimal digits, that no copy of the store and no archive has.
+    """
+
+    store: str
+    fingerprint: str
+    attempt: int
+    token: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the marks as labels, which have 63 characters at most."""
+        return {
+            "store": self.store,
+            "fingerprint": self.fingerprint[:32],
+            "attempt": str(self.attempt),
+            "token": self.token,
+        }
+
+    def __str__(self) -> str:
+        return ".".join(self.labels.values())
+
+
+class LaunchedJob(NamedTuple):
+    """A job that was launched: its handle, by which its executor finds it, and the marks that it bears."""
+
+    handle: str
+    marks: Marks
+
+    @classmethod
+    def of(cls, store: str, lease: Lease) -> LaunchedJob | None:
+        """Return an attempt's job, by the store's id; None if this store knows of none that it launched."""
+        if lease.handle is None or lease.token is None:
+            return None
+        return cls(lease.handle, Marks(store, lease.fingerprint, lease.number, lease.token))
 
 
 class JobState(StrEnum):
@@ -27,12 +71,12 @@ class JobState(StrEnum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     PREEMPTED = "preempted"  # its machines were taken away; not the run's fault
-    GONE = "gone"  # no such job: it never existed, or was deleted
+    GONE = "gone"  # no such job: it never existed, was deleted, or is not the attempt's
     UNKNOWN = "unknown"  # cannot be found out now, or from here
 
     @property
     def is_over(self) -> bool:
-        """Whether none of its processes runs, or will."""
+        """Whether it has ended; what it may have left behind is ended by `Executor.stop`."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.PREEMPTED, JobState.GONE)
 
 
@@ -63,7 +107,8 @@ class Job:
         environment: Variables beyond the executor's own. The store's URL with its password is in
             `JESTLAB_STORE`: where manifests can be read by others, it has to come from a secret.
         log: File of the run's log, where it is on a file system of this machine.
-        labels: Short strings by which people find the job: experiment, run, seed; and those of `IDENTITY`.
+        marks: What it has to bear.
+        labels: Short strings by which people find the job: experiment, run, seed.
         imports: Modules that take long to import and that all jobs of its kind need: an executor may start it
             from a process that has them.
     """
@@ -73,12 +118,17 @@ class Job:
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     log: Path
+    marks: Marks
     labels: Mapping[str, str] = field(default_factory=dict)
     imports: Sequence[str] = ()
 
 
 class ExecutorError(UserError):
     """A job could not be launched or stopped; the message says why and what to do, in one line."""
+
+
+class StillRuns(ExecutorError):
+    """Processes of a job were killed and run all the same; the message names them."""
 
 
 class ExecutorAway(ExecutorError):
@@ -105,29 +155,33 @@ class Executor(Protocol):
     def has_room(self) -> bool:
         """Whether one more job would be accepted now, beside those that run."""
 
-    def launch(self, job: Job) -> str:
+    def launch(self, job: Job) -> LaunchedJob:
         """Start a job, or find it if its name was launched before.
 
         Returns:
-            Its handle, which the store keeps: enough for any other process to find the job.
+            The job; its handle is kept in the store, so that any other process finds it.
 
         Raises:
             ExecutorAway: It could not be started now. Nothing of it is left, or launching again finds it.
             ExecutorError: It was refused, and would be again.
         """
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
-        """Return the states of jobs by handle: one for every handle, UNKNOWN where nothing can be known."""
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        """Return the states of jobs: one for each, UNKNOWN where nothing can be known."""
 
-    def stop(self, handle: str, *, now: bool) -> None:
-        """Ask a job to stop, or kill it now, without time to save; does nothing to a job that is over.
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        """Ask a job to stop, or kill it now, without time to save; a job that is over stays as it is.
+
+        With `now`, all processes that it has left behind are killed, too. On this machine they have ended
+        when this returns.
 
         Raises:
+            StillRuns: Some of them run all the same.
             ExecutorAway: The executor cannot be reached now; the job may still run.
             ExecutorError: The job may still run; the message says why.
         """
 
-    def logs(self, handle: str) -> Iterator[bytes]:
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return what the job has printed so far, in pieces.
 
         Raises:
@@ -137,6 +191,12 @@ class Executor(Protocol):
 
     def render(self, job: Job) -> dict[str, Any] | None:
         """Return the manifest that `launch` would send, without credentials; None if there is none."""
+
+    def halt(self) -> None:
+        """Launch nothing any more, not even what is being launched now. Returns at once."""
+
+    def settle(self, seconds: float) -> None:
+        """Wait, for so long at most, until the jobs of this machine that this object launched have ended."""
 
     def close(self) -> None:
         """End what this object runs to launch jobs; the jobs go on. Nothing is launched after this."""

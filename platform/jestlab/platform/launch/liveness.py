@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.processes import state_of
+from jestlab.platform.launch.executor import JobState, JobStatus, LaunchedJob, StillRuns
+from jestlab.platform.launch.processes import Process, state_of
 from jestlab.platform.launch.reconcile import Signs
 from jestlab.platform.store.records import Lease, RunState
 
@@ -27,9 +27,10 @@ SILENT_SECONDS = 120.0
 class Liveness:
     """Watches live attempts for one launcher; others count as gone after `lease_seconds` of silence."""
 
-    def __init__(self, launcher: str, executors: Executors, lease_seconds: float) -> None:
-        """Create it; nothing has been seen yet."""
+    def __init__(self, launcher: str, store: str, executors: Executors, lease_seconds: float) -> None:
+        """Create it, for a launcher by its name and a store by its id; nothing has been seen yet."""
         self._launcher = launcher
+        self._store = store
         self._executors = executors
         self._lease_seconds = lease_seconds
         self._silence = Silence()
@@ -68,21 +69,21 @@ class Liveness:
 
     def _jobs(self, leases: Iterable[Lease]) -> dict[int, JobStatus]:
         """States of the attempts' jobs."""
-        handles: dict[ExecutorName, dict[str, int]] = {}
+        launched: dict[ExecutorName, dict[LaunchedJob, int]] = {}
         found = {}
         for lease in leases:
-            if lease.handle is not None:
-                handles.setdefault(lease.executor, {})[lease.handle] = lease.id
+            if (job := LaunchedJob.of(self._store, lease)) is not None:
+                launched.setdefault(lease.executor, {})[job] = lease.id
             else:
                 # An attempt that has begun runs, even if its launcher died before it could record the handle.
                 state = JobState.UNKNOWN if lease.state == RunState.RUNNING else JobState.GONE
                 found[lease.id] = JobStatus(state, "it was never launched")
-        for name, attempts in handles.items():
+        for name, attempts in launched.items():
             try:
                 statuses = self._executors(name).statuses(list(attempts))
             except UserError as error:
                 statuses = dict.fromkeys(attempts, JobStatus(JobState.UNKNOWN, str(error)))
-            found |= {attempts[handle]: status for handle, status in statuses.items()}
+            found |= {attempts[job]: status for job, status in statuses.items()}
         return found
 
 
@@ -113,8 +114,11 @@ class Silence:
 class Termination:
     """Remembers which jobs were asked to stop, and when; `at_once` gives them no time to save."""
 
-    def __init__(self, executors: Executors, complain: Callable[[str], None], *, at_once: bool) -> None:
-        """Create it; `complain` is told, once a job, why it cannot be stopped."""
+    def __init__(
+        self, store: str, executors: Executors, complain: Callable[[str], None], *, at_once: bool
+    ) -> None:
+        """Create it for a store by its id; `complain` is told, once a job, why it cannot be stopped."""
+        self._store = store
         self._executors = executors
         self._complain = complain
         self._asked: dict[int, float] = {}  # attempt → when
@@ -132,19 +136,28 @@ class Termination:
         elif time.monotonic() - asked > self._executors(lease.executor).grace_seconds:
             self.kill(lease)
 
-    def kill(self, lease: Lease) -> None:
-        """Kill an attempt's job now."""
-        self._send(lease, now=True)
+    def kill(self, lease: Lease) -> bool:
+        """Kill an attempt's job now, and what it has left; False if processes of it are seen to run still."""
+        return self._send(lease, now=True)
 
-    def _send(self, lease: Lease, now: bool) -> None:
-        if lease.handle is None:
-            return
+    def clear(self, lease: Lease) -> bool:
+        """End what an attempt that is over may have left on this machine; False if that runs still."""
+        job = LaunchedJob.of(self._store, lease)
+        if job is None or lease.executor != "local" or not Process.parse(job.handle).is_here:
+            return True
+        return self.kill(lease)
+
+    def _send(self, lease: Lease, now: bool) -> bool:
+        if (job := LaunchedJob.of(self._store, lease)) is None:
+            return True
         try:
-            self._executors(lease.executor).stop(lease.handle, now=now)
+            self._executors(lease.executor).stop(job, now=now)
         except UserError as error:
             if lease.id not in self._failed:
                 self._complain(f"attempt {lease.number} cannot be stopped from here: {error}")
             self._failed.add(lease.id)
+            return not isinstance(error, StillRuns)
+        return True
 
 
 def doubts(lease: Lease | None, now: datetime) -> str | None:

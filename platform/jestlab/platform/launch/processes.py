@@ -2,15 +2,22 @@
 
 A process is named `machine:pid:start`. Process ids are reused and machines share host names, so the name also
 tells boot, namespace and start time apart. A local job's handle is its process's name, `:` and its log.
+
+A process can leave its session, and outlive its parent. So a worker adopts the orphans among its descendants,
+and ends them all when it ends; and for the case that it is killed itself, all that it starts bears a mark in
+its environment, by which it is found.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import signal
 import socket
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +33,15 @@ EXIT_REFUSED = 78
 """EX_CONFIG: the run's input is wrong, and would be wrong the next time."""
 EXIT_STOPPED = 128 + signal.SIGTERM
 
+MARK = "JESTLAB_JOB_TOKEN"
+"""Environment variable of a local job's processes: whose they are. Its name says that it is a secret."""
+
+KILL_SECONDS = 5.0
+"""How long killed processes may take to end."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PAUSE_SECONDS = 0.01
 _TICKS = os.sysconf("SC_CLK_TCK")
 _OVER = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
@@ -104,14 +120,16 @@ class Process:
             return JobState.UNKNOWN
         return JobState.RUNNING if self.runs() else JobState.GONE
 
-    def end_session(self) -> None:
-        """Kill what is left of its session, whose id nobody else gets while one of its processes is left."""
+    def session(self) -> set[int]:
+        """Return the ids of what is left of its session, whose id nobody else gets as long as that is any."""
         if start_of(self.pid) not in (None, self.start):
-            return  # the id belongs to another process by now
+            return set()  # the id belongs to another process by now
+        found = set()
         for pid in psutil.pids():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if os.getsid(pid) == self.pid:
-                    os.kill(pid, signal.SIGKILL)
+                    found.add(pid)
+        return found
 
 
 def identity() -> str:
@@ -119,8 +137,8 @@ def identity() -> str:
     return str(Process.of(os.getpid()))
 
 
-def own_handle(log: Path) -> str:
-    """Return the handle of this process, which leads a session of its own."""
+def own_handle(log: str) -> str:
+    """Return this process's handle: it leads a session of its own; its log is relative to the lab's root."""
     return f"{identity()}:{log}"
 
 
@@ -149,6 +167,76 @@ def start_of(pid: int) -> str | None:
         return str(round((process.create_time() - psutil.boot_time()) * _TICKS))
     except psutil.Error:
         return None
+
+
+# ---- what belongs to a job
+
+
+def end_job(process: Process, mark: str) -> set[int]:
+    """Kill what is left of a job on this machine: its session, and what bears its mark.
+
+    Args:
+        process: Its worker.
+        mark: The value of `MARK` in its environment.
+
+    Returns:
+        Ids of processes that still run after `KILL_SECONDS`.
+    """
+    return _end(lambda: process.session() | marked(mark))
+
+
+def end_descendants(but: Collection[int] = ()) -> set[int]:
+    """Kill all that this process has started, directly or not, except these processes.
+
+    Call `adopt_orphans` before anything is started. Returns what still runs after `KILL_SECONDS`.
+    """
+    this = psutil.Process()
+    return _end(lambda: {child.pid for child in this.children(recursive=True)} - set(but))
+
+
+def _end(find: Callable[[], set[int]]) -> set[int]:
+    """Kill processes until none is found: while one looks, they may start others."""
+    deadline = time.monotonic() + KILL_SECONDS
+    while True:
+        left = {pid for pid in find() if start_of(pid) is not None}
+        if not left or time.monotonic() > deadline:
+            return left
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_PAUSE_SECONDS)
+
+
+def marked(mark: str) -> set[int]:
+    """Return the ids of this machine's processes that were started with a mark in their environment.
+
+    Other users' processes cannot be read, nor what has overwritten its environment.
+    """
+    wanted, found, this = f"{MARK}={mark}".encode(), set(), os.getpid()
+    for pid in psutil.pids():
+        with contextlib.suppress(OSError):
+            if pid != this and wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.add(pid)
+    return found
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (prctl(2), PR_SET_CHILD_SUBREAPER)."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(but: int) -> None:
+    """Forget adopted processes that have ended, as their parent has to; not the child `but`."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+            if ended.si_pid == but:
+                return
+            os.waitpid(ended.si_pid, 0)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends: one system call, safe between fork and exec."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def group_runs(group: int) -> bool:

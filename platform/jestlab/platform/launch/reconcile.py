@@ -191,7 +191,8 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
     silent = seen.silent_seconds > lease.lease_seconds
     if stopping is not None:
         if silent and job.state != JobState.RUNNING:  # its machine has gone, or cannot be reached
-            return End(lease, RunState.CANCELLED, stopping, kill=True)
+            reason = f"{stopping}; whether it still runs could not be found out"
+            return End(lease, RunState.CANCELLED, reason, kill=True)
         return Stop(lease)
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which goes on

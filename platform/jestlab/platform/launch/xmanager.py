@@ -1,7 +1,7 @@
 """Launch through XManager: each study is one of its experiments, each attempt a work unit.
 
 XManager's own executors lack what jestlab needs (see the executors' modules), but executors are classes: the
-one here passes the job to an executor of jestlab and the job's handle to the work unit, so that
+one here passes the job to an executor of jestlab, and the launched job to the work unit, so that
 `wait_until_complete`, `get_status` and `stop` of XManager's API work on it.
 
 Only this module uses attributes of XManager that are not public; its version is pinned.
@@ -27,7 +27,7 @@ from xmanager.xm import job_operators
 from xmanager.xm_local import handles, registry, status
 from xmanager.xm_local.storage import database
 
-from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import Executor, ExecutorError, Job, JobState, JobStatus, LaunchedJob
 
 _STATES = status.LocalWorkUnitStatusEnum
 _POLL_SECONDS = 1.0
@@ -41,10 +41,10 @@ _OVER = {
 
 
 class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job as XManager's work units see it; without a handle, `error` says why it was not launched."""
+    """A job as XManager's work units see it; without a job, `error` says why it was not launched."""
 
-    def __init__(self, executor: Executor, handle: str | None, error: ExecutorError | None) -> None:
-        self.handle = handle
+    def __init__(self, executor: Executor, job: LaunchedJob | None, error: ExecutorError | None) -> None:
+        self.job = job
         self.error = error
         self._executor = executor
 
@@ -65,13 +65,13 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
 
     def stop(self) -> None:
         """Ask the job to stop."""
-        if self.handle is not None:
-            self._executor.stop(self.handle, now=False)
+        if self.job is not None:
+            self._executor.stop(self.job, now=False)
 
     def _look(self) -> JobStatus:
-        if self.handle is None:
+        if self.job is None:
             return JobStatus(JobState.FAILED, str(self.error))
-        return self._executor.statuses([self.handle])[self.handle]
+        return self._executor.statuses([self.job])[self.job]
 
 
 @attr.s(auto_attribs=True)
@@ -88,15 +88,17 @@ class Handover(xm.Executor):  # type: ignore[misc]
         """Start the jobs; called by XManager, whose whole experiment would end on an exception."""
         for job in job_operators.flatten_jobs(job_group):
             given: Handover = job.executor
-            handle: str | None = None
+            launched: LaunchedJob | None = None
             error: ExecutorError | None = None
             try:
-                handle = await asyncio.to_thread(given.executor.launch, given.job)
+                launched = await asyncio.to_thread(given.executor.launch, given.job)
             except ExecutorError as failure:
                 error = failure
             # As non-local handles: the experiment then neither waits for them at its exit, nor raises again
             # what was already handled.
-            local_experiment_unit._non_local_execution_handles.append(Launched(given.executor, handle, error))
+            local_experiment_unit._non_local_execution_handles.append(
+                Launched(given.executor, launched, error)
+            )
         return []
 
 
@@ -128,15 +130,16 @@ class Experiment:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints
             await self._experiment.__aexit__(None, None, None)
 
-    async def add(self, executor: Executor, job: Job) -> str:
-        """Launch a job as a work unit and return its handle; ExecutorError if it could not be launched."""
+    async def add(self, executor: Executor, job: Job) -> LaunchedJob:
+        """Launch a job as a work unit; ExecutorError if it could not be launched."""
         unit = await self._experiment.add(
             xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
         )
         [launched] = unit._non_local_execution_handles
         if launched.error is not None:
             raise launched.error
-        return str(launched.handle)
+        found: LaunchedJob = launched.job
+        return found
 
 
 def _use_database(folder: Path) -> None:

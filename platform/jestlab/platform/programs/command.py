@@ -25,7 +25,6 @@ stopped, and is resumed later with JESTLAB_RESUME set.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import re
@@ -40,7 +39,7 @@ from typing import Any
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.launch import logs
-from jestlab.platform.launch.processes import describe_exit, group_runs
+from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.program import Problem, Program
 from jestlab.platform.programs.protocol import Channel
@@ -52,8 +51,6 @@ _NOT_VALUES = ("command", "cwd")
 _TICK_SECONDS = 0.2  # until a request to stop is passed on
 
 _PLACEHOLDERS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_PR_SET_PDEATHSIG = 1
 _BLOCK = 1 << 16
 _KEPT = 4_096
 _LEFT_BLOCKS = 64
@@ -199,6 +196,7 @@ def _serve(child: Child, channel: Channel, context: RunContext) -> None:
         if ended is not None:
             selector.register(ended, selectors.EVENT_READ)
         while child.runs():
+            reap_orphans(but=child.pid)
             for key, _ in selector.select(_TICK_SECONDS):
                 if key.fd == ended or (not key.data() and key.fd == child.output):
                     selector.unregister(key.fd)  # closed: it would be ready forever
@@ -264,7 +262,7 @@ class Child:
                 process_group=0,
                 # If the worker is killed, nobody else may be there to end its command, which would then write
                 # alongside the next attempt. (One system call, bound before the fork: safe with threads.)
-                preexec_fn=_die_with_the_worker,
+                preexec_fn=die_with_parent,
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             where = f" in {cwd}" if cwd is not None else ""
@@ -336,10 +334,6 @@ class Child:
 
 def _inherited() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in (STORE, STORE_SECRET)}
-
-
-def _die_with_the_worker() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 COMMAND = Program(

@@ -10,6 +10,7 @@ has changed since.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -23,14 +24,21 @@ from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert
 
 _LONG_GONE = timedelta(days=7)
 _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
-_OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name != "launcher")
+_OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
 
 
 class Claim(NamedTuple):
-    """An attempt that a launcher may start: its id is the fencing token, its number counts within the run."""
+    """An attempt that a launcher may start.
+
+    Attributes:
+        attempt_id: The fencing token.
+        number: 1, 2, … within the run.
+        token: The secret that its job bears.
+    """
 
     attempt_id: int
     number: int
+    token: str
 
 
 def enter_launcher(store: Store, name: str) -> int:
@@ -99,7 +107,8 @@ def _standing(row: RowMapping) -> Standing:
     lease = None
     if row["attempt_id"] is not None:
         values = {name: row[f"attempt_{name}"] for name in (*_OF_ATTEMPT, "launcher")}
-        lease = Lease(**{**values, "state": RunState(values["state"])})
+        values |= {"state": RunState(values["state"]), "fingerprint": row["fingerprint"]}
+        lease = Lease(**values)
     values = {name: row[name] for name in (*_OF_RUN, "fruitless")}
     return Standing(**{**values, "state": RunState(values["state"])}, lease=lease)
 
@@ -156,11 +165,12 @@ def claim(
             "heartbeat_at": now(),
             "first_step": run.step,
             "log": log,
+            "token": secrets.token_hex(16),
         }
         attempt_id = connection.execute(
             insert(connection, Attempt).values(**claimed).returning(Attempt.id)
         ).scalar_one()
-        return Claim(attempt_id, claimed["number"])
+        return Claim(attempt_id, claimed["number"], claimed["token"])
 
 
 def launched(store: Store, attempt_id: int, handle: str) -> None:

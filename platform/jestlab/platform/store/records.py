@@ -132,23 +132,28 @@ class Lease:
 
     Attributes:
         id: The fencing token.
+        fingerprint: The run's.
         number: 1, 2, … within the run.
         state: PENDING from the claim until its worker begins, RUNNING, then how it ended.
         launcher: Name of the launcher that looks after it; None if that has gone without a word.
         executor: Where its job runs.
-        handle: The executor's name of the job; None until it is launched.
+        handle: The executor's name of the job; None until it is launched, and where the attempt is of another
+            store.
+        token: The secret that its job bears; None where no job of this store does.
         lease_seconds: How long its worker may be silent.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
         log: Its log, relative to the lab's root.
     """
 
     id: int
+    fingerprint: str
     number: int
     state: RunState
     reason: str | None
     launcher: str | None
     executor: ExecutorName
     handle: str | None
+    token: str | None
     lease_seconds: float
     heartbeat_at: datetime
     ended_at: datetime | None

@@ -124,9 +124,9 @@ def cloud(tmp_path, monkeypatch):
 @pytest.mark.parametrize("state", list(VertexState.__members__))
 def test_every_state_of_vertex_has_a_meaning(cloud, state):
     executor = cloud.executor()
-    handle = executor.launch(job())
-    cloud.api.set_state(handle, state)
-    assert executor.statuses([handle])[handle].state == STATES[state]
+    started = executor.launch(job())
+    cloud.api.set_state(started.handle, state)
+    assert executor.statuses([started])[started].state == STATES[state]
 
 
 def test_a_state_that_vertex_invents_is_unknown():
@@ -148,13 +148,13 @@ def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):
         return create(region, given)
 
     cloud.api._create = create_another_too
-    handle = executor.launch(job())
-    assert handle.endswith("/0001")  # the oldest, which the other launcher chooses too
+    started = executor.launch(job())
+    assert started.handle.endswith("/0001")  # the oldest, which the other launcher chooses too
     assert [found["state"] for found in cloud.api.jobs.values()] == [
         "JOB_STATE_PENDING",
         "JOB_STATE_CANCELLING",
     ]
-    assert executor.launch(job()) == handle
+    assert executor.launch(job()) == started
 
 
 @pytest.mark.parametrize(
@@ -169,38 +169,38 @@ def test_a_job_that_was_launched_twice_at_once_is_one_job_in_the_end(cloud):
 )
 def test_of_a_name_that_was_launched_before_only_what_was_not_cancelled_counts(cloud, state, counts):
     executor = cloud.executor()
-    handle = executor.launch(job())
-    cloud.api.set_state(handle, state)
-    assert (executor.launch(job()) == handle) == counts
-    assert cloud.api.jobs[handle]["state"] == state
+    started = executor.launch(job())
+    cloud.api.set_state(started.handle, state)
+    assert (executor.launch(job()) == started) == counts
+    assert cloud.api.jobs[started.handle]["state"] == state
 
 
 def test_polling_many_jobs_asks_for_lists(cloud):
     cloud.api.page_size = 100
     executor = cloud.executor()
-    handles = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
+    all_started = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
     del cloud.api.requests[:]
-    assert len(executor.statuses(handles)) == 12
+    assert len(executor.statuses(all_started)) == 12
     assert len(cloud.api.requests) == 1
 
 
 def test_one_that_is_over_is_not_cancelled_but_a_refusal_is_not_hidden(cloud):
     executor = cloud.executor()
-    handle = executor.launch(job())
+    started = executor.launch(job())
     cloud.spoil(400)
     with pytest.raises(ExecutorError, match="may still be running: 400"):
-        executor.stop(handle, now=False)
-    cloud.end(handle, 0)
-    executor.stop(handle, now=False)
+        executor.stop(started, now=False)
+    cloud.end(started, 0)
+    executor.stop(started, now=False)
 
 
 def test_a_log_that_cannot_be_read_is_pointed_to_in_the_browser(cloud):
     executor = cloud.executor()
-    handle = executor.launch(job())
+    started = executor.launch(job())
     cloud.spoil(403)
     page = "https://console.cloud.google.com/ai/platform/locations/us-west4/training/0001?project=123456789"
     with pytest.raises(ExecutorError, match=re.escape(page)):
-        executor.logs(handle)
+        executor.logs(started)
 
 
 def test_without_credentials_the_remedy_is_named(cloud, monkeypatch, tmp_path):

@@ -5,11 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from executor_harnesses import HARNESSES, STORE, Harness
+from executor_harnesses import HARNESSES, MARKS, STORE, Harness
 
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
 
 NAME = "jestlab-0a1b2c3d-1"
+
+OTHERS = (
+    MARKS._replace(store="0f" * 16),
+    MARKS._replace(fingerprint="0a1b2c3d" * 3 + "ffffffff" * 5),
+    MARKS._replace(attempt=2),
+    MARKS._replace(token="0e" * 16),
+)
+"""The marks of other attempts, each different in one of them."""
 
 
 @pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
@@ -27,136 +35,136 @@ def remote(harness: Harness) -> Harness:
     return harness
 
 
-def state(executor: Executor, handle: str) -> JobState:
-    return executor.statuses([handle])[handle].state
+def state(executor: Executor, started: LaunchedJob) -> JobState:
+    return executor.statuses([started])[started].state
 
 
 def test_a_job_waits_runs_and_succeeds(harness):
     executor = harness.executor()
-    handle = executor.launch(harness.job(NAME))
-    assert state(executor, handle) in (JobState.QUEUED, JobState.RUNNING)
-    harness.run(handle)
-    assert state(executor, handle) == JobState.RUNNING
-    harness.end(handle, 0)
-    status = executor.statuses([handle])[handle]
+    started = executor.launch(harness.job(NAME))
+    assert state(executor, started) in (JobState.QUEUED, JobState.RUNNING)
+    harness.run(started)
+    assert state(executor, started) == JobState.RUNNING
+    harness.end(started, 0)
+    status = executor.statuses([started])[started]
     assert (status.state, status.exit_code, status.state.is_over) == (JobState.SUCCEEDED, 0, True)
 
 
 @pytest.mark.parametrize(("code", "known_as"), [(1, 1), (143, 143), (137, -9)])
 def test_a_job_that_fails_says_how_its_process_ended(harness, code, known_as):
     executor = harness.executor()
-    handle = executor.launch(harness.job(NAME))
-    harness.run(handle)
-    harness.end(handle, code)
-    status = executor.statuses([handle])[handle]
+    started = executor.launch(harness.job(NAME))
+    harness.run(started)
+    harness.end(started, code)
+    status = executor.statuses([started])[started]
     assert (status.state, status.exit_code) == (JobState.FAILED, known_as)
     assert status.reason
 
 
 def test_machines_that_are_taken_away_are_no_failure(remote):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
-    remote.run(handle)
-    remote.preempt(handle)
-    assert state(executor, handle) == JobState.PREEMPTED
+    started = executor.launch(remote.job(NAME))
+    remote.run(started)
+    remote.preempt(started)
+    assert state(executor, started) == JobState.PREEMPTED
 
 
 def test_another_process_finds_a_job_by_its_handle(harness):
-    handle = harness.executor().launch(harness.job(NAME))
-    harness.run(handle)
-    harness.prints(handle, ["step 1"])
+    started = harness.executor().launch(harness.job(NAME))
+    harness.run(started)
+    harness.prints(started, ["step 1"])
     other = harness.executor()
-    assert state(other, handle) == JobState.RUNNING
-    assert b"".join(other.logs(handle)) == b"step 1\n"
-    other.stop(handle, now=True)
+    assert state(other, started) == JobState.RUNNING
+    assert b"".join(other.logs(started)) == b"step 1\n"
+    other.stop(started, now=True)
     harness.finish_stop()
-    assert state(harness.executor(), handle).is_over
+    assert state(harness.executor(), started).is_over
 
 
 def test_the_same_name_twice_is_one_job(harness):
     one = harness.executor()
     two = harness.executor() if harness.remote else one  # a launcher names each of its jobs once
-    handle = one.launch(harness.job(NAME))
-    assert (one.launch(harness.job(NAME)), two.launch(harness.job(NAME))) == (handle, handle)
+    started = one.launch(harness.job(NAME))
+    assert (one.launch(harness.job(NAME)), two.launch(harness.job(NAME))) == (started, started)
     assert harness.count() == 1
 
 
 def test_many_jobs_are_told_apart(harness):
     executor = harness.executor()
-    handles = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
-    assert len(set(handles)) == 12
-    harness.run(handles[3])
-    harness.run(handles[11])
-    harness.end(handles[11], 1)
-    found = executor.statuses(handles)
-    assert list(found) == handles or set(found) == set(handles)
-    assert {found[handles[3]].state, found[handles[11]].state} == {JobState.RUNNING, JobState.FAILED}
-    others = {found[handle].state for number, handle in enumerate(handles) if number not in (3, 11)}
+    all_started = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
+    assert len(set(all_started)) == 12
+    harness.run(all_started[3])
+    harness.run(all_started[11])
+    harness.end(all_started[11], 1)
+    found = executor.statuses(all_started)
+    assert list(found) == all_started or set(found) == set(all_started)
+    assert {found[all_started[3]].state, found[all_started[11]].state} == {JobState.RUNNING, JobState.FAILED}
+    others = {found[started].state for number, started in enumerate(all_started) if number not in (3, 11)}
     assert others <= {JobState.QUEUED, JobState.RUNNING}
 
 
 @pytest.mark.parametrize("now", [False, True])
 def test_a_job_is_stopped_and_a_second_stop_changes_nothing(harness, now):
     executor = harness.executor()
-    handle = executor.launch(harness.job(NAME))
-    harness.run(handle)
-    executor.stop(handle, now=now)
+    started = executor.launch(harness.job(NAME))
+    harness.run(started)
+    executor.stop(started, now=now)
     harness.finish_stop()
-    after = state(executor, handle)
+    after = state(executor, started)
     assert after.is_over
     assert after != JobState.SUCCEEDED
-    executor.stop(handle, now=now)
-    executor.stop(handle, now=True)
-    assert state(executor, handle) == after
+    executor.stop(started, now=now)
+    executor.stop(started, now=True)
+    assert state(executor, started) == after
 
 
 def test_one_that_stops_is_not_over_before_it_is(remote):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
-    remote.run(handle)
-    executor.stop(handle, now=False)
-    assert state(executor, handle) == JobState.RUNNING
-    executor.stop(handle, now=True)  # asked for again, harder
+    started = executor.launch(remote.job(NAME))
+    remote.run(started)
+    executor.stop(started, now=False)
+    assert state(executor, started) == JobState.RUNNING
+    executor.stop(started, now=True)  # asked for again, harder
 
 
 def test_nothing_happens_to_one_that_is_over(harness):
     executor = harness.executor()
-    handle = executor.launch(harness.job(NAME))
-    harness.run(handle)
-    harness.prints(handle, ["done"])
-    harness.end(handle, 0)
-    executor.stop(handle, now=False)
-    executor.stop(handle, now=True)
+    started = executor.launch(harness.job(NAME))
+    harness.run(started)
+    harness.prints(started, ["done"])
+    harness.end(started, 0)
+    executor.stop(started, now=False)
+    executor.stop(started, now=True)
     harness.finish_stop()
-    assert state(executor, handle) == JobState.SUCCEEDED
-    assert b"".join(executor.logs(handle)) == b"done\n"
+    assert state(executor, started) == JobState.SUCCEEDED
+    assert b"".join(executor.logs(started)) == b"done\n"
 
 
 def test_a_job_that_somebody_removed_is_gone(remote):
     executor = remote.executor()
-    handles = [executor.launch(remote.job(f"{NAME}{number}")) for number in range(10)]
-    for handle in handles:
-        remote.vanish(handle)
-    assert {state(executor, handles[0])} == {JobState.GONE}
-    assert {status.state for status in executor.statuses(handles).values()} == {JobState.GONE}
-    executor.stop(handles[0], now=False)
+    all_started = [executor.launch(remote.job(f"{NAME}{number}")) for number in range(10)]
+    for started in all_started:
+        remote.vanish(started)
+    assert {state(executor, all_started[0])} == {JobState.GONE}
+    assert {status.state for status in executor.statuses(all_started).values()} == {JobState.GONE}
+    executor.stop(all_started[0], now=False)
 
 
 def test_logs_are_what_was_printed(harness):
     executor = harness.executor()
-    handle = executor.launch(harness.job(NAME))
-    harness.run(handle)
+    started = executor.launch(harness.job(NAME))
+    harness.run(started)
     lines = [f"step {number}" for number in range(7)] + ["größer ≥ 3"]
-    harness.prints(handle, lines)
-    assert b"".join(executor.logs(handle)).decode().splitlines() == lines
+    harness.prints(started, lines)
+    assert b"".join(executor.logs(started)).decode().splitlines() == lines
 
 
 def test_no_log_is_an_error(remote):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
-    remote.vanish(handle)
+    started = executor.launch(remote.job(NAME))
+    remote.vanish(started)
     with pytest.raises(ExecutorError) as raised:
-        b"".join(executor.logs(handle))
+        b"".join(executor.logs(started))
     assert "\n" not in str(raised.value)
 
 
@@ -164,19 +172,19 @@ def test_no_log_is_an_error(remote):
 def test_an_error_that_passes_is_waited_out(remote, status):
     executor = remote.executor()
     remote.spoil(status, status)
-    handle = executor.launch(remote.job(NAME))
+    started = executor.launch(remote.job(NAME))
     remote.spoil(status)
-    assert state(executor, handle) == JobState.QUEUED
+    assert state(executor, started) == JobState.QUEUED
     remote.spoil(status, status)
-    executor.stop(handle, now=False)
+    executor.stop(started, now=False)
 
 
 def test_a_launch_whose_answer_is_lost_is_one_job(remote):
     executor = remote.executor()
     remote.lose_an_answer()
-    handle = executor.launch(remote.job(NAME))
+    started = executor.launch(remote.job(NAME))
     assert remote.count() == 1
-    assert state(executor, handle) == JobState.QUEUED
+    assert state(executor, started) == JobState.QUEUED
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
@@ -195,29 +203,29 @@ def test_a_launch_that_is_refused_is_one_line_without_secrets(remote, status):
 
 def test_where_nobody_answers_a_job_is_unknown_and_calls_are_errors(remote):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
+    started = executor.launch(remote.job(NAME))
     with remote.outage():
-        status = executor.statuses([handle])[handle]
+        status = executor.statuses([started])[started]
         assert status.state == JobState.UNKNOWN
         assert status.reason
         for call in (
-            lambda: executor.stop(handle, now=False),
-            lambda: b"".join(executor.logs(handle)),
+            lambda: executor.stop(started, now=False),
+            lambda: b"".join(executor.logs(started)),
             lambda: executor.launch(remote.job(f"{NAME}0")),
         ):
             with pytest.raises(ExecutorAway) as raised:
                 call()
             assert "\n" not in str(raised.value)
-    assert state(executor, handle) == JobState.QUEUED
+    assert state(executor, started) == JobState.QUEUED
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 429, 500, 503])
 def test_what_may_succeed_later_is_told_from_what_is_refused(remote, status):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
+    started = executor.launch(remote.job(NAME))
     for call in (
         lambda: executor.launch(remote.job(f"{NAME}0")),
-        lambda: b"".join(executor.logs(handle)),
+        lambda: b"".join(executor.logs(started)),
     ):
         remote.spoil(*[status] * 10)
         with pytest.raises(ExecutorError) as raised:
@@ -232,13 +240,8 @@ def test_another_labs_job_of_the_same_name_is_left_alone(remote):
     executor = remote.executor()
     theirs = executor.launch(remote.job(NAME))
     remote.run(theirs)
-    for label, value in {
-        "store": "0f" * 16,
-        "fingerprint": "0a1b2c3d" * 3 + "ffffffff",
-        "attempt": "2",
-    }.items():
-        ours = remote.job(NAME)
-        ours = dataclasses.replace(ours, labels={**ours.labels, label: value})
+    for others in OTHERS:
+        ours = dataclasses.replace(remote.job(NAME), marks=others)
         if remote.names_are_unique:
             with pytest.raises(ExecutorError, match="of another store") as raised:
                 executor.launch(ours)
@@ -248,25 +251,45 @@ def test_another_labs_job_of_the_same_name_is_left_alone(remote):
         assert state(executor, theirs) == JobState.RUNNING
 
 
+@pytest.mark.parametrize("others", OTHERS, ids=["store", "run", "attempt", "token"])
+def test_a_job_without_the_marks_is_neither_watched_nor_stopped_nor_read(remote, others):
+    """As a copy of a store, or a forged archive, may know its handle."""
+    executor = remote.executor()
+    theirs = executor.launch(remote.job(NAME))
+    remote.run(theirs)
+    remote.prints(theirs, ["a secret"])
+    forged = LaunchedJob(theirs.handle, others)
+    status = executor.statuses([forged])[forged]
+    assert (status.state, "another attempt's" in status.reason) == (JobState.GONE, True)
+    for now in (False, True):
+        executor.stop(forged, now=now)
+    with pytest.raises(ExecutorError):
+        b"".join(executor.logs(forged))
+    remote.finish_stop()
+    assert state(executor, theirs) == JobState.RUNNING
+    assert b"".join(executor.logs(theirs)) == b"a secret\n"
+
+
 @pytest.mark.parametrize("status", [401, 403, 500])
 def test_one_who_may_not_ask_does_not_know(remote, status):
     executor = remote.executor()
-    handle = executor.launch(remote.job(NAME))
+    started = executor.launch(remote.job(NAME))
     remote.spoil(*[status] * 5)
-    assert state(executor, handle) == JobState.UNKNOWN
+    assert state(executor, started) == JobState.UNKNOWN
 
 
 def test_a_slow_answer_is_not_waited_for_for_ever(remote):
-    handle = remote.executor().launch(remote.job(NAME))
+    started = remote.executor().launch(remote.job(NAME))
     remote.api.delay_seconds = 1.0
-    assert state(remote.executor(answer_seconds=0.05), handle) == JobState.UNKNOWN
+    assert state(remote.executor(answer_seconds=0.05), started) == JobState.UNKNOWN
 
 
 def test_a_handle_of_something_else_is_unknown(remote):
     executor = remote.executor()
-    assert state(executor, "pid 4711") == JobState.UNKNOWN
+    something = LaunchedJob("pid 4711", MARKS)
+    assert state(executor, something) == JobState.UNKNOWN
     with pytest.raises(ExecutorError, match=r"'pid 4711' is not a "):
-        executor.stop("pid 4711", now=True)
+        executor.stop(something, now=True)
 
 
 def test_no_manifest_shows_the_stores_url(remote):

@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from executor_harnesses import IMAGE, KubernetesHarness, job
+from executor_harnesses import IMAGE, MARKS, KubernetesHarness, job
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import ApiClient
@@ -18,7 +18,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState, LaunchedJob
 from jestlab.platform.launch.executors.manifest import jobset
 from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
 
@@ -188,29 +188,29 @@ def cluster(tmp_path, monkeypatch):
 
 def launched(cluster, **options):
     executor = cluster.executor(**options)
-    handle = executor.launch(job())
-    return executor, handle, lambda: executor.statuses([handle])[handle]
+    started = executor.launch(job())
+    return executor, started, lambda: executor.statuses([started])[started]
 
 
 def test_a_handle_says_which_cluster_which_namespace_which_jobset(cluster):
-    _, handle, _ = launched(cluster, settings=SETTINGS)
-    assert handle == f"lab/research/{NAME}"
+    _, started, _ = launched(cluster, settings=SETTINGS)
+    assert started.handle == f"lab/research/{NAME}"
 
 
 def test_kueue_lets_a_job_begin(cluster):
-    _, handle, status = launched(cluster, settings=SETTINGS)
+    _, started, status = launched(cluster, settings=SETTINGS)
     assert (status().state, status().reason) == (JobState.QUEUED, "waits in the queue")
     assert not cluster.api.pods
     cluster.api.admit(NAME)
-    cluster.run(handle)
+    cluster.run(started)
     assert status().state == JobState.RUNNING
 
 
 @pytest.mark.parametrize("index", [0, 3])
 @pytest.mark.parametrize("seen_by", ["jobset", "pod"])
 def test_a_node_that_is_taken_away_is_told_from_a_program_that_fails(cluster, seen_by, index):
-    _, handle, status = launched(cluster)
-    cluster.run(handle)
+    _, started, status = launched(cluster)
+    cluster.run(started)
     cluster.api.preempt(NAME, index=index, seen_by=seen_by)
     assert status().state == JobState.PREEMPTED
     assert "taken away" in status().reason
@@ -218,15 +218,15 @@ def test_a_node_that_is_taken_away_is_told_from_a_program_that_fails(cluster, se
 
 @pytest.mark.parametrize("index", [0, 3])
 def test_a_program_that_fails_on_any_host_fails_the_job(cluster, index):
-    _, handle, status = launched(cluster)
-    cluster.run(handle)
+    _, started, status = launched(cluster)
+    cluster.run(started)
     cluster.api.end(NAME, 1, index=index)
     assert status().state == JobState.FAILED
 
 
 def test_one_that_ran_out_of_memory_says_so(cluster):
-    _, handle, status = launched(cluster)
-    cluster.run(handle)
+    _, started, status = launched(cluster)
+    cluster.run(started)
     cluster.api.end(NAME, 137, reason="OOMKilled")
     assert (status().exit_code, status().reason) == (-9, "killed by SIGKILL (OOMKilled)")
 
@@ -242,19 +242,19 @@ def test_one_whose_image_is_not_to_be_had_says_so(cluster):
 
 def test_polling_many_jobs_takes_two_requests(cluster):
     executor = cluster.executor()
-    handles = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(60)]
+    all_started = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(60)]
     del cluster.api.requests[:]
-    assert len(executor.statuses(handles)) == 60
+    assert len(executor.statuses(all_started)) == 60
     assert len(cluster.api.requests) == 2
 
 
 def test_more_jobs_than_a_page_holds_are_all_found(cluster, monkeypatch):
     monkeypatch.setattr("jestlab.platform.launch.executors.kubernetes._PAGE", 4)
     executor = cluster.executor(slice_=parse_slice("v5e-1x1"))
-    handles = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(11)]
-    for handle in handles:
-        cluster.run(handle)
-    assert {status.state for status in executor.statuses(handles).values()} == {JobState.RUNNING}
+    all_started = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(11)]
+    for started in all_started:
+        cluster.run(started)
+    assert {status.state for status in executor.statuses(all_started).values()} == {JobState.RUNNING}
 
 
 def test_a_jobset_of_somebody_else_is_left_alone(cluster):
@@ -266,12 +266,12 @@ def test_a_jobset_of_somebody_else_is_left_alone(cluster):
 
 
 def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
-    executor, handle, _ = launched(cluster)
-    executor.stop(handle, now=False)
+    executor, started, _ = launched(cluster)
+    executor.stop(started, now=False)
     with pytest.raises(ExecutorAway, match="is still being deleted"):
         executor.launch(job())
     cluster.finish_stop()
-    assert executor.launch(job()) == handle
+    assert executor.launch(job()) == started
 
 
 def test_a_cluster_without_jobset_is_named_as_such(cluster):
@@ -299,21 +299,22 @@ def test_an_unknown_context_is_an_error_of_one_line(cluster):
     executor = cluster.executor(settings=KubernetesSettings(context="other", store_secret="s/k"))
     with pytest.raises(ExecutorError, match="no access to a cluster"):
         executor.launch(job())
-    assert executor.statuses(["other/default/x"])["other/default/x"].state == JobState.UNKNOWN
+    one = LaunchedJob("other/default/x", MARKS)
+    assert executor.statuses([one])[one].state == JobState.UNKNOWN
 
 
 def test_one_that_never_ran_is_shown_as_stopping_until_it_is_gone(cluster):
-    executor, handle, status = launched(cluster)
-    executor.stop(handle, now=False)
+    executor, started, status = launched(cluster)
+    executor.stop(started, now=False)
     assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
     cluster.finish_stop()
     assert status().state == JobState.GONE
 
 
 def test_jobs_that_stop_now_leave_no_pods(cluster):
-    executor, handle, status = launched(cluster)
-    cluster.run(handle)
-    executor.stop(handle, now=True)
+    executor, started, status = launched(cluster)
+    cluster.run(started)
+    executor.stop(started, now=True)
     assert not cluster.api.pods
     assert status().state == JobState.GONE
 

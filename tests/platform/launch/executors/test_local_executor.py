@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from executor_harnesses import LocalHarness
+from executor_harnesses import MARKS, LocalHarness
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState
+from jestlab.platform.launch.executor import ExecutorError, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.resources import Resources
 
@@ -28,23 +28,24 @@ def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_a_process_of_another_machine_is_not_judged_from_here(harness):
     """Not even where it has the same name, as containers often have, or was this one before a restart."""
-    handle = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
-    machine, _, rest = handle.partition(":")
+    started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
+    machine, _, rest = started.handle.partition(":")
     host, boot, namespace = machine.rsplit(".", 2)
     for elsewhere in (f"{host}.00000000.{namespace}", f"{host}.{boot}.1", f"other.{boot}.{namespace}"):
         assert processes.state_of(f"{elsewhere}:{rest}") == JobState.UNKNOWN
         assert processes.state_of(f"{elsewhere}:1:2") != JobState.GONE
         with pytest.raises(ExecutorError, match="stop it there"):
-            Local(Lab.find()).stop(f"{elsewhere}:{rest}", now=True)
-    assert processes.state_of(handle) == JobState.RUNNING
+            Local(Lab.find()).stop(LaunchedJob(f"{elsewhere}:{rest}", MARKS), now=True)
+    assert processes.state_of(started.handle) == JobState.RUNNING
 
 
 def test_a_process_id_that_is_used_again_is_another_process(harness):
-    handle = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
-    machine, pid, start, log = handle.split(":", 3)
+    started = harness.executor().launch(harness.job("jestlab-0a1b2c3d-1"))
+    machine, pid, start, log = started.handle.split(":", 3)
     assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}:{log}") == JobState.GONE
-    Local(Lab.find()).stop(f"{machine}:{pid}:{int(start) - 1}:{log}", now=True)
-    assert processes.state_of(handle) == JobState.RUNNING
+    other = started.marks._replace(token="0e" * 16)
+    Local(Lab.find()).stop(LaunchedJob(f"{machine}:{pid}:{int(start) - 1}:{log}", other), now=True)
+    assert processes.state_of(started.handle) == JobState.RUNNING
     assert processes.state_of(f"{machine}:{pid}:{int(start) - 1}") == JobState.GONE
     assert processes.state_of(processes.identity()) != JobState.GONE
 
@@ -67,7 +68,7 @@ def test_no_more_at_once_than_memory_has_room_for(tmp_path):
 
 def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.executable", str(tmp_path / "no_python"))
-    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt")
+    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt", MARKS)
     with pytest.raises(ExecutorError, match=r"cannot start .*no_python"):
         Local(Lab.find(tmp_path)).launch(job)
 
@@ -110,7 +111,7 @@ def test_another_users_process_is_left_alone(tmp_path, monkeypatch, hidden):
             assert processes.state_of(process) != JobState.GONE
             for now in (False, True):
                 with pytest.raises(ExecutorError, match=f"process {child.pid} is another user's"):
-                    executor.stop(f"{process}:log", now=now)
+                    executor.stop(LaunchedJob(f"{process}:log", MARKS), now=now)
         assert child.poll() is None
     finally:
         child.kill()

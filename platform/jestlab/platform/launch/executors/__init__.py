@@ -9,7 +9,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.executor import Executor, Job
+from jestlab.platform.launch.executor import Executor, Job, Marks
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
@@ -63,32 +63,25 @@ def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     return _CLOUDS[place](getattr(settings, place))
 
 
-def job_of(lab: Lab, title: str, run: Target, number: int, log: str, executor: str, store: str) -> Job:
+def job_of(lab: Lab, title: str, run: Target, marks: Marks, log: str, executor: str) -> Job:
     """Describe an attempt as a job.
 
     Args:
         lab: Where it writes.
         title: Name of the study.
         run: The run.
-        number: Number of the attempt.
+        marks: The attempt's: other labs may launch the same runs in the same place.
         log: Its log, relative to the lab's root.
         executor: Name of the executor that launches it.
-        store: The store's id: other labs may launch the same runs in the same place.
     """
     elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
     return Job(
-        name=f"jestlab-{store[:6]}-{run.fingerprint[:8]}-{number}",
+        name=f"jestlab-{marks.store[:6]}-{run.fingerprint[:8]}-{marks.attempt}",
         title=run.name,
-        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(number)],
+        arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(marks.attempt)],
         environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
         log=lab.root / log,
-        labels={
-            "experiment": title,
-            "run": run.name,
-            "seed": str(run.seed),
-            "store": store,
-            "fingerprint": run.fingerprint[:32],  # a label has 63 characters at most
-            "attempt": str(number),
-        },
+        marks=marks,
+        labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
         imports=programs.imports_of(run.program),
     )

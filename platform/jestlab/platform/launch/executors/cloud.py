@@ -12,7 +12,14 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import (
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Resources, Slice, parse_slice
 
@@ -78,6 +85,12 @@ class Cloud(ABC, Generic[Section]):
         """Return True: jobs wait there for a place."""
         return True
 
+    def halt(self) -> None:
+        """Do nothing: what has been sent is stopped there."""
+
+    def settle(self, seconds: float) -> None:
+        """Do nothing: no job is on this machine."""
+
     def close(self) -> None:
         """Do nothing: nothing on this machine launches jobs."""
 
@@ -87,15 +100,15 @@ class Cloud(ABC, Generic[Section]):
             raise ExecutorError("this executor finds jobs and cannot launch any")
         return self._manifest(job, self._slice, self._image)
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs, asked for place by place."""
-        found: dict[str, JobStatus] = {}
-        places: dict[Place, list[str]] = defaultdict(list)
-        for handle in handles:
+        found: dict[LaunchedJob, JobStatus] = {}
+        places: dict[Place, list[LaunchedJob]] = defaultdict(list)
+        for job in jobs:
             try:
-                places[self._place(handle)].append(handle)
+                places[self._place(job.handle)].append(job)
             except ExecutorError as error:
-                found[handle] = JobStatus(JobState.UNKNOWN, str(error))
+                found[job] = JobStatus(JobState.UNKNOWN, str(error))
         for place, here in places.items():
             try:
                 found |= self._statuses(place, here)
@@ -112,7 +125,7 @@ class Cloud(ABC, Generic[Section]):
         """Return where a job is; raise ExecutorError if the handle is another executor's."""
 
     @abstractmethod
-    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of the jobs of one place."""
 
     @abstractmethod

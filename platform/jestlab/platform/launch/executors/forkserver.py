@@ -6,8 +6,10 @@ an import has started a thread all the same, it refuses, and the job is started 
 
 Launcher and server exchange packets of JSON over a pair of sockets, one order at a time:
 
-    → {"imports": […], "arguments": […], "environment": {…}, "log": …}
+    → {"imports": […], "arguments": […], "environment": {…}, "log": …}, with the end of a pipe
     ← {"started": pid}  or  {"refused": reason};  later  {"ended": pid, "code": code}
+
+A job begins when the launcher writes into the pipe, and ends without having begun when it closes it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def _serve(channel: socket.socket) -> list[str] | None:
     """Fork jobs until the launcher has gone.
 
     Returns:
-        In a forked process, the arguments of its job; None in the server, at its end.
+        In a forked process, the arguments of its job; None in the server, at its end, and in a process whose
+        job never begins.
     """
     children: dict[int, int] = {}  # descriptor of a job → its pid
     waiting = select.poll()
@@ -51,25 +54,37 @@ def _serve(channel: socket.socket) -> list[str] | None:
                     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                     channel.send(json.dumps({"ended": pid, "code": code}).encode())
                     continue
-                if not (packet := channel.recv(PACKET_BYTES)):
+                packet, [*pipes], *_ = socket.recv_fds(channel, PACKET_BYTES, 1)
+                if not packet:
                     return None
+                [go] = pipes
                 order = json.loads(packet)
                 try:
                     pid = _fork(order)
                 except Exception as error:  # whatever an import may raise, the job itself will say it better
                     reason = f"the fork server cannot: {type(error).__name__}: {error}"
                     channel.send(json.dumps({"refused": reason}).encode())
+                    os.close(go)
                     continue
                 if pid == 0:
                     for open_descriptor in children:
                         os.close(open_descriptor)
                     channel.close()
-                    return list(order["arguments"])
+                    return list(order["arguments"]) if _may_begin(go) else None
+                os.close(go)
                 descriptor = os.pidfd_open(pid)
                 children[descriptor] = pid
                 waiting.register(descriptor, select.POLLIN)
                 channel.send(json.dumps({"started": pid}).encode())
     return None
+
+
+def _may_begin(go: int) -> bool:
+    """Wait until the launcher says that a job may begin; False if it has gone, or has stopped meanwhile."""
+    try:
+        return bool(os.read(go, 1))
+    finally:
+        os.close(go)
 
 
 def _fork(order: Mapping[str, Any]) -> int:

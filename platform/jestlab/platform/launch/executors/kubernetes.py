@@ -15,10 +15,24 @@ from typing import Any
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import (
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
 from jestlab.platform.launch.executors import manifest
 from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
-from jestlab.platform.launch.executors.manifest import INDEX_LABEL, MANAGED, NAME_LABEL, clean_line
+from jestlab.platform.launch.executors.manifest import (
+    INDEX_LABEL,
+    MANAGED,
+    NAME_LABEL,
+    bears,
+    clean_line,
+    jobset_marks,
+)
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 from jestlab.platform.spec.resources import Resources, Slice
@@ -70,7 +84,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
     def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
         return manifest.jobset(job, slice_, image, self._settings, spot=self._spot)
 
-    def launch(self, job: Job) -> str:
+    def launch(self, job: Job) -> LaunchedJob:
         """Create the JobSet, or find the one of that name."""
         body = self.render(job)
         context = self._call(f"{job.title} was not launched", self._context)
@@ -82,12 +96,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
         # A second attempt finds what the first created, if only its answer was lost.
         self._call(f"{job.title} was not launched", create)
-        return f"{context}/{namespace}/{job.name}"
+        return LaunchedJob(f"{context}/{namespace}/{job.name}", job.marks)
 
     def _check_own(self, context: str, namespace: str, job: Job) -> None:
         """Make sure that the JobSet of that name is this job's."""
         found = self._jobsets(context, "get", namespace, name=job.name)
-        if found is not None and not manifest.is_jobset_of(found, job):
+        if found is not None and not bears(found, jobset_marks(job.name, job.marks)):
             raise ExecutorError(
                 f"{job.title}: the JobSet {job.name} in {namespace} is of another store, or not jestlab's: "
                 "delete it, or set another `kubernetes.namespace`"
@@ -101,10 +115,10 @@ class Kubernetes(Cloud[KubernetesSettings]):
         context, namespace, _ = _split(handle)
         return context, namespace
 
-    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Two calls, and one more for each job that has just failed."""
         context, namespace = place
-        names = {_split(handle)[2]: handle for handle in handles}
+        names = {_split(job.handle)[2]: job for job in jobs}
         selector = MANAGED
         if len(names) <= _NAMES_IN_A_SELECTOR:
             selector += f",{NAME_LABEL} in ({','.join(sorted(names))})"
@@ -118,41 +132,60 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if any(name in sets for name in names):
             for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
                 firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
-        known: dict[str, JobStatus] = {}
-        for name, handle in names.items():
+        known: dict[LaunchedJob, JobStatus] = {}
+        for name, job in names.items():
             if name not in sets:
-                known[handle] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
+                known[job] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
                 continue
-            known[handle] = status(sets[name], firsts[name])
-            if known[handle].state == JobState.FAILED:
+            if not bears(sets[name], jobset_marks(name, job.marks)):
+                known[job] = JobStatus(
+                    JobState.GONE, f"the JobSet {name} in {namespace} is another attempt's"
+                )
+                continue
+            known[job] = status(sets[name], firsts[name])
+            if known[job].state == JobState.FAILED:
                 # Any host may have been taken away, not only the first.
-                known[handle] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
+                known[job] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
         return known
 
-    def stop(self, handle: str, *, now: bool) -> None:
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Delete the JobSet and its pods, after their grace period or at once. Their logs go with them."""
-        context, namespace, name = _split(handle)
+        context, namespace, name = _split(job.handle)
         call = functools.partial(self._call, f"{name} may still be running")
         found = call(self._jobsets, context, "get", namespace, name=name)
+        if found is not None and not bears(found, jobset_marks(name, job.marks)):
+            return  # the job has gone, and another one has its name
         if found is not None and status(found, ()).state.is_over:
             return  # and what it printed can still be read
-        policy = "Background" if now else "Foreground"
-        call(self._jobsets, context, "delete", namespace, name=name, propagation_policy=policy)
+        if found is not None:
+            # Only the one that was looked at: meanwhile another may have come in its place.
+            precisely = {"preconditions": {"uid": found["metadata"]["uid"]}}
+            policy = "Background" if now else "Foreground"
+            call(
+                self._jobsets, context, "delete", namespace,
+                name=name, propagation_policy=policy, body=precisely,
+            )  # fmt: skip
         if now:
-            pods = {"label_selector": f"{JOBSET_LABEL}={name}", "grace_period_seconds": 0}
+            pods = {"label_selector": self._selector(name, job), "grace_period_seconds": 0}
             call(lambda: self._pods(context, "delete_collection_namespaced_pod", namespace, **pods).data)
 
-    def logs(self, handle: str) -> Iterator[bytes]:
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return what the first host has printed."""
-        context, namespace, name = _split(handle)
+        context, namespace, name = _split(job.handle)
         say = f"the log of {name} cannot be read"
-        selector = f"{JOBSET_LABEL}={name},{INDEX_LABEL}=0"
+        selector = f"{self._selector(name, job)},{INDEX_LABEL}=0"
         pods = self._call(say, self._pages, "pods", context, namespace, selector)
         if not pods:
             raise ExecutorError(f"{name} has no pods in {namespace}, or no longer: its log is gone with them")
         pod = max(pods, key=lambda found: str(found["metadata"].get("creationTimestamp", "")))
         read, name = "read_namespaced_pod_log", pod["metadata"]["name"]
         return self._pieces(say, self._call(say, self._pods, context, read, name, namespace))
+
+    @staticmethod
+    def _selector(name: str, job: LaunchedJob) -> str:
+        """Select the pods of one attempt's JobSet."""
+        marks = {JOBSET_LABEL: name, **jobset_marks(name, job.marks)}
+        return ",".join(f"{key}={value}" for key, value in marks.items())
 
     def _pieces(self, say: str, answer: Any) -> Iterator[bytes]:
         from urllib3.exceptions import HTTPError
@@ -183,8 +216,9 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 **options,
             )
         except ApiException as error:
-            expected = {"create": 409, "get": 404, "delete": 404}
-            if error.status != expected.get(verb):
+            # A delete with a precondition that no longer holds is a conflict: that JobSet has gone.
+            expected = {"create": (409,), "get": (404,), "delete": (404, 409)}
+            if error.status not in expected.get(verb, ()):
                 raise
             return None
 

@@ -1,5 +1,8 @@
 """Jobs as processes of this machine: each a session with a log of its own, outliving its launcher.
 
+All processes of a job end with its worker: the worker sees to it, this executor when a worker was killed, and
+the next launcher where both were. They are found by their session and by the job's mark.
+
 A job that names modules which take long to import is forked from a server that has imported them (see
 `forkserver`, the server's side); any other is a fresh process.
 """
@@ -25,12 +28,22 @@ from typing import Any
 import psutil
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus
-from jestlab.platform.launch.processes import EXIT_COMPLETED, Process, describe_exit, state_of
+from jestlab.platform.launch.executor import (
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+    StillRuns,
+)
+from jestlab.platform.launch.processes import EXIT_COMPLETED, MARK, Process, describe_exit, end_job, state_of
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 PATIENCE_SECONDS = 120.0
 """How long a fork server may take to import and fork before it is abandoned."""
+
+CLOSE_SECONDS = 5.0
+"""How long a fork server may take to end by itself: one that was frozen does not."""
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """In the fork server's environment: NumPy's libraries start their threads when they are imported."""
@@ -41,6 +54,7 @@ _BLOCK = 1 << 20
 _PACKET_BYTES = 1 << 17  # as in `forkserver`
 _TOLD_SECONDS = 5.0
 """How long after a process has ended the thread that waits for it may take to be told."""
+_HALTED = "the launch was stopped"
 _LOST_SECONDS = 0.5  # between looks at a job whose end nobody will tell
 
 
@@ -57,7 +71,7 @@ class Local:
         """Create an executor; nothing runs yet.
 
         Args:
-            lab: Where compiled functions are kept.
+            lab: Where compiled functions are kept, and logs are.
             resources: Threads of a job, so that parallel jobs do not compete for cores, and its memory: no
                 job is started while less is free.
             on_exit: Called from another thread when a job has ended.
@@ -68,30 +82,34 @@ class Local:
         self.parallel: int | None = int(max(min(LOCAL_PARALLEL, fit), 1))
         self._threads = resources.threads
         self._memory_gb = resources.memory_gb
-        self._cache = lab.cache
+        self._lab = lab
         self._on_exit = on_exit
-        self._children: dict[str, subprocess.Popen[bytes] | Forked] = {}
+        self._children: dict[LaunchedJob, _Child] = {}
         self._server: ForkServer | None = None
         self._forks = True
-        self._names: dict[str, str] = {}
+        self._halted = False
+        self._names: dict[str, LaunchedJob] = {}
         self._lock = threading.Lock()
 
-    def launch(self, job: Job) -> str:
-        """Start a job, unless this object has started one of its name; return its handle."""
+    def launch(self, job: Job) -> LaunchedJob:
+        """Start a job, unless this object has started one of its name."""
         with self._lock:
             if job.name not in self._names:
                 self._names[job.name] = self._start(job)
             return self._names[job.name]
 
-    def statuses(self, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs; UNKNOWN for those of other machines and hidden users."""
-        return {handle: self._status(handle) for handle in handles}
+        return {job: self._status(job) for job in jobs}
 
-    def stop(self, handle: str, *, now: bool) -> None:
-        """Send SIGTERM to a job's process group, or kill its whole session now."""
-        process = Process.parse(handle)
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        """Send SIGTERM to a job's process group, or kill all its processes now and wait for their end."""
+        process = Process.parse(job.handle)
         if not process.is_here:
             raise ExecutorError(f"process {process.pid} runs on {process.machine}: stop it there")
+        child = self._children.get(job)
+        if child is not None and child.over.is_set() and not child.left:
+            return
         try:
             if process.runs() or process.is_hidden():
                 os.killpg(process.pid, signal.SIGKILL if now else signal.SIGTERM)
@@ -99,13 +117,19 @@ class Local:
             pass
         except PermissionError:
             raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
-        if now:
-            process.end_session()
+        if now and (left := end_job(process, str(job.marks))):
+            raise StillRuns(f"killed, and still there: process {', '.join(map(str, sorted(left)))}")
+        if now and child is not None:
+            child.over.wait(_TOLD_SECONDS)
 
-    def logs(self, handle: str) -> Iterator[bytes]:
-        """Return what the job has printed so far: its log."""
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        """Return what the job has printed so far: its log, a file of the lab."""
+        root = self._lab.root.resolve()
+        path = (root / job.handle.split(":", 3)[3]).resolve()
+        if not path.is_relative_to(root):
+            raise ExecutorError(f"no log: {path} is no file of the lab {root}")
         try:
-            with Path(handle.split(":", 3)[3]).open("rb") as stream:
+            with path.open("rb") as stream:
                 while block := stream.read(_BLOCK):
                     yield block
         except OSError as error:
@@ -115,10 +139,22 @@ class Local:
         """Return None: processes have no manifests."""
         return None
 
+    def halt(self) -> None:
+        """Launch nothing any more; a job that a fork server has not yet started never begins."""
+        self._halted = True
+        if (server := self._server) is not None:
+            server.halt()
+
+    def settle(self, seconds: float) -> None:
+        """Wait until the jobs that this object launched have ended, with all their processes."""
+        deadline = time.monotonic() + seconds
+        for child in list(self._children.values()):
+            child.over.wait(max(deadline - time.monotonic(), 0.0))
+
     def close(self) -> None:
         """End the fork server; jobs that it started go on."""
+        self.halt()
         with self._lock:
-            self._forks = False
             if self._server is not None:
                 self._server.close()
                 self._server = None
@@ -127,24 +163,27 @@ class Local:
         """Whether there is memory for one more job; yes if the study does not say how much one takes."""
         return self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb
 
-    def _start(self, job: Job) -> str:
+    def _start(self, job: Job) -> LaunchedJob:
+        log = job.log.relative_to(self._lab.root)
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
-            child = self._forked(job) or self._executed(job)
+            child = _Child(self._forked(job) or self._executed(job))
         except OSError as error:
             raise ExecutorError(f"cannot start {sys.executable}: {error}") from error
-        process = Process.of(child.pid)
-        handle = f"{process}:{job.log}"
-        self._children[handle] = child
-        threading.Thread(target=self._wait, args=(child, process), name=job.name, daemon=True).start()
-        return handle
+        named = Process.of(child.process.pid)
+        launched = LaunchedJob(f"{named}:{log}", job.marks)
+        self._children[launched] = child
+        threading.Thread(target=self._wait, args=(child, named, launched), name=job.name, daemon=True).start()
+        return launched
 
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
-        """Start a job as a fresh process."""
+        """Start a job as a fresh process; ExecutorError if it is too late for that."""
+        if self._halted:
+            raise ExecutorError(_HALTED)
         with job.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", _WORKER, *job.arguments],
-                env={**os.environ, **self.environment(), **job.environment},
+                env={**os.environ, **self.environment(), **job.environment, MARK: str(job.marks)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -153,38 +192,41 @@ class Local:
 
     def _forked(self, job: Job) -> Forked | None:
         """Fork a job from a process that has imported what it needs; None if it has to be a fresh process."""
-        if not job.imports or not self._forks:
+        if not job.imports or not self._forks or self._halted:
             return None
         try:
             if self._server is None:
                 self._server = ForkServer({**os.environ, **self.environment()}, job.log)
-            return self._server.start(job)
+            return self._server.start(job, lambda: not self._halted)
         except ForkServerError as error:
             self._forks = False
-            with job.log.open("a", encoding="utf-8") as log:
-                log.write(f"jestlab: {error}: from here on each run imports everything itself\n")
+            if not self._halted:
+                with job.log.open("a", encoding="utf-8") as log:
+                    log.write(f"jestlab: {error}: from here on each run imports everything itself\n")
             return None
 
-    def _wait(self, child: subprocess.Popen[bytes] | Forked, process: Process) -> None:
-        child.wait()
-        while isinstance(child, Forked) and child.lost and process.runs():
+    def _wait(self, child: _Child, named: Process, job: LaunchedJob) -> None:
+        child.process.wait()
+        while isinstance(child.process, Forked) and child.process.lost and named.runs():
             time.sleep(_LOST_SECONDS)
-        process.end_session()  # what it may have left behind
+        child.left = end_job(named, str(job.marks))  # what it has left behind
+        child.over.set()
         self._on_exit()
 
-    def _status(self, handle: str) -> JobStatus:
-        child = self._children.get(handle)
-        if child is not None:
-            code, gone = child.poll(), False
-            if code is None and (gone := state_of(handle) is JobState.GONE):
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = child.wait(timeout=_TOLD_SECONDS)  # its thread is just being told
-            if code is None:
-                return JobStatus(JobState.GONE if gone else JobState.RUNNING)
-            state = JobState.SUCCEEDED if code == EXIT_COMPLETED else JobState.FAILED
-            return JobStatus(state, "" if code == EXIT_COMPLETED else describe_exit(code), code)
-        state = state_of(handle)
-        return JobStatus(state, "on another machine, or another user's" if state is JobState.UNKNOWN else "")
+    def _status(self, job: LaunchedJob) -> JobStatus:
+        child = self._children.get(job)
+        if child is None:
+            state = state_of(job.handle)
+            elsewhere = state is JobState.UNKNOWN
+            return JobStatus(state, "on another machine, or another user's" if elsewhere else "")
+        if child.process.poll() is None and state_of(job.handle) is JobState.GONE:
+            child.over.wait(_TOLD_SECONDS)  # its thread is just being told
+        if not child.over.is_set():
+            return JobStatus(JobState.RUNNING)
+        if (code := child.process.poll()) is None:
+            return JobStatus(JobState.GONE)
+        state = JobState.SUCCEEDED if code == EXIT_COMPLETED else JobState.FAILED
+        return JobStatus(state, "" if code == EXIT_COMPLETED else describe_exit(code), code)
 
     def environment(self) -> dict[str, str]:
         """Return what a worker's environment has beyond this process's."""
@@ -198,11 +240,26 @@ class Local:
             # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
             # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
             "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-            "JAX_COMPILATION_CACHE_DIR": str(self._cache / "jax"),
+            "JAX_COMPILATION_CACHE_DIR": str(self._lab.cache / "jax"),
             # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
         return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+
+
+class _Child:
+    """The process of a job that this object has started.
+
+    Attributes:
+        process: Its worker.
+        over: Set when the worker has ended, and all that it had started.
+        left: Ids of processes that could not be killed.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes] | Forked) -> None:
+        self.process = process
+        self.over = threading.Event()
+        self.left: set[int] = set()
 
 
 # ---- the launcher's side of the fork server
@@ -283,36 +340,55 @@ class ForkServer:
         """Process id of the server."""
         return self._process.pid
 
+    def halt(self) -> None:
+        """Wake whoever waits for a job to be forked, which then never begins."""
+        self._answers.put(_HALTED)
+
     def close(self) -> None:
         """End the server and wait for its end; its jobs go on."""
         self._finalizer()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(PATIENCE_SECONDS)
+        try:
+            self._process.wait(CLOSE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
-    def start(self, job: Job) -> Forked:
-        """Fork a job; return when it leads its own session and writes to its own log.
+    def start(self, job: Job, may_begin: Callable[[], bool] = lambda: True) -> Forked:
+        """Fork a job; return when it leads its own session, writes to its own log, and has been let begin.
+
+        A job that is not let begin, because it may not or because this process has ended, never does.
+
+        Args:
+            job: The job.
+            may_begin: Asked when it has been forked; `halt` wakes who waits for that.
 
         Raises:
-            ForkServerError: It was not forked.
+            ForkServerError: It was not forked, or never begins.
         """
         order = {
             "imports": list(job.imports),
             "arguments": list(job.arguments),
-            "environment": dict(job.environment),
+            "environment": {**job.environment, MARK: str(job.marks)},
             "log": str(job.log),
         }
+        theirs, ours = os.pipe()
         try:
-            self._channel.send(json.dumps(order).encode())
+            try:
+                socket.send_fds(self._channel, [json.dumps(order).encode()], [theirs])
+            finally:
+                os.close(theirs)
             answer = self._answers.get(timeout=PATIENCE_SECONDS)
+            if isinstance(answer, Forked) and may_begin():
+                os.write(ours, b"go")
+                return answer
         except OSError as error:
             raise ForkServerError(f"the fork server has ended: {error}") from error
         except queue.Empty:
-            # If it has forked all the same: only one process can take up an attempt.
             self._process.kill()
             raise ForkServerError(f"the fork server said nothing for {PATIENCE_SECONDS:.0f} s") from None
-        if isinstance(answer, str):
-            raise ForkServerError(answer)
-        return answer
+        finally:
+            os.close(ours)
+        raise ForkServerError(answer if isinstance(answer, str) else _HALTED)
 
 
 def _hang_up(channel: socket.socket) -> None:

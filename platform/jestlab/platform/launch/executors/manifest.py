@@ -26,7 +26,7 @@ from typing import Any
 
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
-from jestlab.platform.launch.executor import IDENTITY, ExecutorError, Job
+from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.spec.resources import Slice
 from jestlab.platform.store.provenance import without_secrets
@@ -226,15 +226,19 @@ def jobset_labels(job: Job) -> dict[str, str]:
         for key, value in job.labels.items()
         if (name := _kubernetes_label(key))
     }
+    return ours | jobset_marks(job.name, job.marks)
+
+
+def jobset_marks(name: str, marks: Marks) -> dict[str, str]:
+    """Return those labels of a job's JobSet and pods that no other job's have."""
     key, _, value = MANAGED.partition("=")
-    return {key: value, NAME_LABEL: job.name} | ours
+    return {key: value, NAME_LABEL: name} | {f"jestlab/{key}": value for key, value in marks.labels.items()}
 
 
-def is_jobset_of(found: Mapping[str, Any], job: Job) -> bool:
-    """Whether a JobSet is a job's own, and not another lab's or somebody else's."""
-    theirs, ours = found["metadata"].get("labels") or {}, jobset_labels(job)
-    keys = (MANAGED.partition("=")[0], NAME_LABEL, *(f"jestlab/{name}" for name in IDENTITY))
-    return all(theirs.get(key) == ours.get(key) for key in keys)
+def bears(found: Mapping[str, Any], marks: Mapping[str, str]) -> bool:
+    """Whether a JobSet or pod bears these labels."""
+    theirs = found["metadata"].get("labels") or {}
+    return all(theirs.get(key) == value for key, value in marks.items())
 
 
 def _kubernetes_label(text: str) -> str:
@@ -290,7 +294,8 @@ def custom_job_labels(job: Job) -> dict[str, str]:
     ours = {
         _google_label(key).lstrip("-_0123456789"): _google_label(value) for key, value in job.labels.items()
     }
-    return {key: value for key, value in ours.items() if key} | {VERTEX_LABEL: job.name}
+    marks = job.marks.labels | {VERTEX_LABEL: job.name}
+    return {key: value for key, value in ours.items() if key} | marks
 
 
 def _google_label(text: str) -> str:

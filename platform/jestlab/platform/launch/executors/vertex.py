@@ -9,20 +9,30 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
-from jestlab.platform.launch.executor import IDENTITY, ExecutorAway, ExecutorError, Job, JobState, JobStatus
+from jestlab.platform.launch.executor import (
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+    Marks,
+)
 from jestlab.platform.launch.executors import manifest
 from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import VERTEX_LABEL, clean_line
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources, Slice
+
+Answer = TypeVar("Answer")
 
 _SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _HANDLE = re.compile(r"(projects/([^/]+)/locations/([^/]+))/customJobs/([^/]+)")
@@ -86,7 +96,7 @@ class Vertex(Cloud[VertexSettings]):
     def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
         return manifest.custom_job(job, slice_, image, self._settings, spot=self._spot)
 
-    def launch(self, job: Job) -> str:
+    def launch(self, job: Job) -> LaunchedJob:
         """Create the CustomJob, or find the one of that name."""
         from google.cloud.aiplatform_v1.types import CustomJob
         from google.protobuf.json_format import ParseDict
@@ -104,7 +114,7 @@ class Vertex(Cloud[VertexSettings]):
                 self._cancel(other.name)
             return str(oldest.name)
 
-        return self._call(f"{job.title} was not launched", create)
+        return LaunchedJob(self._call(f"{job.title} was not launched", create), job.marks)
 
     def _named(self, parent: str, job: Job) -> list[Any]:
         """Return the CustomJobs of a job that still count, oldest first."""
@@ -117,39 +127,41 @@ class Vertex(Cloud[VertexSettings]):
         parent, _, region, _ = _parts(handle)
         return parent, region
 
-    def _statuses(self, place: Place, handles: Sequence[str]) -> dict[str, JobStatus]:
+    def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """A few jobs are asked for one by one, many by lists."""
         say = "Vertex AI does not answer"
-        found: dict[str, JobStatus] = {}
-        if len(handles) > _ASKED_ONE_BY_ONE:
-            found = self._call(say, self._listed, place[0], frozenset(handles))
-        for handle in handles:
-            if handle not in found:
-                found[handle] = self._call(say, self._one, handle)
+        found: dict[LaunchedJob, JobStatus] = {}
+        if len(jobs) > _ASKED_ONE_BY_ONE:
+            found = self._call(say, self._listed, place[0], {job.handle: job for job in jobs})
+        for job in jobs:
+            if job not in found:
+                found[job] = self._call(say, self._one, job)
         return found
 
-    def _listed(self, parent: str, handles: frozenset[str]) -> dict[str, JobStatus]:
+    def _listed(self, parent: str, jobs: Mapping[str, LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         request = {"parent": parent, "filter": f"labels.{VERTEX_LABEL}:*", "page_size": _PAGE}
-        found: dict[str, JobStatus] = {}
+        found: dict[LaunchedJob, JobStatus] = {}
         for made in self._jobs(parent, "list_custom_jobs", request=request):
-            if made.name in handles:
-                found[made.name] = _status(made)
-                if len(found) == len(handles):
+            if (job := jobs.get(made.name)) is not None:
+                found[job] = _status(made, job)
+                if len(found) == len(jobs):
                     break
         return found
 
-    def _one(self, handle: str) -> JobStatus:
+    def _one(self, job: LaunchedJob) -> JobStatus:
         from google.api_core.exceptions import NotFound
 
         try:
-            return _status(self._jobs(handle, "get_custom_job", name=handle))
+            return _status(self._jobs(job.handle, "get_custom_job", name=job.handle), job)
         except NotFound:
-            return JobStatus(JobState.GONE, f"there is no {handle}")
+            return JobStatus(JobState.GONE, f"there is no {job.handle}")
 
-    def stop(self, handle: str, *, now: bool) -> None:
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Cancel the CustomJob. Vertex AI has one way to do it, with little time to save."""
-        _parts(handle)
-        self._call(f"{handle} may still be running", self._cancel, handle)
+        _parts(job.handle)
+        say = f"{job.handle} may still be running"
+        if not self._call(say, self._one, job).state.is_over:
+            self._call(say, self._cancel, job.handle)
 
     def _cancel(self, handle: str) -> None:
         from google.api_core.exceptions import BadRequest, NotFound
@@ -158,11 +170,13 @@ class Vertex(Cloud[VertexSettings]):
             try:
                 self._jobs(handle, "cancel_custom_job", name=handle)
             except BadRequest:  # one that is over cannot be cancelled
-                if not self._one(handle).state.is_over:
+                made = self._jobs(handle, "get_custom_job", name=handle)
+                if not status(made.state.name, made.error.code, made.error.message).state.is_over:
                     raise
 
-    def logs(self, handle: str) -> Iterator[bytes]:
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return what the first host has printed, as Cloud Logging has it."""
+        handle = job.handle
         _, project, _, number = _parts(handle)
         query = {
             "resourceNames": [f"projects/{project}"],
@@ -171,6 +185,8 @@ class Vertex(Cloud[VertexSettings]):
             "orderBy": "timestamp asc",
             "pageSize": _LOG_PAGE,
         }
+        if (seen := self._ask_log(handle, lambda: self._one(job))).state == JobState.GONE:
+            raise ExecutorError(f"there is no log: {seen.reason}")
         lines = self._log_lines(handle, query)
         if (first := next(lines, None)) is None:
             raise ExecutorError(f"there is no log of {handle} yet: see {_console(handle)}")
@@ -199,6 +215,10 @@ class Vertex(Cloud[VertexSettings]):
             page: dict[str, Any] = answer.json()
             return page
 
+        return self._ask_log(handle, ask)
+
+    def _ask_log(self, handle: str, ask: Callable[[], Answer]) -> Answer:
+        """Call the API for a log; an error says where else it can be seen."""
         try:
             return self._call(f"the log of {handle} cannot be read", ask)
         except ExecutorError as error:
@@ -239,7 +259,9 @@ class Vertex(Cloud[VertexSettings]):
         return None
 
 
-def _status(made: Any) -> JobStatus:
+def _status(made: Any, job: LaunchedJob) -> JobStatus:
+    if not _bears(made.labels, job.marks):
+        return JobStatus(JobState.GONE, f"{job.handle} is another attempt's")
     return status(made.state.name, made.error.code, made.error.message)
 
 
@@ -279,15 +301,18 @@ def _describe(error: Any) -> str:
 # ---- what a CustomJob's state says
 
 
+def _bears(labels: Mapping[str, str], marks: Marks) -> bool:
+    """Whether a CustomJob with these labels bears the marks."""
+    return all(labels.get(key) == value for key, value in marks.labels.items())
+
+
 def _counts_for(job: Job, state: str, labels: Mapping[str, str]) -> bool:
     """Whether a CustomJob is the one of a job.
 
     It is not if another lab's has the name, or if it was cancelled as one of two that were created at once.
     One that ended otherwise is: that attempt has been made.
     """
-    ours = manifest.custom_job_labels(job)
-    same = all(labels.get(key) == ours.get(key) for key in (VERTEX_LABEL, *IDENTITY))
-    return same and state not in _TAKEN_BACK
+    return _bears(labels, job.marks) and labels.get(VERTEX_LABEL) == job.name and state not in _TAKEN_BACK
 
 
 def status(state: str, code: int, message: str) -> JobStatus:
