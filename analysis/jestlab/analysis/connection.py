@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jestlab.analysis import guards
+from jestlab.analysis import address, guards
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,8 +38,8 @@ def connect(store: str | Connection) -> Iterator[Connection]:
     if not isinstance(store, str):
         yield store
         return
-    address = _address(store)
-    engine = _sqlite(address) if address.get_backend_name() == "sqlite" else _server(address)
+    url = address.parse(store)
+    engine = _sqlite(url) if url.get_backend_name() == "sqlite" else _server(url)
     try:
         with engine.connect() as connection:
             if engine.dialect.name == "sqlite":
@@ -50,56 +50,34 @@ def connect(store: str | Connection) -> Iterator[Connection]:
             finally:
                 connection.rollback()
     except DatabaseError as error:
-        shown = address.render_as_string(hide_password=True)
         said = " ".join(str(error.orig).split())
         remedy = " (if an older build has made it: run jestlab db upgrade)" if _OLDER.search(said) else ""
-        raise ValueError(f"cannot read results from {shown}: {said}{remedy}") from error
+        raise ValueError(f"cannot read results from {address.shown(url)}: {said}{remedy}") from error
     finally:
         engine.dispose()
 
 
 def shown(url: str) -> str:
     """Return the URL of a store without its password."""
-    address = _address(url)
-    hidden = {name: "***" for name in address.query if "password" in name.lower()}
-    return address.update_query_dict(hidden).render_as_string(hide_password=True)
+    return address.shown(address.parse(url))
 
 
-def _address(url: str) -> URL:
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
-    try:
-        address = make_url(url)
-    except (ArgumentError, ValueError):  # ValueError: a port that is not a number
-        hidden = re.sub(r":[^:]*@", ":***@", url)
-        raise ValueError(
-            f"store {hidden!r} is not a database URL: expected one like sqlite:///path/to/results.db"
-        ) from None
-    if address.drivername in ("postgres", "postgresql"):
-        address = address.set(drivername="postgresql+psycopg")
-    # A password may also be an option of the driver; as part of the address it is hidden in messages.
-    if "password" in address.query:
-        address = address.set(password=str(address.query["password"])).difference_update_query(["password"])
-    return address
-
-
-def _sqlite(address: URL) -> Engine:
+def _sqlite(url: URL) -> Engine:
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    path = Path(address.database or "")
+    path = Path(url.database or "")
     if not path.is_file():
         raise FileNotFoundError(f"no store at {path}: launch a study first, or name another lab")
     return create_engine("sqlite://", creator=lambda: _open_sqlite(path), poolclass=NullPool)
 
 
-def _server(address: URL) -> Engine:
+def _server(url: URL) -> Engine:
     """On PostgreSQL a transaction sees one moment and cannot write."""
     from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
-    engine = create_engine(address, poolclass=NullPool)
+    engine = create_engine(url, poolclass=NullPool)
     return guards.only_queries(engine) if engine.dialect.name == "postgresql" else engine
 
 

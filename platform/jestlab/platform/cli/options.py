@@ -12,7 +12,7 @@ import click
 
 from jestlab.analysis.costs import SCOPES
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.store.provenance import without_url_credentials
+from jestlab.platform.store.address import parse_url, shown_url
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -48,10 +48,10 @@ def lab_options(function: Function) -> Callable[..., Any]:
 def same_lab_options() -> str:
     """Repeat the `--root` and `--store` of this command for a command that it suggests, without passwords."""
     given = click.get_current_context().params
-    values = {name: given.get(name) for name in ("root", "store")}
-    return "".join(
-        f" --{name} {shlex.quote(without_url_credentials(value))}" for name, value in values.items() if value
-    )
+    values = {"root": given.get("root"), "store": given.get("store")}
+    if values["store"] and not values["store"].startswith("sqlite"):
+        values["store"] = shown_url(parse_url(values["store"]))
+    return "".join(f" --{name} {shlex.quote(value)}" for name, value in values.items() if value)
 
 
 def spec_options(function: Function) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jestlab.analysis.address import hidden
 from jestlab.models.data.files import own_temporary_folder
 from jestlab.platform.errors import StoreUnreachable, UserError
 
@@ -63,6 +64,8 @@ class Lab:
 
     @classmethod
     def _in_bucket(cls, remote: str, store_url: str) -> Lab:
+        if remote.startswith(("postgres", "sqlite")):
+            raise UserError(f"--root {hidden(remote)} is no folder: a database's URL is for --store")
         if not store_url or store_url.startswith("sqlite"):
             raise UserError(
                 f"a lab at {remote} needs its store in PostgreSQL: --store or JESTLAB_STORE; "

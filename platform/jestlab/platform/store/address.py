@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy import URL
 
+from jestlab.analysis.address import EXAMPLES, parse, shown
 from jestlab.platform.errors import StoreMissing, UserError
 
-_POSTGRESQL = frozenset({"postgres", "postgresql", "postgresql+psycopg"})
-_SECRETS = frozenset({"password", "sslpassword"})
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file that is open, or was not closed
-_EXAMPLES = "sqlite:///lab/results.db or postgresql://user@host/database"
 
 
 def parse_url(url: str) -> URL:
@@ -24,17 +20,17 @@ def parse_url(url: str) -> URL:
         UserError: It is not such a URL. The message holds no password.
     """
     try:
-        address = make_url(url)
-    except (ArgumentError, ValueError):  # ValueError: an invalid port
-        raise UserError(f"store {shown_url(url)!r} is not a database URL: expected {_EXAMPLES}") from None
-    if address.drivername in _POSTGRESQL:
+        address = parse(url)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if address.drivername == "postgresql+psycopg":
         if not address.database:
-            raise UserError(f"store {shown_url(address)!r} names no database: expected {_EXAMPLES}")
-        return address.set(drivername="postgresql+psycopg")
+            raise UserError(f"store {shown_url(address)!r} names no database: expected {EXAMPLES}")
+        return address
     if address.get_backend_name() == "sqlite" and address.database not in (None, "", ":memory:"):
         return address
     raise UserError(
-        f"store {shown_url(address)!r} is neither a SQLite file nor PostgreSQL: expected {_EXAMPLES}"
+        f"store {shown_url(address)!r} is neither a SQLite file nor PostgreSQL: expected {EXAMPLES}"
     )
 
 
@@ -45,17 +41,10 @@ def sqlite_file(address: URL) -> Path | None:
     return Path(address.database or "")
 
 
-def shown_url(address: URL | str) -> str:
-    """Return an address to show: a file's path, or a URL with every password replaced by ***."""
-    if isinstance(address, str):  # could not be parsed: where its password ends is unknown
-        hidden = re.sub(r"(//)?([^/@:]*):.*@", r"\1\2:***@", address, flags=re.DOTALL)
-        return re.sub(r"((?:ssl)?password=)[^&\s]*", r"\1***", hidden, flags=re.IGNORECASE)
-    if (path := sqlite_file(address)) is not None and path != Path():
-        return str(path)
-    if address.get_backend_name() == "postgresql":
-        address = address.set(drivername="postgresql")
-    secrets = {name: "***" for name in address.query if name.lower() in _SECRETS}
-    return address.update_query_dict(secrets).render_as_string(hide_password=True)
+def shown_url(address: URL) -> str:
+    """Return an address to show: a file's path, or a URL without passwords."""
+    path = sqlite_file(address)
+    return shown(address) if path is None or path == Path() else str(path)
 
 
 def existing_file(url: str) -> Path | None:
@@ -81,7 +70,8 @@ def refuse_remnants(path: Path) -> None:
     """
     whole = Path(os.path.realpath(path))
     beside = [whole.with_name(whole.name + suffix) for suffix in _BESIDE]
-    if left := [file.name for file in beside if file.exists()]:
+    left = [file.name for file in beside if file.exists()]
+    if left and not os.path.lexists(path):  # else somebody has made or moved it there just now
         them = "it" if len(left) == 1 else "them"
         raise StoreMissing(
             f"the store {path} was moved away from {' and '.join(left)}, which may hold results: "
