@@ -11,18 +11,17 @@ ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS build
 WORKDIR /source
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy VIRTUAL_ENV=/opt/jestlab
-RUN python -m pip install --quiet --no-cache-dir uv==0.13.8 && uv venv --quiet /opt/jestlab
-COPY requirements.lock ./
-RUN uv pip sync --quiet --no-cache --require-hashes requirements.lock
-# libtpu is what this JAX says it needs; all else stays as it is locked.
-RUN uv pip freeze --quiet > constraints.txt && \
-    uv pip install --quiet --no-cache --constraint constraints.txt "jax[tpu]"
+COPY requirements.lock requirements-uv.lock requirements-tpu.lock ./
+RUN python -m pip install --quiet --no-cache-dir --require-hashes --requirement requirements-uv.lock && \
+    uv venv --quiet /opt/jestlab
+# libtpu is what the locked JAX says it needs.
+RUN uv pip sync --quiet --no-cache --require-hashes requirements.lock requirements-tpu.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY experiments experiments
 COPY platform platform
 COPY models models
 COPY analysis analysis
-RUN uv pip install --quiet --no-cache --no-deps .
+RUN uv pip install --quiet --no-cache --no-deps --no-build-isolation .
 
 FROM ${BASE}
 COPY --from=build /opt/jestlab /opt/jestlab

@@ -71,14 +71,16 @@ format: install
 
 install: $(STAMP)
 
-# uv, because an old pip needs minutes to resolve XManager's dependencies. Bytecode is compiled once, here.
-$(STAMP): requirements.lock pyproject.toml
+# uv, because an old pip needs minutes to resolve XManager's dependencies. Bytecode is compiled once, here. All that
+# is downloaded is pinned by hash, uv and the build backend, too: hence no build isolation.
+$(STAMP): requirements.lock requirements-uv.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("jestlab needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=python3.12 …" if sys.version_info < (3, 11) else 0)'
 	test -x $(UV) || $(PYTHON) -m venv $(VENV)/uv
-	$(VENV)/uv/bin/python -m pip install --quiet --disable-pip-version-check uv==0.13.8
+	$(VENV)/uv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	  --requirement requirements-uv.lock
 	test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
-	$(UV) pip install --quiet --no-deps --python $(BIN)/python --editable .
+	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
 	$(BIN)/python -m compileall -q experiments platform models analysis
 	touch $@
 
@@ -90,9 +92,15 @@ $(ORACLES): $(STAMP)
 	  --constraint $(VENV)/constraints.txt --requirement $(VENV)/oracles.txt
 	touch $@
 
-lock: install  ## resolve the dependencies anew: names, versions and hashes, no addresses
-	$(UV) pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes --no-header \
-	  --no-emit-index-url --no-emit-find-links --upgrade pyproject.toml --output-file requirements.lock
+# The files hold names, versions and hashes, no addresses: of everything, of uv, and of what JAX needs besides on TPUs.
+COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+  --no-emit-index-url --no-emit-find-links --upgrade
+
+lock: install  ## resolve the dependencies anew
+	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock
+	echo "uv" | $(COMPILE) - --output-file requirements-uv.lock
+	echo "jax[tpu]" | $(COMPILE) --constraint requirements.lock --output-file requirements-tpu.lock - \
+	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock)
 
 clean:
 	rm -rf $(VENV)

@@ -1,7 +1,6 @@
 """The container's recipe agrees with the rest of the repository. Nothing here builds it."""
 
 import json
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -41,10 +40,3 @@ def test_it_does_not_run_as_root():
         number for number, line in enumerate(LINES) if line.startswith("FROM ")
     )
     assert instructions("USER")[-1].split(":")[0] not in ("0", "root")
-
-
-def test_it_installs_with_the_uv_that_make_uses():
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    pinned = re.search(r"uv==[0-9.]+", makefile)
-    assert pinned is not None
-    assert pinned[0] in "\n".join(LINES)

@@ -1,0 +1,65 @@
+"""What `make install` and the container download is pinned by version and hash, without addresses."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-tpu.lock")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    """Name → versions."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([\w.-]+)==(\S+)", (ROOT / lock).read_text(), flags=re.MULTILINE):
+        found.setdefault(name, set()).add(version)
+    return found
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_each_line_is_a_pin_with_hashes_and_no_address(lock):
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    assert "://" not in text
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith(" "):
+            assert re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line), line
+        else:
+            assert re.fullmatch(r"[a-z0-9.-]+(\[[a-z,]+\])?==\S+( ; .+)? \\", line), line
+            assert after.startswith("    --hash="), line
+
+
+@pytest.mark.parametrize("recipe", [MAKEFILE, DOCKERFILE], ids=["Makefile", "Dockerfile"])
+def test_nothing_is_installed_without_hashes(recipe):
+    commands = [
+        command
+        for line in recipe.splitlines()
+        for command in line.split("&&")
+        if re.search(r"\bpip\b.*\b(install|sync)\b", command) and not line.startswith("#")
+    ]
+    # PyTorch comes in many builds.
+    commands = [command for command in commands if "oracles.txt" not in command]
+    assert len(commands) == 3
+    for command in commands:
+        builds_this = "--no-deps" in command and "--no-build-isolation" in command
+        assert builds_this or "--require-hashes" in command, command
+    assert "requirements-uv.lock" in commands[0]
+    assert not re.search(r"uv==|hatchling", recipe)
+
+
+def test_the_build_backend_is_the_locked_one():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    [backend] = project["build-system"]["requires"]
+    name, _, version = backend.partition("==")
+    assert pins("requirements.lock")[name] == {version}
+
+
+def test_what_a_tpu_needs_besides_is_nothing_that_is_locked_already():
+    assert set(pins("requirements-tpu.lock")) == {"libtpu"}
+    assert len(pins("requirements-tpu.lock")["libtpu"]) == len(pins("requirements.lock")["jax"])
