@@ -205,6 +205,19 @@ class Frames:
         return ", ".join(f"{count} {state}" for state, count in states.value_counts().items())
 
 
+def imported_from(store: str | Connection, experiment: str) -> str | None:
+    """Return the name of the archive that an experiment came from; None if it was launched here.
+
+    Args:
+        store: As in `experiments`.
+        experiment: Its name; there may be none of it.
+    """
+    with connect(store) as connection:
+        rows = frame(connection, "SELECT * FROM v_experiments WHERE experiment = :name", name=experiment)
+    origins = rows["origin"].dropna() if "origin" in rows else ()  # older stores do not say
+    return next((str(json.loads(origin)["archive"]) for origin in origins), None)
+
+
 def experiments(store: str | Connection) -> list[str]:
     """List the experiments in a store, in alphabetical order.
 

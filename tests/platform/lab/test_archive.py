@@ -86,7 +86,10 @@ def take(lab, path):
 
 def everything(lab):
     """All views as text, the experiment's table as people see it, and all files."""
-    views = {name: sorted(map(repr, query.select(lab.store_url, name).rows)) for name in VIEWS}
+    views = {}
+    for name in VIEWS:
+        columns = [column for column in query.select(lab.store_url, name).columns if column != "origin"]
+        views[name] = sorted(map(repr, query.select(lab.store_url, name, columns=columns).rows))
     files = {
         path.relative_to(lab.root).as_posix(): path.read_bytes()
         for folder in ("runs", "reports")
@@ -242,7 +245,8 @@ def test_the_later_launch_of_an_experiment_counts(lab, tmp_path):
     export(lab, tmp_path / "first.tar.gz")
     store = Store.open(lab.store_url)
     store.record(plans.plan(UNIFORM))
-    assert take(lab, tmp_path / "first.tar.gz").experiments == []
+    merged = take(lab, tmp_path / "first.tar.gz")
+    assert (merged.experiments, merged.kept_experiments) == ([], ["toy"])
     assert len(store.runs("toy")) == 1
     export(lab, tmp_path / "second.tar.gz")
     copy = Lab.find(tmp_path / "copy")
@@ -327,10 +331,13 @@ def refused(victim, match):
         (add("runs/../../evil/x"), "does not belong there"),
         (add("results.db"), "does not belong there"),
         (add("runs/evil"), "does not belong there"),
+        (add("runs/evil/.spool"), "does not belong there"),
+        (add("runs/.evil/x"), "does not belong there"),
         (add("tables/launcher.jsonl"), "does not belong there"),
         (add("tables/run.jsonl", b"[1]\n"), "a line of run is not a row"),
         (add("tables/run.jsonl", b"\xff\n"), "a line of run is not a row"),
         (put("run", directory="../../evil"), "damaged: run"),
+        (put("run", directory="runs/reference-00000000"), "damaged: run"),
         (put("run", directory="runs/.."), "damaged: run"),
         (put("run", fingerprint="short"), "damaged"),
         (put("run", state="WON"), "damaged: run"),
@@ -341,7 +348,7 @@ def refused(victim, match):
         (put("artifact", uri="/etc/passwd"), "damaged: the path"),
         (put("attempt", started_at="yesterday"), "damaged: 'yesterday'"),
         (put("evaluation", attempt=99), "no attempt 99"),
-        (put("need", needs="0" * 64), "need refers to"),
+        (put("need", needs="0" * 64), "has another fingerprint than"),
         (put("metric", steps=[1, 2, 3]), "damaged"),
         (put("cost", flops="much"), "damaged: 'much'"),
         (lambda contents: contents.pop("tables/published.jsonl"), "lacks tables/published.jsonl"),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from jestlab.models.config import Runtime, Selection, TrainConfig
-from jestlab.platform.planning.plan import canonical_json, fingerprint, plan
+from jestlab.platform.planning.identity import canonical_json, fingerprint
+from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study
 from jestlab.platform.spec.config_tree import Tree, fields_of, flatten, merge, nested, walk
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,10 @@ from typing import Any
 import pytest
 
 from jestlab.analysis.costs import Cost
+from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
+from jestlab.platform.programs.program import callable_identifier
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.attempt import Attempt
@@ -40,11 +41,11 @@ def run(
     point: Mapping[str, Any] | None = None,
     price: Price | None = PRICE,
 ) -> PlannedRun:
-    """A run whose fingerprint depends on all that should decide it."""
-    config, needs, point = config or {}, needs or {}, point or {}
-    said = f"{program} {sorted(config.items())} {sorted(point.items())} {seed} {sorted(needs.items())}"
+    """A run with the fingerprint that a plan would give it; its config holds all that decides its result."""
+    needs, point = needs or {}, point or {}
+    config = {**(config or {}), **point, **({"seed": seed} if seed else {})}
     return PlannedRun(
-        fingerprint=hashlib.sha256(said.encode()).hexdigest(),
+        fingerprint=fingerprint(callable_identifier(program), 1, config, needs),
         name=name,
         label=" ".join([name, *(f"{key}={value}" for key, value in point.items())]),
         point=point,

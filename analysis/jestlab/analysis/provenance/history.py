@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..connection import frame
+from ..frames import imported_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +39,7 @@ class History:
         paper: Figure or table of the paper that it reproduces; empty if it does not say.
         scale: Scale of its last launch; empty if it has none.
         spec: The resolved spec.
+        imported_from: Name of the archive that it came from; None if it was launched here.
         runs: One row a run, in the order of the study: run, label, seed, position, fingerprint, program,
             state, reason, step, total_steps, attempts, config (JSON), directory (relative to the lab's root).
         attempts: One row an attempt, in the order of the runs: label, seed, fingerprint, number, state,
@@ -51,6 +53,7 @@ class History:
     paper: str
     scale: str
     spec: dict[str, Any]
+    imported_from: str | None
     runs: pd.DataFrame
     attempts: pd.DataFrame
     costs: pd.DataFrame
@@ -99,6 +102,7 @@ def load(connection: Connection, experiment: str) -> History | None:
         paper=str(study["paper"] or ""),
         scale=str(study["scale"] or ""),
         spec=json.loads(study["spec"]),
+        imported_from=imported_from(connection, experiment),
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),
@@ -141,6 +145,8 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     ran = zip(attempts["git_commit"], attempts["patched"], attempts["device"], strict=True)
     counts = Counter((_known(commit), bool(patched), _known(device)) for commit, patched, device in ran)
     caveats = []
+    if history.imported_from is not None:
+        caveats.append(f"The experiment was imported from {history.imported_from}: others have run it.")
     if attempts["patched"].any():
         caveats.append(
             "The code had uncommitted changes, which the store keeps: "

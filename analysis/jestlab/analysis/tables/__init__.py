@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .. import published, verdicts
 from ..claims import parts_of
 from ..costs import Scope
 from ..curves import Crossing
-from ..frames import Frames, experiments, read
+from ..frames import Frames, experiments, imported_from, read
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
@@ -73,6 +74,28 @@ def table(
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
+    made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, results)
+    return replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
+
+
+def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
+    """Say which of the experiments that are shown were imported."""
+    for study in shown:
+        if archive := imported_from(url, study):
+            yield f"{study} was imported from {archive}."
+
+
+def _table(
+    url: str,
+    name: str,
+    studies: Sequence[str],
+    baseline: str | None,
+    scope: Scope,
+    mean: Mean,
+    crossing: Crossing,
+    with_published: bool,
+    results: Mapping[str, Callable[[], Frames]] | None,
+) -> Table:
     studies = list(dict.fromkeys(studies))
     if not studies and name in experiments(url):
         is_shown = with_published and name in set(published.read(url)["table"])

@@ -37,6 +37,7 @@ VERBS = {
     "gc": "Find and delete unreferenced files.",
     "export": "Write a lab, or some experiments, to an archive.",
     "import": "Add the experiments of an archive to a lab.",
+    "trust": "Let an imported experiment be executed.",
     "doctor": "Check the installation and the lab.",
 }
 

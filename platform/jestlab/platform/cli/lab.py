@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
@@ -247,18 +248,20 @@ def export_command(
     ),
 )
 @_archive
+@click.option("--replace", is_flag=True, help="Let experiments in ARCHIVE replace those launched here.")
 @json_option()
 @lab_options
-def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
+def import_command(archive: Path, replace: bool, as_json: bool, lab: Lab) -> None:
     """Add the results in ARCHIVE to the lab, all or nothing; importing again changes nothing.
 
     A run that the lab has already is replaced only if it is neither COMPLETED nor running here, and COMPLETED
-    in the archive.
+    in the archive. An experiment that was launched here stays as it is. What was imported is not executed
+    before `jestlab trust`.
     """
     lab.on_this_machine("import")
     if not archive.is_file():
         raise UserError(f"no archive {archive}")
-    merged = merge(lab, Store.open(lab.store_url), archive)
+    merged = merge(lab, Store.open(lab.store_url), archive, replace)
     if as_json:
         print_json(asdict(merged))
     else:
@@ -267,3 +270,8 @@ def import_command(archive: Path, as_json: bool, lab: Lab) -> None:
             f"runs: {merged.new} new, {merged.replaced} replaced, {merged.kept} unchanged; "
             f"experiments: {', '.join(merged.experiments) or 'unchanged'}{published}"
         )
+        for name in merged.kept_experiments:
+            say(
+                f"{name} was launched here and stays as it is: import into a lab of its own "
+                f"(--root), or jestlab import {shlex.quote(str(archive))} --replace"
+            )

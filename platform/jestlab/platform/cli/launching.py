@@ -44,6 +44,7 @@ from jestlab.platform.store import leases
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.trust import refuse_untrusted
 
 _NO_STORE = _NO_TOKEN = "0" * 32
 """Stand for the store's id and a secret in manifests that are only looked at: there may be no store yet."""
@@ -95,6 +96,7 @@ def retry(
 ) -> int:
     """Launch the runs of an experiment that failed and those that waited for them; return the exit code."""
     store = Store.open(lab.store_url, create=False)
+    refuse_untrusted(store, experiment)
     study = load_stored(experiment, store.spec(experiment))
     plan = planning.plan(study)
     plan = plan.with_states(store.states(plan.fingerprints))

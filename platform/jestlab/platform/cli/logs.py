@@ -80,11 +80,11 @@ def logs_command(
 
 def _log_of(directory: str, lease: Lease | None, lab: Lab) -> tuple[Path, Callable[[], None]]:
     """Find the path of a run's log on this machine, and the function that fetches it there."""
-    path = lab.root / directory / logs.NAME
+    path = lab.inside(f"{directory}/{logs.NAME}")
     if lab.remote is None or (lease is not None and lease.executor == "local" and path.exists()):
         return path, lambda: None
     synced = SyncedFolder(Bucket(lab.remote), directory, lab.root / directory)
-    path = lab.cache / directory / logs.NAME
+    path = lab.inside(lab.cache / directory / logs.NAME)
     fetched_at = -_FETCH_SECONDS
 
     def fetch() -> None:

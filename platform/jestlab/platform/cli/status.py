@@ -67,7 +67,15 @@ def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
     if not experiments:
         return "no experiments yet: jestlab launch quickstart"
     states = [state for state in RunState if any(state in row.counts for row in experiments)]
-    headers = ["experiment", "scale", "runs", *states, "launched (UTC)"]
+    imported = any(row.imported_from is not None for row in experiments)
+    headers = [
+        "experiment",
+        "scale",
+        "runs",
+        *states,
+        "launched (UTC)",
+        *(["imported from"] if imported else []),
+    ]
     rows = [
         [
             row.name,
@@ -75,6 +83,7 @@ def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
             str(sum(row.counts.values())),
             *(str(row.counts.get(state, 0)) for state in states),
             f"{row.updated_at:%Y-%m-%d %H:%M}",
+            *([one_line(row.imported_from or "", 60)] if imported else []),
         ]
         for row in experiments
     ]
@@ -110,6 +119,7 @@ def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
         "scale": row.scale,
         "launched_at": row.updated_at.isoformat(),
         "counts": dict(row.counts),
+        "imported_from": row.imported_from,
     }
 
 

@@ -4,7 +4,7 @@ Rows identify runs by fingerprint, experiments by name and attempts by number. I
 
     jestlab.json             format and schema
     tables/<table>.jsonl     rows
-    runs/<folder>/…          logs, and on demand all other files of completed runs
+    runs/<folder>/…          logs, and on demand all other files of completed runs; nothing hidden
     reports/<experiment>/…   tables and figures
     checksums.json           SHA-256 of each of these; an archive without it is truncated
 
@@ -65,7 +65,6 @@ METRIC = "metric"
 
 FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 FOLDER = re.compile(r"runs/(?!\.)[^/\\\0]+")
-NAME = re.compile(r"(?!\.)[^/\\\0]+")
 
 _JSON = frozenset(
     {
@@ -84,15 +83,17 @@ _LONG = _JSON | {("attempt", "git_patch"), ("note", "text"), ("experiment", "que
 _LETTERS = 10_000  # of all other texts: tables are as wide as their widest cell
 _YEARS = (1970, 2200)
 
-_KEYS = frozenset(
-    {"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id", "handle", "token"}
-)
-"""Columns that mean something in one database only; the last two lead to jobs."""
+_KEYS = frozenset({"id", "run_id", "needs_id", "experiment_id", "attempt_id", "launcher_id", "name_id"})
+"""Columns that mean something in one database only."""
+
+_HERE = frozenset({"handle", "token", "origin"})
+"""Columns that mean something in one lab only: the first two lead to jobs. In an archive, whatever stands
+there is passed over."""
 
 
 def columns(table: Any) -> list[Any]:
     """Return the columns of a table that mean the same in every store."""
-    return [column for column in table.__table__.columns if column.name not in _KEYS]
+    return [column for column in table.__table__.columns if column.name not in _KEYS | _HERE]
 
 
 def encode(value: Any) -> Any:

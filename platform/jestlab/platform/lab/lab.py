@@ -79,6 +79,26 @@ class Lab:
         """What `--root` says, on any machine."""
         return self.remote or str(self.root)
 
+    def inside(self, path: str | Path) -> Path:
+        """Return where a path from the store is on this machine.
+
+        A folder of the lab, such as `runs`, may be a link, to a larger disk; what is in it may not lead out.
+
+        Args:
+            path: Relative to the root, or absolute.
+
+        Raises:
+            UserError: It, or a link on the way, leads out of the lab: nothing there is to be read.
+        """
+        whole = self.root / path
+        place, allowed = whole.resolve(), [self.root.resolve()]
+        parts = whole.relative_to(self.root).parts if whole.is_relative_to(self.root) else ()
+        if len(parts) > 1 and ".." not in parts:
+            allowed.append((self.root / parts[0]).resolve())
+        if not any(place.is_relative_to(folder) for folder in allowed):
+            raise UserError(f"{path}: leads out of the lab {self.root}, to {place}: it is not read")
+        return place
+
     def on_this_machine(self, verb: str) -> None:
         """Refuse a verb, by a UserError, that only a lab whose folder is on this machine can do."""
         if self.remote is not None:

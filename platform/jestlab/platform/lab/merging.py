@@ -1,9 +1,13 @@
 """Merge an archive into a lab.
 
-Runs are matched by fingerprint. A new run is added. An existing run is replaced only if it is not COMPLETED
-and the archive's is, or if it has no attempts and the archive's has; and never while a worker has it. Of an
-experiment that exists, the later launch wins, of a published cell the later import. Merging an archive again
-changes nothing.
+Runs are matched by fingerprint, which has to be that of the archive's config, program and needs. A new run is
+added. An existing run is replaced only if it is not COMPLETED and the archive's is, or if it has no attempts
+and the archive's has; and never while a worker has it; what it executes stays as it is. An experiment that
+was launched here stays as it is, unless the user wants it replaced; of one that was imported, the later
+launch wins; of a published cell the later import. Merging an archive again changes nothing.
+
+An imported experiment says from which archive it came, and nothing executes it before its user trusts it
+(`store.trust`).
 
 Files are moved before rows are written, all rows in one transaction. A crash in between leaves folders that
 no run owns, or the archive's folder under an existing run of the same fingerprint, which resumes from it.
@@ -11,6 +15,7 @@ no run owns, or the archive's folder under an existing run of the same fingerpri
 
 from __future__ import annotations
 
+import json
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,7 +31,6 @@ from jestlab.platform.lab.archive import (
     FINGERPRINT,
     FOLDER,
     METRIC,
-    NAME,
     damaged,
     decode,
     decode_curve,
@@ -35,6 +39,8 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.limits import check_disk
 from jestlab.platform.lab.unpacking import archived_rows, unpack
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.planning.identity import is_true
+from jestlab.platform.spec.schema import is_name
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -56,7 +62,9 @@ from jestlab.platform.store.tables import (
     chunks,
     execute_many,
     insert,
+    now,
 )
+from jestlab.platform.store.trust import Origin, imported_from
 
 _BATCH = 5_000  # rows inserted at once
 _EXPORTED = "was running when it was exported"
@@ -71,6 +79,7 @@ class Merged:
         replaced: Runs that were replaced.
         kept: Runs that were left unchanged.
         experiments: Experiments that were added or updated.
+        kept_experiments: Experiments that were launched here, and of which the archive has another version.
         published: Published cells that were added or updated.
     """
 
@@ -78,11 +87,18 @@ class Merged:
     replaced: int = 0
     kept: int = 0
     experiments: list[str] = field(default_factory=list)
+    kept_experiments: list[str] = field(default_factory=list)
     published: int = 0
 
 
-def merge(lab: Lab, store: Store, path: Path) -> Merged:
+def merge(lab: Lab, store: Store, path: Path, replace: bool = False) -> Merged:
     """Merge an archive into a lab and its store: all of it or nothing.
+
+    Args:
+        lab: Whose files.
+        store: Its store.
+        path: The archive.
+        replace: Whether the archive's version of an experiment takes the place of one launched here.
 
     Raises:
         UserError: It is damaged, of a newer jestlab, or not an archive.
@@ -92,8 +108,9 @@ def merge(lab: Lab, store: Store, path: Path) -> Merged:
     staging.mkdir()
     try:
         unpack(path, staging)
+        origin = imported_from(path)
         with store.writing() as connection:
-            return _Merge(lab, connection, staging).whole()
+            return _Merge(lab, connection, staging, origin, replace).whole()
     except (IntegrityError, DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         said = one_line(str(getattr(error, "orig", error)), 200)
         raise UserError(f"{path} is damaged, nothing was imported: {said}") from error
@@ -115,10 +132,14 @@ class _Here:
 class _Merge:
     """One archive being merged into one store, inside a write transaction."""
 
-    def __init__(self, lab: Lab, connection: Connection, staging: Path) -> None:
+    def __init__(
+        self, lab: Lab, connection: Connection, staging: Path, origin: Origin, replace: bool
+    ) -> None:
         self._lab = lab
         self._connection = connection
         self._staging = staging
+        self._origin = origin
+        self._replace = replace
         self._merged = Merged()
         self._runs: dict[str, int] = {}  # ids in this store of all runs of the archive
         self._taken: dict[str, tuple[str, str]] = {}  # folders in the archive and here of the runs to write
@@ -127,9 +148,14 @@ class _Merge:
 
     def whole(self) -> Merged:
         began = {row["run"] for row in self._rows("attempt")}
+        needs: dict[str, dict[str, str]] = {}
+        for row in self._rows("need"):
+            needs.setdefault(row["run"], {})[decode(Need, row)["role"]] = row["needs"]
         here = self._here()
         for row in self._rows("run"):
-            self._run(row, here.get(row["fingerprint"]), began)
+            fingerprint = row["fingerprint"]
+            values = self._checked_run(row, needs.get(fingerprint, {}))
+            self._run(fingerprint, values, here.get(fingerprint), began)
         fresh = self._take_experiments()
         self._insert(Member, (row for row in self._rows("member") if row["experiment"] in fresh))
         self._insert(Need, self._rows("need"), ignore=True)
@@ -174,10 +200,25 @@ class _Merge:
                 here[row.fingerprint] = _Here(row.id, row.state, row.directory, len(states), live)
         return here
 
-    def _run(self, row: dict[str, Any], here: _Here | None, began: set[str]) -> None:
+    def _checked_run(self, row: dict[str, Any], needs: Mapping[str, str]) -> dict[str, Any]:
+        """Return the columns of a run that is what its fingerprint says.
+
+        Else a run of the archive could pass for another one, which a study here would not run again.
+        """
         fingerprint, values = row["fingerprint"], decode(Run, row)
-        if values["state"] not in set(RunState) or not FOLDER.fullmatch(values["directory"]):
-            raise damaged(f"run {fingerprint[:8]}")
+        folder = values["directory"]
+        if not FOLDER.fullmatch(folder) or not folder.endswith(f"-{fingerprint[:8]}"):
+            raise damaged(f"run {fingerprint[:8]} has the folder {one_line(folder, 100)!r}")
+        if values["state"] not in set(RunState):
+            raise damaged(f"run {fingerprint[:8]} is {one_line(values['state'], 60)!r}")
+        if not is_true(fingerprint, values["program"], json.loads(values["config"]), needs):
+            raise damaged(
+                f"run {fingerprint[:8]} has another fingerprint than its program, config and needs "
+                f"({one_line(values['program'], 100)}): nothing was imported"
+            )
+        return values
+
+    def _run(self, fingerprint: str, values: dict[str, Any], here: _Here | None, began: set[str]) -> None:
         if values["state"] == RunState.RUNNING:
             values |= {"state": RunState.PREEMPTED, "reason": _EXPORTED}
         theirs = values["directory"]
@@ -197,6 +238,11 @@ class _Merge:
         for table in (Metric, Evaluation, Artifact, Cost, Budget, Attempt):
             self._connection.execute(delete(table).where(table.run_id == here.id))
         values |= {"directory": here.directory}
+        for ours in (
+            "program",
+            "config",
+        ):  # equal but for paths, and those of this machine are known to be good
+            del values[ours]
         self._connection.execute(update(Run).where(Run.id == here.id).values(**values))
         self._taken[fingerprint] = (theirs, here.directory)
         self._merged.replaced += 1
@@ -211,6 +257,8 @@ class _Merge:
                 ended = {"ended_at": values["heartbeat_at"]}
                 values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
             values["log"] = self._moved(row["run"], values["log"])
+            if not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
+                raise damaged(f"the path {one_line(values['log'], 100)!r}")
             self._attempts[row["run"], values["number"]] = self._new(Attempt, values)
 
     def _insert_metrics(self) -> None:
@@ -236,22 +284,23 @@ class _Merge:
     # ---- experiments, notes
 
     def _take_experiments(self) -> set[str]:
-        """Return the names of those that are new or were launched later; their members are replaced."""
-        known = {
-            row.name: row
-            for row in self._connection.execute(select(Experiment.id, Experiment.name, Experiment.updated_at))
-        }
+        """Return the names of those that are new or take another's place; their members are replaced."""
+        columns = (Experiment.id, Experiment.name, Experiment.updated_at, Experiment.origin, Experiment.spec)
+        known = {row.name: row for row in self._connection.execute(select(*columns))}
         fresh = set()
         for row in self._rows("experiment"):
             values = decode(Experiment, row)
+            for time in ("created_at", "updated_at"):  # a launch in the future would win for ever
+                values[time] = min(values[time], now())
+            values["origin"] = self._origin.to_json()
             name, here = values["name"], known.get(values["name"])
-            if not NAME.fullmatch(name):
-                raise damaged(f"experiment {name!r}")
+            if not is_name(name):
+                raise damaged(f"experiment {one_line(name, 100)!r}")
             if here is None:
                 self._experiments[name] = self._new(Experiment, values)
             else:
                 self._experiments[name] = here.id
-                if here.updated_at >= values["updated_at"]:
+                if not self._takes_place(values, here):
                     continue
                 own = Experiment.id == here.id
                 self._connection.execute(update(Experiment).where(own).values(**values))
@@ -259,6 +308,16 @@ class _Merge:
             fresh.add(name)
         self._merged.experiments = sorted(fresh)
         return fresh
+
+    def _takes_place(self, theirs: Mapping[str, Any], here: Any) -> bool:
+        """Whether the archive's version of an experiment takes the place of the one here."""
+        if here.origin is not None:
+            return bool(here.updated_at < theirs["updated_at"])
+        if (here.updated_at, here.spec) == (theirs["updated_at"], theirs["spec"]):
+            return False  # it was exported from here
+        if not self._replace:
+            self._merged.kept_experiments.append(here.name)
+        return self._replace
 
     def _insert_notes(self) -> None:
         known = {

@@ -400,7 +400,7 @@ def fetched(lab: Lab, folder: str) -> Path:
     Raises:
         UserError: The bucket has nothing of the run.
     """
-    directory = lab.root / folder
+    directory = lab.inside(folder)
     if lab.remote is not None:
         SyncedFolder(Bucket(lab.remote), folder, directory).pull_ended()
     return directory

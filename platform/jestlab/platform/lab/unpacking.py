@@ -129,7 +129,8 @@ class _Unpacking:
     def _check_name(self, member: tarfile.TarInfo) -> None:
         """Raise for what does not belong there: links, devices, and names that lead elsewhere."""
         parts = PurePosixPath(member.name).parts
-        plain = "/".join(parts) == member.name and ".." not in parts and "\\" not in member.name
+        hidden = any(part.startswith(".") for part in parts)  # `..` as well; none is ever exported
+        plain = "/".join(parts) == member.name and not hidden and "\\" not in member.name
         deep = (
             len(parts) > self._limits.depth or len(member.name.encode(errors="replace")) > self._limits.name
         )

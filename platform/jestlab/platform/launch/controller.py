@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from jestlab.platform.errors import StoreError
+from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs, processes, reconcile
 from jestlab.platform.launch.display import Listener
@@ -284,13 +284,20 @@ class _Controller:
             case reconcile.End(lease, state, reason, exit_code, kill):
                 if not kill and not self._termination.clear(lease):
                     return  # it has not ended as long as anything of it runs
-                said = logs.summary(self.lab.root / lease.log) if state == RunState.FAILED else ""
+                said = self._said(lease.log) if state == RunState.FAILED else ""
                 said = f"{reason}: {said}" if said else reason
                 heard = lease.heartbeat_at if kill else None
                 ended = leases.end(self.store, run.fingerprint, lease.id, state, said, exit_code, heard)
                 if ended and kill:
                     self._termination.kill(lease)
                 self.wakeup.set()
+
+    def _said(self, log: str) -> str:
+        """Return the last lines of a log; nothing of one that leads out of the lab."""
+        try:
+            return logs.summary(self.lab.inside(log))
+        except UserError:
+            return ""
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
         """Claim attempts for the free slots, in the order of the plan."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,8 +13,8 @@ from pydantic import BaseModel
 from jestlab.analysis import units
 from jestlab.analysis.costs import Cost, Scope, matching_examples
 from jestlab.platform.errors import UserError
+from jestlab.platform.planning.identity import fingerprint, identity_of
 from jestlab.platform.programs import Config, Contents, Price
-from jestlab.platform.spec.config_tree import depth_of, run_names, without
 from jestlab.platform.spec.expand import Member, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
@@ -256,36 +254,11 @@ def _complete(member: Member, contents: Contents) -> Config:
         raise UserError(f"{written_at(member.variant.name)}: {error}") from None
 
 
-def canonical_json(value: Any) -> str:
-    """Write JSON with sorted keys and no spaces, floats as Python prints them (the shortest exact form).
-
-    Raises:
-        ValueError: A number is not finite.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def fingerprint(program: str, version: int, identity: Mapping[str, Any], needs: Mapping[str, str]) -> str:
-    """Compute a run's identity: two runs with equal fingerprints are one run.
-
-    Args:
-        program: What the run executes.
-        version: Of the program: raised when the same config comes to mean something else.
-        identity: What in the config decides the result, without fields at their default.
-        needs: Role → fingerprint of each run that it needs. What those runs are called does not matter.
-    """
-    whole = {"program": program, "version": version, "identity": identity, "needs": needs}
-    return hashlib.sha256(canonical_json(whole).encode()).hexdigest()
-
-
 def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> str:
     """Compute a member's fingerprint; the fingerprints of other runs stand in for their names."""
     program = member.variant.program
-    identity = program.identity(config)
-    for path in run_names(program.schema) if program.schema is not None else ():
-        if depth_of(identity, path) == len(path):
-            identity = without(identity, path)
-    return fingerprint(program.identifier or program.name, program.version, identity, needs)
+    name = program.identifier or program.name
+    return fingerprint(name, program.version, identity_of(program, config), needs)
 
 
 def _planned(member: Member, its: _Resolved) -> PlannedRun:

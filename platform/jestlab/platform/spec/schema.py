@@ -267,9 +267,14 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def is_name(name: str) -> bool:
+    """Whether a study or a run may have this name, which becomes the name of a folder."""
+    return bool(_NAME.fullmatch(name)) and ".." not in name and len(name) <= _LONGEST_NAME
+
+
 def _checked_name(name: object, path: Path) -> str:
-    """Return a name of a study or a run if it is valid: names become names of folders."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name or len(name) > _LONGEST_NAME:
+    """Return a name of a study or a run if it is valid."""
+    if not isinstance(name, str) or not is_name(name):
         raise SpecError(
             path,
             f"invalid name {shown(name)}: expected at most {_LONGEST_NAME} letters, digits and _ . + -, "

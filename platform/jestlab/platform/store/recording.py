@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
 
 
-_REOPENED = ("config", "state", "reason", "failures", "updated_at")
-_NEW = ("fingerprint", "program", "seed", "directory")
+_REOPENED = ("program", "config", "state", "reason", "failures", "updated_at")
+_NEW = ("fingerprint", "seed", "directory")
 _BUDGET = ("chip", "chips", "chip_hours", "dollars")
 
 
@@ -81,6 +81,7 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
         "scale": study.scale,
         "spec": to_json(study.to_dict(), sort_keys=False),  # the order of runs and parts is theirs
         "updated_at": now(),
+        "origin": None,  # whoever launches a study makes it their own
     }
     statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
@@ -105,12 +106,14 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
     for run in runs:
         before = known.get(run.fingerprint)
         if before is not None and (before.state == RunState.COMPLETED or before.id in held):
-            kept.append({"its_id": before.id, "config": to_json(run.config)})  # the data may have moved
+            # The data and the user's program may have moved.
+            kept.append({"its_id": before.id, "program": run.program, "config": to_json(run.config)})
             continue
         needed = (known.get(fingerprint) for fingerprint in run.needs.values())
         ready = all(need is not None and need.state == RunState.COMPLETED for need in needed)
         values = {
-            # What is not part of the identity may differ from the last launch's.
+            # What is not part of the identity may differ from the last launch's, or an archive's.
+            "program": run.program,
             "config": to_json(run.config),
             "state": str(RunState.PENDING if ready else RunState.BLOCKED),
             "reason": None,
@@ -123,10 +126,11 @@ def _record_runs(connection: Connection, runs: Sequence[PlannedRun]) -> dict[str
         fresh.append(values | {name: getattr(run, name) for name in _NEW} | {"step": 0, "created_at": time})
     execute_many(connection, insert(connection, Run), fresh)
     changed: dict[str, Any] = {name: bindparam(name) for name in _REOPENED}
+    moved = {name: changed[name] for name in ("program", "config")}
     table: Any = Run.__table__
     of_run = update(table).where(table.c.id == bindparam("its_id"))
     execute_many(connection, of_run.values(**changed, stop_reason=None), reopened)
-    execute_many(connection, of_run.values(config=bindparam("config"), stop_reason=None), kept)
+    execute_many(connection, of_run.values(**moved, stop_reason=None), kept)
     return {
         fingerprint: run_id
         for chunk in chunks(fingerprints)

@@ -117,13 +117,14 @@ class RunRow:
 
 @dataclass(frozen=True)
 class ExperimentRow:
-    """An experiment and how its runs stand."""
+    """An experiment and how its runs stand, with the name of the archive that it came from, if any."""
 
     name: str
     question: str
     scale: str | None
     updated_at: datetime
     counts: Mapping[RunState, int]
+    imported_from: str | None = None
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,10 @@ class Store:
             rows = connection.execute(
                 select(Experiment.__table__).order_by(Experiment.updated_at.desc())
             ).all()
-        return [ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id]) for r in rows]
+        return [
+            ExperimentRow(r.name, r.question, r.scale, r.updated_at, counts[r.id], _archive(r.origin))
+            for r in rows
+        ]
 
     def spec(self, experiment: str) -> dict[str, Any]:
         """Return an experiment's resolved study, as it was last launched.
@@ -284,6 +287,11 @@ class Store:
             )
             for run in runs
         ]
+
+
+def _archive(origin: str | None) -> str | None:
+    """Return the name of the archive that an experiment came from; None if it was launched here."""
+    return None if origin is None else str(json.loads(origin)["archive"])
 
 
 def _run_record(row: Any, needs: Mapping[str, RunRecord]) -> RunRecord:

@@ -185,6 +185,7 @@ VIEWS: dict[str, View] = {
             "experiment.spec": "resolved spec, JSON; launching it launches the same runs",
             "experiment.created_at": "time of the first launch, UTC",
             "experiment.updated_at": "time of the last launch, UTC",
+            "experiment.origin": "archive that the study came from, JSON; NULL if it was launched here",
         },
         "SELECT {columns} FROM experiment",
     ),
