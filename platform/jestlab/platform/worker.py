@@ -181,7 +181,7 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
 def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder) -> int:
     """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
-    about = provenance.collect(Path(__file__).parent)
+    about = provenance.collect(Path(__file__).parent, provenance.wanted_parts())
     directory = lab.root / run.directory
     handle = own_handle(f"{run.directory}/{logs.NAME}")
     tries = itertools.count()

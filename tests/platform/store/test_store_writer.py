@@ -7,7 +7,6 @@ import functools
 import hashlib
 import math
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from sqlalchemy import Connection
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import attempt as attempts
-from jestlab.platform.store import engine, leases, provenance
+from jestlab.platform.store import engine, leases
 from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.spool import Batch, Spool
@@ -505,25 +504,3 @@ def test_artifacts_have_size_and_digest(store, attempt, tmp_path):
         attempt.artifact("passwords", Path("/etc/passwd"), tmp_path)
     with pytest.raises(ValueError, match="nothing at"):
         attempt.artifact("missing", tmp_path / "missing", tmp_path)
-
-
-def test_provenance_names_commit_and_patch(tmp_path):
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *arguments], check=True, capture_output=True)
-
-    assert provenance.collect(tmp_path).git_commit is None
-    git("init")
-    (tmp_path / "code.py").write_text("x = 1\n")
-    git("add", ".")
-    git("commit", "-m", "first")
-    clean = provenance.collect(tmp_path)
-    assert clean.git_commit is not None
-    assert (len(clean.git_commit), clean.git_patch) == (40, None)
-    assert clean.versions["jestlab"]
-    (tmp_path / "code.py").write_text("x = 2\n")
-    assert "+x = 2" in (provenance.collect(tmp_path).git_patch or "")
-    (tmp_path / "code.py").write_text("y\n" * provenance.PATCH_BYTES)
-    patch = provenance.collect(tmp_path).git_patch or ""
-    assert len(patch) < provenance.PATCH_BYTES + 100
-    assert "more characters left out" in patch

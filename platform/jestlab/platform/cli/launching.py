@@ -28,6 +28,7 @@ from jestlab.platform.cli.output import counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import controller, executors, logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener, display
@@ -40,7 +41,7 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import leases
+from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -48,6 +49,8 @@ from jestlab.platform.store.trust import refuse_untrusted
 
 _NO_STORE = _NO_TOKEN = "0" * 32
 """Stand for the store's id and a secret in manifests that are only looked at: there may be no store yet."""
+
+_CODE = Path(__file__).parents[1]
 
 _SHORTEST = 16  # to which a statement is cut: a narrower terminal wraps the line
 
@@ -255,6 +258,7 @@ class _Target:
             retries=resources.retries if how["retries"] is None else how["retries"],
             lease_seconds=resources.lease_seconds,
             fail_fast=how["fail_fast"],
+            record=settings.record,
         )
         return cls(place, executor, settings, options, wakeup)
 
@@ -262,6 +266,10 @@ class _Target:
         self, lab: Lab, store: Store, experiment: str, runs: Sequence[PlannedRun], listener: Listener
     ) -> Outcome:
         """Bring recorded runs to their end; runs that others need come first."""
+
+        if not _is_complete(runs) and not store.has_attempts():
+            told = provenance.announcement(_CODE, self.options.record)
+            listener.note(f"{told}. To record less: `record: []` in {config_path()}")
 
         @functools.cache
         def by_name(name: ExecutorName) -> Executor:

@@ -18,6 +18,7 @@ They are a YAML file, read again by every command:
       root: /gcs/our-bucket/lab
     prices: {v5e: 1.20}  # dollars per chip-hour
     utilisation: {v5e: 0.45}  # assumed share of the peak FLOP/s
+    record: [environment]  # without what is not committed of jestlab's own code
 
 It holds no credentials: the store's URL is in a Secret of the cluster or in Secret Manager, which this file
 names.
@@ -45,6 +46,7 @@ from jestlab.platform.errors import SpecError, UserError, nearest, shown
 from jestlab.platform.spec.config_tree import fields_of, first_error
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
 from jestlab.platform.spec.yaml import Document
+from jestlab.platform.store.provenance import PARTS, Part
 
 
 def _matching(pattern: str, form: str) -> AfterValidator:
@@ -162,6 +164,8 @@ class Settings(_Section):
         prices: Dollars per chip-hour, by TPU type; no others are known.
         utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; otherwise
             `costs.ASSUMED_UTILISATION`: 0.4, a guess until one of your own runs has been measured.
+        record: What of it attempts record: the changes of jestlab's own checkout that are not committed, and
+            the environment variables that may matter.
     """
 
     on: ExecutorName | None = None
@@ -170,6 +174,7 @@ class Settings(_Section):
     vertex: Vertex = Vertex()
     prices: dict[_TpuName, PositiveFloat] = {}
     utilisation: dict[_TpuName, _Share] = {}
+    record: tuple[Part, ...] = PARTS
 
     @classmethod
     def find(cls, environment: Mapping[str, str] = os.environ) -> Settings:

@@ -28,6 +28,7 @@ from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
 from jestlab.platform.store import leases
+from jestlab.platform.store.provenance import PARTS, Part
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
@@ -80,6 +81,7 @@ class Options:
         fail_fast: Whether the first run that fails for good stops all others.
         at_once: Whether runs that stop are given no time to save.
         launches: Whether runs are started at all, and not only brought to their end.
+        record: What attempts record of their code and environment.
     """
 
     executor: ExecutorName = "local"
@@ -89,6 +91,7 @@ class Options:
     fail_fast: bool = False
     at_once: bool = False
     launches: bool = True
+    record: tuple[Part, ...] = PARTS
 
 
 def launch(
@@ -348,7 +351,9 @@ class _Controller:
             if self._stopping is not None:
                 raise ExecutorError(self._stopping)
             marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
-            job = job_of(self.lab, self.title, one.target, marks, one.log, one.executor.name)
+            job = job_of(
+                self.lab, self.title, one.target, marks, one.log, one.executor.name, self.options.record
+            )
             if self._experiment is not None:
                 launched = await self._experiment.add(one.executor, job)
             else:

@@ -10,19 +10,24 @@ import os
 import platform
 import re
 import socket
-import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Literal, get_args
 from urllib.parse import unquote
 
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.lab.lab import STORE
+from jestlab.platform.store.checkout import Checkout
 
-PATCH_BYTES = 200_000
-"""Longer patches are cut off."""
+Part = Literal["changes", "environment"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""What may be left out on a user's wish: changes of jestlab's code that are not committed, and variables."""
+
+RECORD = "JESTLAB_RECORD"
+"""Variable in a worker's environment: the parts to record, with commas between them; all without it."""
 
 _JAX = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain")
 _PACKAGES = ("jestlab", *_JAX, "numpy", "sentencepiece", "sqlalchemy", "xmanager")
@@ -35,8 +40,8 @@ class Provenance:
     Attributes:
         device: What it computes on, in words.
         versions: Package → version, of those installed, and of Python.
-        git_commit: Commit of the checkout that holds the code; None without one.
-        git_patch: Uncommitted changes; None without any.
+        git_commit: Commit of jestlab's checkout; None where jestlab is installed otherwise.
+        git_patch: Uncommitted changes of it, without secrets; None without any.
         environment: Variables that may matter, without secrets.
     """
 
@@ -48,17 +53,44 @@ class Provenance:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-def collect(code: Path) -> Provenance:
-    """Gather the provenance of this process; `code` is a folder of the code that runs."""
-    commit = _git(code, "rev-parse", "HEAD")
+def collect(code: Path, parts: Collection[str] = PARTS) -> Provenance:
+    """Gather the provenance of this process.
+
+    Args:
+        code: A folder of jestlab's code.
+        parts: Those of `PARTS` that are wanted.
+    """
+    checkout = Checkout.of(code)
+    hidden = secret_values(os.environ)
+    changes = checkout is not None and "changes" in parts
     return Provenance(
         host=socket.gethostname(),
         device=device(),
         versions=_versions(),
-        git_commit=commit.strip() if commit else None,
-        git_patch=_patch(code) if commit else None,
-        environment=kept_variables(os.environ),
+        git_commit=checkout.commit if checkout else None,
+        git_patch=checkout.patch(lambda text: _clean(text, hidden)) if checkout and changes else None,
+        environment=kept_variables(os.environ) if "environment" in parts else {},
     )
+
+
+def wanted_parts() -> Collection[str]:
+    """Return the parts that this worker is to record."""
+    said = os.environ.get(RECORD)
+    return PARTS if said is None else said.split(",")
+
+
+def announcement(code: Path, parts: Collection[str]) -> str:
+    """Say in one line what will be recorded of each attempt; arguments as of `collect`."""
+    told = ["host", "device", "package versions"]
+    if "environment" in parts:
+        told.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
+    if (checkout := Checkout.of(code)) is not None:
+        told.append(f"jestlab's commit {checkout.commit[:8]}")
+        changed = len(checkout.changed())
+        if changed and "changes" in parts:
+            files = "1 file" if changed == 1 else f"{changed} files"
+            told.append(f"what is not committed there ({files}, without secrets)")
+    return f"recorded of each attempt: {', '.join(told[:-1])} and {told[-1]}"
 
 
 def device() -> str:
@@ -80,33 +112,6 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue  # an optional one, or a checkout that was never installed
     return versions
-
-
-def _patch(code: Path) -> str | None:
-    patch = _git(code, "diff", "HEAD", "--no-ext-diff", "--no-color")
-    if not patch:
-        return None
-    for value in secret_values(os.environ):
-        patch = patch.replace(value, "***")
-    patch = without_url_credentials(patch)
-    if len(patch) > PATCH_BYTES:
-        return f"{patch[:PATCH_BYTES]}\n[{len(patch) - PATCH_BYTES} more characters left out]\n"
-    return patch
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    """Standard output of git; None where there is no git, no checkout, or no answer in time."""
-    try:
-        result = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            timeout=10,
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return result.stdout.decode(errors="replace").replace("\0", "") if result.returncode == 0 else None
 
 
 # ---- the environment
@@ -154,12 +159,15 @@ def secret_values(environment: Mapping[str, str]) -> list[str]:
     return sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
 
-def without_secrets(text: str, hidden: Iterable[str]) -> str:
-    """Replace credentials in URLs and options, and these values, by `***`."""
+def _clean(text: str, hidden: Iterable[str]) -> str:
     for value in hidden:
         text = text.replace(value, "***")
-    text = without_url_credentials(text)
-    return _IN_OPTION.sub(r"\1***", text)
+    return without_url_credentials(text)
+
+
+def without_secrets(text: str, hidden: Iterable[str]) -> str:
+    """Replace credentials in URLs and options, and these values, by `***`."""
+    return _IN_OPTION.sub(r"\1***", _clean(text, hidden))
 
 
 def without_url_credentials(text: str) -> str:

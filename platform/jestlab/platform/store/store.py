@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, DateTime, Engine, func, select, text
+from sqlalchemy import Connection, DateTime, Engine, exists, func, select, text
 from sqlalchemy.orm import aliased
 
 from jestlab.platform.errors import UserError, nearest
@@ -17,6 +17,7 @@ from jestlab.platform.store.address import existing_file, parse_url, refuse_remn
 from jestlab.platform.store.engine import checkpoint, create_file, read_only, reading, writable, writing
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
 from jestlab.platform.store.tables import (
+    Attempt,
     Experiment,
     Identity,
     Member,
@@ -118,6 +119,11 @@ class Store:
                 "jestlab db backup, and db restore into a new database"
             )
         return found
+
+    def has_attempts(self) -> bool:
+        """Whether any run was ever attempted."""
+        with self.reading() as connection:
+            return bool(connection.scalar(select(exists().where(Attempt.id.is_not(None)))))
 
     # ---- what is planned
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 from jestlab.platform import programs
@@ -15,6 +15,7 @@ from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.spec.resources import ExecutorName, Resources
+from jestlab.platform.store.provenance import PARTS, RECORD, Part
 
 NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
@@ -63,7 +64,15 @@ def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     return _CLOUDS[place](getattr(settings, place))
 
 
-def job_of(lab: Lab, title: str, run: Target, marks: Marks, log: str, executor: str) -> Job:
+def job_of(
+    lab: Lab,
+    title: str,
+    run: Target,
+    marks: Marks,
+    log: str,
+    executor: str,
+    record: Sequence[Part] = PARTS,
+) -> Job:
     """Describe an attempt as a job.
 
     Args:
@@ -73,13 +82,15 @@ def job_of(lab: Lab, title: str, run: Target, marks: Marks, log: str, executor: 
         marks: The attempt's: other labs may launch the same runs in the same place.
         log: Its log, relative to the lab's root.
         executor: Name of the executor that launches it.
+        record: What its worker records of its code and environment.
     """
     elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
+    recorded = {} if record == PARTS else {RECORD: ",".join(record)}
     return Job(
         name=f"jestlab-{marks.store[:6]}-{run.fingerprint[:8]}-{marks.attempt}",
         title=run.name,
         arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(marks.attempt)],
-        environment={"JESTLAB_STORE": lab.store_url, **elsewhere},
+        environment={"JESTLAB_STORE": lab.store_url, **elsewhere, **recorded},
         log=lab.root / log,
         marks=marks,
         labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
