@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-
-from sqlalchemy import URL
+from typing import TYPE_CHECKING
 
 from jestlab.analysis.address import EXAMPLES, parse, shown
 from jestlab.platform.errors import StoreMissing, UserError
+
+if TYPE_CHECKING:  # verbs that need no store do not wait for it
+    from sqlalchemy import URL
 
 _BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a file that is open, or was not closed
 
