@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo test quick coverage isas check bench faults oracles tools format lock install clean
+.PHONY: demo test quick coverage isas check bench faults fuzz oracles tools format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -57,6 +57,13 @@ bench: install  ## measure speeds, print tables
 faults: install  ## inject faults into real launches, and report what was lost
 	$(BIN)/python tests/faults/campaign.py --faults 200
 
+SECONDS ?= 60
+
+# Coverage guides the search where there is a build of atheris for this Python; else it is at random.
+fuzz: install  ## try what others may have written: archives, specs, weights, messages; SECONDS=600 for each
+	-$(UV) pip install --quiet --only-binary :all: --require-hashes --python $(BIN)/python --requirement requirements-fuzz.lock
+	$(BIN)/python tests/fuzz/fuzz.py --seconds $(SECONDS)
+
 oracles: $(ORACLES)  ## install PyTorch and transformers, which tests and benchmarks compare with
 
 tools:  ## install a browser and LaTeX; tests that need one are skipped where it is missing
@@ -98,6 +105,7 @@ COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate
 
 lock: install  ## resolve the dependencies anew
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock
+	echo "atheris" | $(COMPILE) - --output-file requirements-fuzz.lock
 	echo "uv" | $(COMPILE) - --output-file requirements-uv.lock
 	echo "jax[tpu]" | $(COMPILE) --constraint requirements.lock --output-file requirements-tpu.lock - \
 	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock)

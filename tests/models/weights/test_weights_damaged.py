@@ -54,6 +54,17 @@ class TestNames:
         gone = dict.fromkeys(name for name in tensors if "Encoder_0/encoderblock_1/" in name)
         fails(npz(gone), r"missing: txt/Encoder_0/encoderblock_1/LayerNorm_0/scale, .* and 6 more$")
 
+    def test_one_as_long_as_a_book(self, tmp_path):
+        members = {"x" * 60_000: member(np.zeros(2, np.float32))}
+        fails(zipped(tmp_path / "x.npz", members), "the name of a tensor has 60,000 letters")
+
+    def test_a_library_that_quotes_the_file_is_cut_short(self, tmp_path):
+        path = zipped(tmp_path / "x.npz", {"x" * 400: member(np.zeros(2, np.float32))})
+        path.write_bytes(path.read_bytes().replace(b"x" * 400, b"\n" * 400, 1))
+        with pytest.raises(ValueError, match="is damaged") as error:
+            open_weights(path)
+        assert "\n" not in str(error.value) and len(str(error.value)) < 800 + len(str(path))
+
     def test_what_tells_the_architecture(self, npz):
         fails(npz({"txt/head/kernel": None}), r"missing: txt/head/kernel$")
         fails(

@@ -75,8 +75,21 @@ def readable(where: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+_LONGEST_NAME = 500
 _LARGEST_RATIO = 100
 """Maximum ratio of size to compressed size of a file: trained weights hardly shrink, zip bombs do."""
+
+
+def _told(error: Exception) -> str:
+    """Return what a library says about damage, on a short line: some quote the file."""
+    said = " ".join(str(error).split())
+    return said if len(said) <= 200 else f"{said[:200]} …"
+
+
+def _check_names(path: Path, names: Iterable[str]) -> None:
+    """Raise ValueError for names that no tensor has."""
+    if (longest := max(map(len, names), default=0)) > _LONGEST_NAME:
+        raise ValueError(f"{path}: the name of a tensor has {longest:,} letters: not plausible for weights")
 
 
 class Npz:
@@ -101,6 +114,7 @@ class Npz:
                 for info in archive.infolist()
                 if info.filename.endswith(".npy")
             }
+            _check_names(path, members)
             chosen = [name for name in members if prefix and name.startswith(prefix)]
             self._members = {name.removeprefix(prefix): members[name] for name in chosen or members}
             packed = sum(info.compress_size for info in self._members.values())
@@ -120,7 +134,7 @@ class Npz:
                         array = npy.read_array(stream, allow_pickle=False)
                 except _DAMAGED as error:
                     raise ValueError(
-                        f"{self._path}: {name} is damaged ({error}): copy the file again"
+                        f"{self._path}: {name} is damaged ({_told(error)}): copy the file again"
                     ) from error
                 dtype = readable(f"{self._path}: {name}", array.dtype)
                 yield name, array.view(dtype).astype(np.float32, copy=False)
@@ -129,7 +143,9 @@ class Npz:
         try:
             return zipfile.ZipFile(self._path)
         except _DAMAGED as error:
-            raise ValueError(f"{self._path}: not a complete .npz file ({error}): copy it again") from error
+            raise ValueError(
+                f"{self._path}: not a complete .npz file ({_told(error)}): copy it again"
+            ) from error
 
     def _header(self, archive: zipfile.ZipFile, name: str) -> Shape:
         """Return the shape in an array's header, checked against its size."""
@@ -139,7 +155,9 @@ class Npz:
                 shape, dtype = _read_header(stream)
                 begin = stream.tell()
         except _DAMAGED as error:
-            raise ValueError(f"{self._path}: {name} is damaged ({error}): copy the file again") from error
+            raise ValueError(
+                f"{self._path}: {name} is damaged ({_told(error)}): copy the file again"
+            ) from error
         if dtype.hasobject:
             raise ValueError(f"{self._path}: {name} holds pickled objects, which are never loaded")
         said, found = math.prod(shape) * dtype.itemsize, info.file_size - begin
@@ -216,10 +234,13 @@ def _headers(path: Path) -> dict[str, tuple[Shape, str, int]]:
     except (SafetensorError, OSError) as error:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file") from error
-        raise ValueError(f"{path}: not a complete safetensors file ({error}): copy it again") from error
+        raise ValueError(
+            f"{path}: not a complete safetensors file ({_told(error)}): copy it again"
+        ) from error
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
         header = json.loads(stream.read(length))
+    _check_names(path, header)
     return {
         name: (tuple(about["shape"]), about["dtype"], 8 + length + about["data_offsets"][0])
         for name, about in header.items()

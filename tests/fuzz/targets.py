@@ -1,0 +1,347 @@
+"""What is fuzzed: everything that reads what others have written, each as a function of bytes.
+
+A target may refuse its input by a `UserError`, or by a `ValueError` or `OSError` of one line, as users meet
+them. Anything else is a crash: another exception, a message of several lines, a hang, too much memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.errors import UserError
+
+
+class Crash(Exception):
+    """A target did what it may not do."""
+
+
+Make = Callable[[Path], tuple[list[bytes], Callable[[bytes], None]]]
+"""Makes a target's seeds in a folder, and returns them with the function that takes an input."""
+
+
+@contextlib.contextmanager
+def refusing(*kinds: type[Exception]) -> Any:
+    """Context in which input may be refused, by a line."""
+    refusals: tuple[type[Exception], ...] = (UserError, *kinds)
+    try:
+        yield
+    except refusals as error:
+        said = str(error)
+        if len(said.splitlines()) > 1 or len(said) > 5_000:
+            raise Crash(f"a message of {len(said)} letters: {said[:300]!r}") from error
+
+
+# ---- specs
+
+
+def _specs(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    from jestlab.platform.planning.plan import plan
+    from jestlab.platform.spec.load import load
+
+    os.chdir(folder)
+    path = folder / "spec.yaml"
+
+    def run(content: bytes) -> None:
+        path.write_bytes(content)
+        with refusing(ValueError):
+            study = load(str(path))
+            if len(study.members) <= 1_000:
+                plan(study, absent="note")
+
+    seeds = [load(name, "smoke").to_yaml().encode() for name in ("quickstart", "criteria", "comparison")]
+    return [*seeds, _COMMAND.encode(), _CLAIMS.encode()], run
+
+
+_COMMAND = """\
+name: sweep
+question: Which rate?
+program: command
+base: {command: [python, train.py, --lr, "{lr}"], lr: 0.1, cwd: .}
+runs:
+  a: {}
+  b: {lr: 0.2, needs: {start: a}}
+axes:
+  - {runs: [b], grid: {lr: [0.3, 1e-4], steps: [1, 2]}, when: "lr > 0.2"}
+seeds: [0, 3]
+metrics: {loss: {goal: min, unit: "", name: Loss}}
+resources: {executor: local, parallel: 2}
+reports:
+  - {kind: table, baseline: a}
+  - {kind: curves, runs: [a]}
+"""
+_CLAIMS = """\
+name: claims
+base: &base {data: {train: {examples: 1024}}, selection: {rule: uniform}}
+runs:
+  one: *base
+  two: {<<: *base, selection.rule: joint}
+match: {flops: one}
+claims:
+  - {statement: better, run: two, than: one}
+"""
+
+
+# ---- weights
+
+
+def _weights(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    import numpy as np
+
+    from jestlab.models.config import TextTower, TwoTowers, VisionTower
+    from jestlab.models.weights import open_weights, write
+    from jestlab.models.weights.layout import parameter_shapes
+
+    towers = TwoTowers(
+        vision=VisionTower(image_size=8, patch_size=4, width=4, depth=1, heads=1),
+        text=TextTower(vocabulary_size=8, length=2, width=4, depth=1, heads=1),
+        embedding_dim=4,
+    )
+    rng = np.random.default_rng(0)
+    tensors: dict[str, Any] = {
+        name: rng.normal(size=s).astype(np.float32) for name, s in parameter_shapes(towers).items()
+    }
+    tensors |= {"t": np.log(np.array([100.0], np.float32)), "b": np.array([-12.5], np.float32)}
+    np.savez(folder / "seed.npz", allow_pickle=False, **tensors)
+    np.savez_compressed(folder / "packed.npz", allow_pickle=False, **tensors)
+    whole = open_weights(folder / "seed.npz")
+    write(whole, folder / "huggingface", "huggingface")
+    write(whole, folder / "own", "jestlab")
+    config = (folder / "huggingface" / "config.json").read_bytes()
+    model = (folder / "own" / "model.json").read_bytes()
+    index = json.dumps({"weight_map": {"x": "model.safetensors"}}).encode()
+
+    def run(content: bytes) -> None:
+        """The first byte says which file of which format the others are."""
+        place = folder / "case"
+        shutil.rmtree(place, ignore_errors=True)
+        kind, content = content[:1], content[1:]
+        if kind in (b"H", b"C", b"I"):
+            shutil.copytree(folder / "huggingface", place)
+            name = {b"H": "model.safetensors", b"C": "config.json", b"I": "model.safetensors.index.json"}[
+                kind
+            ]
+            if kind == b"I":
+                (place / "model.safetensors").rename(place / "other.safetensors")
+            (place / name).write_bytes(content)
+        elif kind in (b"M", b"O"):
+            shutil.copytree(folder / "own", place)
+            (place / {b"M": "model.json", b"O": "weights.npz"}[kind]).write_bytes(content)
+        else:
+            place.mkdir()
+            (place / "x.npz").write_bytes(content)
+            place = place / "x.npz"
+        with refusing(ValueError, OSError):
+            found = open_weights(place)
+            found.digest()
+
+    return [
+        b"Z" + (folder / "seed.npz").read_bytes(),
+        b"Z" + (folder / "packed.npz").read_bytes(),
+        b"O" + (folder / "own" / "weights.npz").read_bytes(),
+        b"H" + (folder / "huggingface" / "model.safetensors").read_bytes(),
+        b"C" + config,
+        b"M" + model,
+        b"I" + index,
+    ], run
+
+
+# ---- the protocol of commands
+
+
+class _Recorder:
+    """Takes all that a command reports, as strictly as the store."""
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._check(step, *metrics.values())
+
+    def evaluation(self, step: int, examples_seen: int, flops: float, scores: Mapping[str, float]) -> None:
+        self._check(step, examples_seen, flops, *scores.values())
+
+    def artifact(self, name: str, path: Path) -> None:
+        from jestlab.platform.store.spool import Batch
+
+        Batch.of_artifact(name, path, path.parents[len(path.parents) - 2])
+
+    def progress(self, step: int, total_steps: int) -> None:
+        self._check(step, total_steps)
+
+    def flush(self) -> None:
+        pass
+
+    def _check(self, *values: float) -> None:
+        for value in values:
+            if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value < 1 << 63):
+                raise Crash(f"{value!r} was taken")
+
+
+def _protocol(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    from jestlab.platform.programs.context import RunContext
+    from jestlab.platform.programs.protocol import Channel, parse
+
+    (folder / "file").write_text("x")
+    recorder = _Recorder()
+    context = RunContext(
+        directory=folder,
+        cache=folder,
+        seed=0,
+        needs={},
+        recorder=recorder,
+        record_artifact=recorder.artifact,
+        stop_requested=lambda: False,
+    )
+
+    def run(content: bytes) -> None:
+        for line in content[: 1 << 15].split(b"\n"):
+            with contextlib.suppress(ValueError):
+                parse(line)
+        with Channel(context) as channel, refusing():
+            os.write(channel._reports_end, content[: 1 << 15])
+            channel.drain(whole=True)
+
+    messages: list[dict[str, Any]] = [
+        {"type": "log", "step": 3, "metrics": {"loss": 0.5, "rate": None}},
+        {
+            "type": "evaluation",
+            "step": 4,
+            "examples_seen": 64,
+            "flops_total": 1e9,
+            "scores": {"toy/score": 0.5},
+        },
+        {"type": "artifact", "name": "weights", "path": "file"},
+        {"type": "progress", "step": 3, "total_steps": 10},
+        {"type": "flush", "id": 7},
+    ]
+    lines = [json.dumps(message).encode() for message in messages]
+    return [*lines, b"\n".join(lines) + b"\n"], run
+
+
+# ---- archives
+
+
+def _archives(folder: Path) -> tuple[list[bytes], Callable[[bytes], None]]:
+    import plans_support as plans
+    import stores_support as stores
+
+    from jestlab.analysis import frames, query, tables
+    from jestlab.platform.cli import cli
+    from jestlab.platform.lab import exporting, merging
+    from jestlab.platform.lab.lab import Lab
+    from jestlab.platform.store.annotations import Subject, add_note, add_tags
+    from jestlab.platform.store.store import Store
+    from jestlab.platform.store.views import VIEWS
+
+    theirs, ours, path = Lab.find(folder / "theirs"), Lab.find(folder / "ours"), folder / "case.tar.gz"
+    store = Store.open(theirs.store_url)
+    reference, joint, uniform = plans.reference_and_two().runs
+    store.record(plans.plan(reference, joint, uniform))
+    stores.attempt(store, reference, scores={"toy/score": 0.5}, loss=(2.0, 1.0), environment="{}")
+    stores.attempt(store, joint, scores={"toy/score": 0.75}, loss=(2.0, 0.5))
+    add_note(store, Subject(experiment="toy"), "done", "Ada")
+    add_tags(store, Subject(fingerprint=joint.fingerprint), ["keep"])
+    stores.folder(theirs, reference)
+    exporting.write(theirs, store, path)
+    Store.open(ours.store_url).close_whole()
+    empty = (ours.root / "results.db").read_bytes()
+    raw = gzip.decompress(path.read_bytes())
+    with tarfile.open(path) as tar:
+        contents = {m.name: file.read() for m in tar if (file := tar.extractfile(m))}
+    names = sorted(name for name in contents if name.startswith("tables/"))
+
+    def edited(content: bytes) -> dict[str, bytes]:
+        """Each edit: table, row and column by number, and a value as JSON; what is no JSON is a line."""
+        changed = dict(contents)
+        for edit in content.split(b"\n")[:8]:
+            if len(edit) < 4:
+                continue
+            name = names[edit[0] % len(names)]
+            lines = changed[name].splitlines() or [b"{}"]
+            place = edit[1] % len(lines)
+            try:
+                row, value = json.loads(lines[place]), json.loads(edit[3:])
+                columns = sorted(row)
+                row[columns[edit[2] % len(columns)]] = value
+                lines[place] = json.dumps(row).encode()
+            except (ValueError, RecursionError, TypeError, ZeroDivisionError):
+                lines[place] = edit[3:]
+            changed[name] = b"\n".join(lines) + b"\n"
+        return changed
+
+    def written(content: bytes) -> bytes:
+        """The first byte says whether the others are a tar, or edits of the rows of a good archive."""
+        if content[:1] != b"E":
+            return content[1:]
+        changed = edited(content[1:])
+        digests = {n: hashlib.sha256(c).hexdigest() for n, c in changed.items() if n != "checksums.json"}
+        changed = {n: c for n, c in changed.items() if n != "checksums.json"}
+        changed["checksums.json"] = json.dumps(digests).encode()
+        tar_bytes = io.BytesIO()
+        with tarfile.open(fileobj=tar_bytes, mode="w") as tar:
+            for name, data in changed.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+        return tar_bytes.getvalue()
+
+    def run(content: bytes) -> None:
+        path.write_bytes(gzip.compress(written(content), 1))
+        store = Store.open(ours.store_url)
+        try:
+            with refusing():
+                merging.merge(ours, store, path)
+                for row in store.experiments():
+                    with refusing(ValueError):
+                        tables.summary(tables.finals(frames.read(ours.store_url, row.name))).render("md")
+                    store.spec(row.name)
+                    for words in (["status", row.name], ["trust", row.name, "--dry-run"]):
+                        with refusing(ValueError), contextlib.redirect_stdout(io.StringIO()):
+                            cli.main([*words, "--root", str(ours.root)], standalone_mode=False)
+                for view in VIEWS:
+                    query.select(ours.store_url, view)
+        finally:
+            store.close_whole()
+            if sorted(p.name for p in ours.root.iterdir() if p.name.startswith(".")):
+                raise Crash("something was left behind")
+            shutil.rmtree(ours.root)
+            ours.root.mkdir()
+            (ours.root / "results.db").write_bytes(empty)
+
+    edits = [bytes([table, row, column]) + value for table, row, column, value in _EDITS]
+    return [b"T" + raw, *(b"E" + edit for edit in edits), b"E" + b"\n".join(edits[:6])], run
+
+
+_EDITS = [
+    (place, place % 3, 2 * place % 7, value)
+    for place, value in enumerate(
+        [
+            b"null",
+            b"7",
+            b'"x"',
+            b"[]",
+            b'"2026-01-01T00:00:00"',
+            b'"{}"',
+            b"0.5",
+            b"{}",
+            b'"[1]"',
+            b"-1",
+            b"1e999",
+        ]
+    )
+]
+
+
+TARGETS: dict[str, Make] = {
+    "archives": _archives,
+    "specs": _specs,
+    "weights": _weights,
+    "protocol": _protocol,
+}

@@ -1,0 +1,46 @@
+"""A few hundred inputs of each fuzzing target; `make fuzz` tries many more, guided by coverage."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from targets import TARGETS, refusing
+
+from fuzz import Counted, mutated
+
+CASES = {"archives": 150, "specs": 300, "weights": 300, "protocol": 500}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TARGETS)
+def test_what_others_have_written_is_read_or_refused_in_a_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    seeds, run = TARGETS[name](tmp_path)
+    for seed in seeds:
+        run(seed)
+    counted, rng = Counted(run, None), random.Random(0)
+    for _ in range(CASES[name]):
+        counted(mutated(seeds, rng))
+    assert {place: case[:500] for place, case in counted.crashes.items()} == {}
+    assert counted.cases == CASES[name]
+
+
+def test_a_crash_is_kept_once_for_each_place(tmp_path: Path) -> None:
+    def run(case: bytes) -> None:
+        with refusing(ValueError):
+            if case == b"good":
+                raise ValueError("one line")
+            if case == b"long":
+                raise ValueError("two\nlines")
+        if case == b"bad":
+            raise KeyError(case)
+
+    counted = Counted(run, tmp_path)
+    for case in (b"good", b"bad", b"bad", b"long"):
+        counted(case)
+    assert sorted(counted.crashes.values()) == [b"bad", b"long"] and counted.cases == 4
+    assert sorted(path.read_bytes() for path in tmp_path.iterdir()) == [b"bad", b"long"]
