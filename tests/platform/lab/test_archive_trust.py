@@ -20,6 +20,7 @@ from jestlab.analysis import query, tables
 from jestlab.analysis.connection import connect
 from jestlab.analysis.provenance import load as history_of
 from jestlab.analysis.provenance import recipe
+from jestlab.platform import programs
 from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import exporting, merging
@@ -110,8 +111,9 @@ def test_the_runs_of_every_program_are_what_they_say():
 
 def test_a_users_callable_is_checked_without_a_look_at_it(ours, tmp_path, monkeypatch):
     """Neither the module that an archive names nor the packages around it are imported."""
-    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "inner").mkdir(parents=True)
     (tmp_path / "planted" / "__init__.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "planted" / "inner" / "module.py").write_text("def call(): pass")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     lab = Lab.find(tmp_path / "theirs")
@@ -121,6 +123,9 @@ def test_a_users_callable_is_checked_without_a_look_at_it(ours, tmp_path, monkey
         "planted.inner.module:call",
         f"{tmp_path}/x.py:call",
     ]
+    for words in (["report", "toy"], ["gc"], ["diff", "toy/evil/0", "toy/file/0"], ["table", "toy"]):
+        called(*words, "--root", ours.root)
+    assert programs.get("planted.inner.module:call").entry_point == "planted.inner.module:call"
     assert "planted" not in sys.modules
 
 
@@ -252,7 +257,7 @@ def test_of_imported_studies_the_later_launch_counts_and_the_future_is_now(their
 # ---- what is executed
 
 
-def programs(lab):
+def programs_of(lab):
     with Store.open(lab.store_url).reading() as connection:
         return connection.scalars(select(Run.program)).all()
 
@@ -266,7 +271,7 @@ def test_a_program_of_another_folder_does_not_take_the_place_of_ones_own(ours, t
     path = export(theirs, tmp_path / "lab.tar.gz")
     Store.open(ours.store_url).record(plans.plan(mine))
     assert take(ours, path).replaced == 1
-    assert programs(ours) == ["/mine/train.py:main"]
+    assert programs_of(ours) == ["/mine/train.py:main"]
 
 
 @pytest.mark.parametrize("state", [RunState.COMPLETED, RunState.FAILED])
@@ -275,9 +280,9 @@ def test_a_launch_executes_ones_own_program(ours, tmp_path, state):
     theirs = Lab.find(tmp_path / "theirs")
     study(theirs, evil, state=state)
     take(ours, export(theirs, tmp_path / "lab.tar.gz"))
-    assert programs(ours) == ["/evil/train.py:main"]
+    assert programs_of(ours) == ["/evil/train.py:main"]
     Store.open(ours.store_url).record(plans.plan(mine, name="mine"))
-    assert programs(ours) == ["/mine/train.py:main"]
+    assert programs_of(ours) == ["/mine/train.py:main"]
 
 
 # ---- files

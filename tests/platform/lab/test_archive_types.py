@@ -136,6 +136,14 @@ def test_a_row_that_lacks_a_column(victim):
     refused(victim, "a row of attempt without number")
 
 
+def test_a_reason_of_any_length_is_cut_off(victim):
+    lab, path = victim
+    rewrite(path, put("attempt", reason="x" * (1 << 20)))
+    assert merging.merge(lab, Store.open(lab.store_url), path).new == 3
+    [[reason]] = query.select(lab.store_url, "attempts", columns=["reason"]).rows
+    assert len(reason) == 10_000
+
+
 def test_an_archive_as_it_was_written(victim):
     lab, path = victim
     assert merging.merge(lab, Store.open(lab.store_url), path).new == 3

@@ -13,7 +13,7 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -264,24 +264,29 @@ def _source(name: str) -> Path | None:
 
 def _spec_of(module: str) -> ModuleSpec | None:
     """Find a module. `importlib.util.find_spec` would import the packages around it."""
-    places: Iterable[str] | None = None
+    places: list[str] | None = None
     found = None
     parts = module.split(".")
-    try:
-        for end in range(1, len(parts) + 1):
-            finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-            name = ".".join(parts[:end])
-            specs = (finder.find_spec(name, None if places is None else list(places)) for finder in finders)
-            found = next((spec for spec in specs if spec is not None), None)
-            if found is None or (end < len(parts) and found.submodule_search_locations is None):
-                return None
-            places = found.submodule_search_locations
-    except KeyError:  # nested folders without __init__.py: to be listed, they must be imported
-        try:
-            return importlib.util.find_spec(module)
-        except ModuleNotFoundError:
+    for end in range(1, len(parts) + 1):
+        found = _spec_in(".".join(parts[:end]), places)
+        if found is None or (end < len(parts) and found.submodule_search_locations is None):
             return None
+        places = list(found.submodule_search_locations or ())
     return found
+
+
+def _spec_in(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
+    """Find a module in the folders of the package around it; None for those of modules of no package."""
+    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    try:
+        return next(
+            (spec for finder in finders if (spec := finder.find_spec(name, places)) is not None), None
+        )
+    except KeyError:  # a folder without __init__.py, which asks the package around it, had that been imported
+        found = ModuleSpec(name, None, is_package=True)
+        folders = (Path(place) / name.rpartition(".")[2] for place in places or ())
+        found.submodule_search_locations = [str(folder) for folder in folders if folder.is_dir()]
+        return found
 
 
 def _names(tree: ast.Module) -> set[str] | None:
