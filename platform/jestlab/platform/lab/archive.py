@@ -171,7 +171,7 @@ def _integer(column: Any, value: Any) -> int:
 
 def _text(column: Any, value: Any) -> str:
     place = (column.table.name, column.name)
-    if type(value) is not str:
+    if not isinstance(value, str):
         raise ValueError
     if column.name.endswith("reason"):  # what a program said when it failed
         value = value[:_LETTERS]

@@ -278,10 +278,9 @@ def _spec_of(module: str) -> ModuleSpec | None:
 def _spec_in(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
     """Find a module in the folders of the package around it; None for those of modules of no package."""
     finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    specs = (finder.find_spec(name, places) for finder in finders)
     try:
-        return next(
-            (spec for finder in finders if (spec := finder.find_spec(name, places)) is not None), None
-        )
+        return next((spec for spec in specs if spec is not None), None)
     except KeyError:  # a folder without __init__.py, which asks the package around it, had that been imported
         found = ModuleSpec(name, None, is_package=True)
         folders = (Path(place) / name.rpartition(".")[2] for place in places or ())
