@@ -185,7 +185,8 @@ def _text(column: Any, value: Any) -> str:
             raise ValueError from None
         if type(tree) is not dict or depth(tree) > LIMITS.depth:
             raise ValueError
-    return value.replace("\0", "\ufffd")
+    held: str = value.replace("\0", "\ufffd")
+    return held
 
 
 def depth(value: Any) -> int:
