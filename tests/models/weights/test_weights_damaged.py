@@ -227,6 +227,28 @@ class TestPlaces:
         (tmp_path / "weights.h5").write_bytes(b"")
         fails(tmp_path / "weights.h5", r"neither .npz \(big_vision\) nor .safetensors")
 
+    @pytest.mark.parametrize(
+        "model",
+        [
+            {"variant": {}},
+            {"variant": ["B/16"]},
+            {"variant": "B/16", "vision": 5},
+            {"variant": "B/16", "text": [[]]},
+            {"vision": {"depth": 10**9}},
+            {"text": {"depth": 10**18}},
+            {"embedding_dim": 10**400},
+        ],
+    )
+    def test_towers_that_are_none(self, tmp_path, make_weights, towers, model):
+        write(make_weights(towers), tmp_path / "own", "jestlab")
+        (tmp_path / "own" / "model.json").write_text(json.dumps(model))
+        fails(tmp_path / "own", "model.json: |wrong shape|missing")
+
+    def test_a_block_with_a_number_that_no_tower_reaches(self, npz, tensors):
+        name = next(name for name in tensors if "Encoder_0/encoderblock_1/" in name)
+        more = {name.replace("encoderblock_1", f"encoderblock_{10**9}"): tensors[name]}
+        fails(npz(more), "depth")
+
     def test_a_model_json_that_is_none(self, tmp_path, make_weights, towers):
         write(make_weights(towers), tmp_path / "own", "jestlab")
         (tmp_path / "own" / "model.json").write_text('{"embedding_dim": "wide"}')

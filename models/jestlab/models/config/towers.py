@@ -17,6 +17,9 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
+Depth = Annotated[int, Field(gt=0, le=1_000)]
+"""Blocks of a transformer. Their parameters are listed one by one, also of towers that a file claims."""
+
 
 class Section(BaseModel):
     """A frozen part of a config; an unknown key is an error."""
@@ -53,7 +56,7 @@ class VisionTower(Section):
     image_size: PositiveInt = 16  # pixels, square
     patch_size: PositiveInt = 4  # pixels, square
     width: PositiveInt = 64
-    depth: PositiveInt = 2
+    depth: Depth = 2
     heads: PositiveInt = 4
     mlp_dim: PositiveInt | None = None  # None: 4 × width
     pooling: Literal["map", "mean"] = "map"
@@ -73,7 +76,7 @@ class TextTower(Section):
     vocabulary_size: PositiveInt = 256
     length: PositiveInt = 12  # tokens, the end token included
     width: PositiveInt = 48
-    depth: PositiveInt = 1
+    depth: Depth = 1
     heads: PositiveInt = 4
     mlp_dim: PositiveInt | None = None  # None: 4 × width
     pooling: Literal["last", "mean"] = "last"
@@ -105,8 +108,10 @@ class TwoTowers(Section):
     @classmethod
     def _of_variant(cls, given: Any) -> Any:
         """Fill in the sizes of a variant where none are given."""
-        if not isinstance(given, dict) or given.get("variant") not in IMAGE_SIZES:
+        if not isinstance(given, dict) or given.get("variant") not in [*IMAGE_SIZES]:
             return given
+        if not all(isinstance(given.get(tower), dict | BaseModel | None) for tower in ("vision", "text")):
+            return given  # which is refused
         size, patch_size = given["variant"].split("/")
         width, depth, heads, mlp_dim = SIZES[size]
         both = {"width": width, "depth": depth, "heads": heads, "mlp_dim": mlp_dim}
