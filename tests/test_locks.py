@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "requirements-uv.lock", "requirements-tpu.lock")
+LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
 
@@ -45,11 +45,11 @@ def test_nothing_is_installed_without_hashes(recipe):
     ]
     # PyTorch comes in many builds.
     commands = [command for command in commands if "oracles.txt" not in command]
-    assert len(commands) == 3
+    assert len(commands) >= 3
     for command in commands:
         builds_this = "--no-deps" in command and "--no-build-isolation" in command
         assert builds_this or "--require-hashes" in command, command
-    assert "requirements-uv.lock" in commands[0]
+    assert any("requirements-uv.lock" in command for command in commands)
     assert not re.search(r"uv==|hatchling", recipe)
 
 

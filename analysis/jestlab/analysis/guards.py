@@ -33,12 +33,19 @@ def _authorize(action: int, first: str | None, second: str | None, *_: str | Non
     return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
+_AS_READER = """
+SELECT set_config('role', 'pg_read_all_data', true)
+WHERE current_setting('is_superuser') = 'on' AND current_setting('server_version_num')::int >= 140000
+"""
+
+
 def only_queries(engine: Engine) -> Engine:
     """Let an engine of PostgreSQL execute each statement as a cursor's query in a read-only transaction.
 
     A statement that is not a SELECT (`COMMIT`, `SET …`, two at once) is then a syntax error. What functions
-    do beside tables, such as ending sessions, or a superuser's writing files, only permissions can forbid:
-    give people you do not trust a role that may only SELECT.
+    do beside tables, such as ending sessions, only permissions can forbid: give people you do not trust a
+    role that may only SELECT. A superuser, whose functions write files, reads as `pg_read_all_data`, unless
+    the SQL goes to some length to become one again.
 
     Args:
         engine: Of PostgreSQL. Its transactions are not to be committed: functions that a transaction which
@@ -58,7 +65,7 @@ def only_queries(engine: Engine) -> Engine:
     @event.listens_for(engine, "begin")
     def _take_snapshot(connection: Connection) -> None:
         # From its first query on, a transaction that only reads cannot become one that writes.
-        connection.exec_driver_sql("SELECT 1")
+        connection.exec_driver_sql(_AS_READER).fetchall()
 
     return engine.execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True, stream_results=True

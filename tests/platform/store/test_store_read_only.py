@@ -171,6 +171,24 @@ def test_a_reader_rolls_back(on_postgresql, postgres_server, way):
         assert [told.payload for told in listener.notifies(timeout=30, stop_after=1)] == ["in the end"]
 
 
+def test_a_superuser_reads_as_one_who_writes_no_files(on_postgresql, postgres_server, tmp_path):
+    store, _ = on_postgresql
+    tmp_path.chmod(0o777)
+    database, file = store.engine.url.database or "", tmp_path / "written"
+    postgres_server.execute("SELECT lo_from_bytea(4711, 'something')", database)
+    url = postgres_server.url(database, role="postgres")
+    for sql in (f"SELECT lo_export(4711, '{file}')", "SELECT pg_read_file('/etc/passwd')"):
+        with pytest.raises(ValueError, match="permission denied"):
+            query.frame(url, sql=sql)
+    assert not file.exists()
+    postgres_server.execute("SELECT lo_unlink(4711)", database)
+    assert len(query.frame(url)) == 3
+    reader = Store.open_readonly(url)
+    assert reader is not None
+    assert len(reader.runs("toy")) == 3
+    reader.close()
+
+
 @pytest.mark.parametrize("setting", ["default_transaction_read_only", "session_replication_role"])
 def test_no_statement_before_helps_to_write(on_postgresql, setting):
     store, reader = on_postgresql
