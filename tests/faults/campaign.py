@@ -19,7 +19,9 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1] / "platform" / "support"))
 
 import labs_support as labs
+import psutil
 import yaml
 from postgres_support import PostgresServer
 from sqlalchemy import create_engine, text
@@ -74,11 +77,19 @@ TRAINED: dict[str, Any] = {
         "joint": {"selection": {"rule": "joint", "reference": "reference", "chunks": 2}},
     },
 }
+BREEDING: dict[str, Any] = {
+    "name": "harmed",
+    "program": "command",
+    "base": {"command": [sys.executable, str(Path(__file__).with_name("breeder.py"))]},
+    "runs": {"one": {"steps": 120}, "two": {"steps": 160}},
+    "seeds": 2,
+}
 RESOURCES = {"lease_seconds": 12.0, "retries": 100, "parallel": 3}
 MOST_SECONDS = 600.0
+FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 
 
-BAD = ("wrong", "left_over", "at_once", "made_anew", "unfinished")
+BAD = ("wrong", "left_over", "at_once", "made_anew", "unfinished", "told_wrongly")
 """Counts of `Harm` that have to be 0."""
 
 
@@ -94,6 +105,7 @@ class Harm:
         at_once: Attempts that two workers had at once.
         made_anew: Files that were made where something had been moved away.
         unfinished: Trials that did not come to their end.
+        told_wrongly: Attempts that a copy of the lab has ended.
         seconds: Wall time.
     """
 
@@ -104,6 +116,7 @@ class Harm:
     at_once: int = 0
     made_anew: int = 0
     unfinished: int = 0
+    told_wrongly: int = 0
     seconds: float = 0.0
 
     def add(self, other: Harm) -> None:
@@ -142,6 +155,7 @@ class Trial:
         self._spec = folder / "study.yaml"
         self._spec.write_text(yaml.safe_dump(study | {"resources": RESOURCES}))
         self._launchers: list[subprocess.Popen[bytes]] = []
+        self._copies = 0
         self._said = (folder / "said.txt").open("ab")
 
     # ---- launching
@@ -223,6 +237,83 @@ class Trial:
         _kill(self._chance.choice(workers), signal.SIGKILL)
         launcher.wait()
         self.launch()
+        return True
+
+    def cancelled(self) -> bool:
+        """By a person, who is told that it is over, and then launches again."""
+        if not self._launchers:
+            return False
+        command = [*labs.JESTLAB, "cancel", "harmed", "--root", str(self.root)]
+        environment = {**os.environ, **labs.variables(self.root), "JESTLAB_STORE": self.url}
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+        if done.returncode:
+            return False
+        for launcher in self._launchers:
+            launcher.wait(60)
+        self.harm.left_over += len(labs.processes_of(self.root))
+        self.launch()
+        return True
+
+    # ---- fork servers
+
+    def _fork_servers(self) -> list[int]:
+        """Those that have imported what jobs need, of all launchers of this lab."""
+        found = []
+        for pid in labs.processes_of(self.root):
+            try:
+                child = psutil.Process(pid)
+                if FORK_SERVER in child.cmdline() and child.ppid() in {one.pid for one in self._launchers}:
+                    found.append(pid)
+            except psutil.NoSuchProcess:
+                continue
+        return found
+
+    def fork_server_killed(self) -> bool:
+        servers = self._fork_servers()
+        return bool(servers) and _kill(self._chance.choice(servers), signal.SIGKILL)
+
+    def fork_server_frozen(self) -> bool:
+        """For some seconds, in which jobs are asked for; now and then its launcher is stopped meanwhile."""
+        servers = self._fork_servers()
+        if not servers or not _kill(server := self._chance.choice(servers), signal.SIGSTOP):
+            return False
+        self._signal_worker(signal.SIGKILL)  # so that another job is asked for
+        time.sleep(self._chance.uniform(0.5, 4.0))
+        if self._launchers and self._chance.random() < 0.5:
+            self.launcher_killed() if self._chance.random() < 0.5 else self.launcher_stopped()
+        _kill(server, signal.SIGCONT)
+        return True
+
+    # ---- copies
+
+    def copy_launched(self) -> bool:
+        """Of the lab as it is, beside it: what runs for the original is none of the copy's business."""
+        if self._server is not None or not (self.root / "results.db").exists():
+            return False
+        before = {pid: psutil.Process(pid).create_time() for pid in self.workers()}
+        copy = self.root.with_name(f"copy{self._copies}")
+        self._copies += 1
+        shutil.copytree(self.root, copy, copy_function=_copy_if_there)
+        environment = {**os.environ, **labs.variables(copy)}
+        for verb in (["cancel", "harmed", "--now"], ["launch", str(self._spec), "--no-reports"]):
+            command = [*labs.JESTLAB, *verb, "--root", str(copy)]
+            child = subprocess.Popen(
+                command, env=environment, stdout=self._said, stderr=self._said, start_new_session=True
+            )
+            try:
+                child.wait(self._chance.uniform(1.0, 6.0) if verb[0] == "launch" else 60)
+            except subprocess.TimeoutExpired:
+                child.terminate()
+                child.wait(60)
+        self.harm.left_over += len(labs.processes_of(copy))
+        # A worker may have ended by itself meanwhile; what the copy has ended did not complete.
+        with sqlite3.connect(self.root / "results.db", timeout=60) as original:
+            [ended] = original.execute(
+                "SELECT COUNT(*) FROM attempt WHERE pid IN (SELECT value FROM json_each(?))"
+                " AND state IN ('PREEMPTED', 'CANCELLED', 'FAILED')",
+                [json.dumps(list(before))],
+            ).fetchone()
+        self.harm.told_wrongly += ended
         return True
 
     def eight_launchers(self) -> bool:
@@ -400,7 +491,7 @@ class Trial:
         self.harm.wrong += len(missing) + len(different)
         for key in [*sorted(missing, key=str), *different][:5]:
             print(f"    {key}: {expected.get(key)} became {found.get(key)}", file=sys.stderr)
-        self.harm.at_once += self._overlapping()
+        self.harm.at_once += self._overlapping() + len(list(self.root.glob("runs/*/overlap.txt")))
 
     def _overlapping(self) -> int:
         engine = create_engine(parse_url(self.url))
@@ -411,6 +502,12 @@ class Trial:
         engine.dispose()
         pairs = itertools.pairwise(rows)
         return sum(a[0] == b[0] and (a[3] is None or b[2] < a[3]) for a, b in pairs)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """Copy a file that may vanish while its folder is copied."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def _kill(pid: int, number: signal.Signals) -> bool:
@@ -456,6 +553,9 @@ SCENES: list[tuple[str, dict[str, Any], bool, list[str], int, int]] = [
     ("full disks", TOY, False, ["disk_full", "worker_killed", "launcher_killed"], 6, 12),
     ("training, damage", TRAINED, False, ["checkpoint_damaged"], 3, 0),
     ("training, full disks", TRAINED, False, ["disk_full", "worker_killed"], 3, 96),
+    ("commands with descendants", BREEDING, False, [*KILLS, "cancelled"], 8, 0),
+    ("fork servers", TRAINED, False, ["fork_server_killed", "fork_server_frozen", "launcher_stopped"], 5, 0),
+    ("copies beside the lab", TOY, False, ["copy_launched"], 3, 0),
     ("SQLite locked for 30 s", TOY, False, ["database_locked_30_s"], 1, 0),
     ("labs moved", TOY, False, ["lab_moved", "lab_moved", *KILLS], 6, 0),
     ("results.db moved", TOY, False, ["database_moved", "database_moved", *KILLS], 6, 0),
@@ -500,6 +600,7 @@ def campaign(
             done = ", ".join(f"{count} {kind}" for kind, count in sorted(harm.injected.items()))
             lost = f"{harm.wrong} of {harm.points} wrong, {harm.left_over} left over"
             more = f"{harm.at_once} at once, {harm.made_anew} made anew, {harm.unfinished} unfinished"
+            more += f", {harm.told_wrongly} told wrongly"
             say(f"{number:3d} {name}: {done or 'none'} in {harm.seconds:.0f} s; {lost}, {more}")
             number += 1
     finally:
@@ -543,7 +644,8 @@ def main() -> int:
     print(f"{counts['wrong']} of {counts['points']:,} results lost, doubled or different")
     print(f"{counts['left_over']} processes left over, {counts['at_once']} attempts at once")
     print(
-        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials unfinished"
+        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials unfinished,"
+        f" {counts['told_wrongly']} attempts ended by a copy"
     )
     return int(any(counts[name] for name in BAD))
 
