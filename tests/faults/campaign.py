@@ -644,8 +644,8 @@ def main() -> int:
     print(f"{counts['wrong']} of {counts['points']:,} results lost, doubled or different")
     print(f"{counts['left_over']} processes left over, {counts['at_once']} attempts at once")
     print(
-        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials unfinished,"
-        f" {counts['told_wrongly']} attempts ended by a copy"
+        f"{counts['made_anew']} files made where something was away, {counts['unfinished']} trials "
+        f"unfinished, {counts['told_wrongly']} attempts ended by a copy"
     )
     return int(any(counts[name] for name in BAD))
 

@@ -319,7 +319,7 @@ def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
 def _end_descendants() -> None:
     """End what the program has started and left behind, before anybody is told that the attempt is over."""
     if left := end_descendants(but=_COPIERS):
-        _say(f"jestlab: killed, and still there: process {', '.join(map(str, sorted(left)))}")
+        _say(f"jestlab: process {', '.join(map(str, sorted(left)))} was killed, and is still there")
 
 
 def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:

@@ -10,7 +10,10 @@ from pathlib import Path
 import labs_support as labs
 import psutil
 import pytest
+from workers_support import ForkingLocal
 
+from jestlab.platform.launch.display import Listener
+from jestlab.platform.launch.executor import LaunchedJob, StillRuns
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
@@ -138,3 +141,30 @@ def test_a_killed_worker_takes_its_daemons_along(root, tmp_path):
         labs.launch_here(root, plan(load(str(spec))))
     assert states(root)[0] == ("FAILED", "killed by SIGKILL")
     assert seen == [[]]
+
+
+@pytest.mark.process
+def test_no_attempt_starts_while_something_of_the_one_before_cannot_be_ended(root, tmp_path):
+    """As a process that waits for a dead disk: it is said, and tried again until it has ended."""
+    spec = study(tmp_path, '[ -n "$JESTLAB_RESUME" ] || exit 3', resources={"retries": 1})
+    asked: list[int] = []
+    notes: list[str] = []
+
+    class Stuck(ForkingLocal):
+        def stop(self, job: LaunchedJob, *, now: bool) -> None:
+            attempts = sqlite3.connect(root / "results.db").execute("SELECT COUNT(*) FROM attempt").fetchone()
+            asked.append(attempts[0])
+            if len(asked) < 5:
+                raise StillRuns("process 4711 was killed, and is still there")
+            super().stop(job, now=now)
+
+    class Ear(Listener):
+        def note(self, line: str) -> None:
+            notes.append(line)
+
+    labs.launch_here(root, plan(load(str(spec))), executor=Stuck, listener=Ear())
+    assert asked[:5] == [1] * 5
+    [note] = [note for note in notes if "attempt 1" in note]
+    assert note.startswith("attempt 1 has not ended: process 4711 was killed, and is still there")
+    rows = sqlite3.connect(root / "results.db").execute("SELECT number, state FROM attempt ORDER BY 1")
+    assert [number for number, _ in rows] == [1, 2]

@@ -24,6 +24,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
 from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.wakeup import Wakeup
@@ -82,6 +83,7 @@ def launch_here(
     *,
     executor: type[Local] | None = None,
     beside: Executor | None = None,
+    listener: Listener | None = None,
     **options: Any,
 ) -> Outcome:
     """Record a plan and launch it in this process, by an executor of this machine.
@@ -92,6 +94,7 @@ def launch_here(
         executor: Which; None for the one that `jestlab` finds, of which the fixture `forking` makes one whose
             processes start at once.
         beside: The executor of its name, for jobs that were launched before.
+        listener: Told what happens.
         options: How to launch.
     """
     lab, wakeup, resources = Lab.find(root), Wakeup(), planned.study.resources
@@ -110,6 +113,7 @@ def launch_here(
             planned.runs,
             lambda name: beside if beside is not None and beside.name == name else local,
             options=how,
+            listener=listener,
             wakeup=wakeup,
         )
     finally:

@@ -152,12 +152,17 @@ class Termination:
             return True
         try:
             self._executors(lease.executor).stop(job, now=now)
+        except StillRuns as error:
+            self._once(lease, f"has not ended: {error}; nothing is started in its folder before it has")
+            return False
         except UserError as error:
-            if lease.id not in self._failed:
-                self._complain(f"attempt {lease.number} cannot be stopped from here: {error}")
-            self._failed.add(lease.id)
-            return not isinstance(error, StillRuns)
+            self._once(lease, f"cannot be stopped from here: {error}")
         return True
+
+    def _once(self, lease: Lease, why: str) -> None:
+        if lease.id not in self._failed:
+            self._complain(f"attempt {lease.number} {why}")
+        self._failed.add(lease.id)
 
 
 def doubts(lease: Lease | None, now: datetime) -> str | None:

@@ -118,7 +118,7 @@ class Local:
         except PermissionError:
             raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
         if now and (left := end_job(process, str(job.marks))):
-            raise StillRuns(f"killed, and still there: process {', '.join(map(str, sorted(left)))}")
+            raise StillRuns(f"process {', '.join(map(str, sorted(left)))} was killed, and is still there")
         if now and child is not None:
             child.over.wait(_TOLD_SECONDS)
 
