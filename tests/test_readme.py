@@ -57,6 +57,19 @@ LABS = {
 """Which commands run in which lab, by the first pattern found in them; labs are independent of each other."""
 
 
+def test_links_within_the_project_lead_somewhere():
+    for page in ROOT.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"\]\((?!https?://)([^)\s]+)\)", text):
+            file, _, anchor = target.partition("#")
+            there = ROOT / file if file else page
+            assert there.exists(), f"{page.name}: {target}"
+            if anchor:
+                titles = re.findall(r"^#+ (.+)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+                anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+                assert anchor in anchors, f"{page.name}: {target}"
+
+
 def blocks(language: str) -> list[str]:
     """Find the code blocks of a language."""
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
