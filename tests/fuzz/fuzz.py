@@ -33,10 +33,12 @@ MEMORY_MB = 4_096
 """More than a target may take while it works at an input."""
 HANG_SECONDS = 20
 
+_LONGEST_WORD = 64  # that libFuzzer takes
 _TOKENS = [
-    b"\0", b"\xff", b"\xff\xff\xff\xff", b"-1", b"9" * 30, b"1e999", b"nan", b"null", b"true", b"[]", b"{}",
-    b'""', b"[" * 5_000, b'{"a":' * 2_000, b"\xc3\x28", b"\\ud800", b"../../etc/passwd", b"/dev/zero", b"\n",
-    b"!!python/object:os.system", b"&a [*a]", b"\x1b[31m", b" " * 1_000, b"..", b"%s", b"{x}", b"~", b"---\n",
+    b"\0", b"\xff", b"\xff\xff\xff\xff", b"-1", b"1000000000", b"9" * 30, b"1e999", b"nan", b"null", b"true",
+    b"[]", b"{}", b'""', b"[" * 5_000, b'{"a":' * 2_000, b"\xc3\x28", b"\\ud800", b"../../etc/passwd", b"\n",
+    b"/dev/zero", b"!!python/object:os.system", b"&a [*a]", b"\x1b[31m", b" " * 1_000, b"..", b"%s", b"{x}",
+    b"~", b"---\n",
 ]  # fmt: skip
 
 
@@ -132,9 +134,12 @@ def _guided(name: str, seconds: int, kept: Path) -> None:
     options = [
         f"-max_total_time={seconds}", f"-rss_limit_mb={2 * MEMORY_MB}", f"-timeout={3 * HANG_SECONDS}",
         f"-artifact_prefix={kept}/", "-print_final_stats=1", "-max_len=200000", "-len_control=20",
-        str(folder / "corpus"),
+        f"-dict={folder / 'words'}", str(folder / "corpus"),
     ]  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
+    words = (token for token in _TOKENS if len(token) <= _LONGEST_WORD)
+    quoted = ('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"' for word in words)
+    (folder / "words").write_text("\n".join(quoted))
     atheris.Setup([sys.argv[0], *options], counted)
     atheris.Fuzz()
 

@@ -56,11 +56,14 @@ class TestNames:
 
     def test_one_as_long_as_a_book(self, tmp_path):
         members = {"x" * 60_000: member(np.zeros(2, np.float32))}
-        fails(zipped(tmp_path / "x.npz", members), "the name of a tensor has 60,000 letters")
+        fails(zipped(tmp_path / "x.npz", members), "a tensor's or file's name has 60,000 letters")
+
+    def test_one_that_no_line_holds(self, npz):
+        fails(npz({"img/\ncls": np.zeros(2, np.float32)}), r"'img/\\ncls' is no name of a tensor")
 
     def test_a_library_that_quotes_the_file_is_cut_short(self, tmp_path):
-        path = zipped(tmp_path / "x.npz", {"x" * 400: member(np.zeros(2, np.float32))})
-        path.write_bytes(path.read_bytes().replace(b"x" * 400, b"\n" * 400, 1))
+        path = zipped(tmp_path / "x.npz", {"x" * 200: member(np.zeros(2, np.float32))})
+        path.write_bytes(path.read_bytes().replace(b"x" * 200, b"\n" * 200, 1))
         with pytest.raises(ValueError, match="is damaged") as error:
             open_weights(path)
         assert "\n" not in str(error.value) and len(str(error.value)) < 800 + len(str(path))
@@ -199,6 +202,11 @@ class TestSafetensors:
             ('{"weight_map": 3}', "not an index of safetensors files"),
             ("[]", "not an index of safetensors files"),
             ("{", "not an index of safetensors files"),
+            ("[" * 100_000, "not an index of safetensors files"),
+            (
+                json.dumps({"weight_map": {"logit_scale": "x" * 5_000}}),
+                "a tensor's or file's name has 5,000 letters",
+            ),
         ],
     )
     def test_an_index_that_is_none(self, folder, index, message):
@@ -210,6 +218,8 @@ class TestSafetensors:
         fails(folder, "config.json: Expecting")
         (folder / "config.json").write_text("[]")
         fails(folder, "config.json: must be a mapping")
+        (folder / "config.json").write_text("[" * 100_000)
+        fails(folder, "config.json: nested too deeply")
 
 
 class TestPlaces:
@@ -237,12 +247,13 @@ class TestPlaces:
             {"vision": {"depth": 10**9}},
             {"text": {"depth": 10**18}},
             {"embedding_dim": 10**400},
+            {"vision": {"x" * 10_000: 1}},
         ],
     )
     def test_towers_that_are_none(self, tmp_path, make_weights, towers, model):
         write(make_weights(towers), tmp_path / "own", "jestlab")
         (tmp_path / "own" / "model.json").write_text(json.dumps(model))
-        fails(tmp_path / "own", "model.json: |wrong shape|missing")
+        fails(tmp_path / "own", "model.json: .{,400}$|wrong shape|missing")
 
     def test_a_block_with_a_number_that_no_tower_reaches(self, npz, tensors):
         name = next(name for name in tensors if "Encoder_0/encoderblock_1/" in name)

@@ -174,6 +174,19 @@ def test_the_error_names_what_is_wrong(line, message):
     assert len(str(caught.value)) < 400
 
 
+def test_a_path_that_no_disk_has_is_refused_in_a_short_line(tmp_path):
+    def missing(name: str, path: Path) -> None:
+        path.stat()
+
+    kept = Kept()
+    kept.artifact = missing  # type: ignore[method-assign]
+    with Channel(context(kept)) as channel, pytest.raises(UserError, match="File name too long") as error:
+        line = json.dumps({"type": "artifact", "name": "weights", "path": "[\n" * 5_000})
+        os.write(channel._reports_end, line.encode())
+        channel.drain(whole=True)
+    assert len(str(error.value)) < 1_100 and "\n" not in str(error.value)
+
+
 def test_numbers_without_a_value():
     parsed = protocol.parse(
         b'{"type": "log", "step": 1, "metrics": {"a": null, "b": NaN, "c": Infinity, "d": 3}}'

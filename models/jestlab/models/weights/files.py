@@ -75,21 +75,26 @@ def readable(where: str, dtype: np.dtype[np.generic]) -> np.dtype[np.generic]:
 
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
-_LONGEST_NAME = 500
+_LONGEST_NAME = 200
 _LARGEST_RATIO = 100
 """Maximum ratio of size to compressed size of a file: trained weights hardly shrink, zip bombs do."""
 
 
-def _told(error: Exception) -> str:
-    """Return what a library says about damage, on a short line: some quote the file."""
-    said = " ".join(str(error).split())
-    return said if len(said) <= 200 else f"{said[:200]} …"
+def shortened(said: object, most: int = 200) -> str:
+    """Return what is said about damage, on a short line: some libraries, and we, quote the file."""
+    line = " ".join(str(said).split())
+    return line if len(line) <= most else f"{line[:most]} …"
 
 
 def _check_names(path: Path, names: Iterable[str]) -> None:
-    """Raise ValueError for names that no tensor has."""
+    """Raise ValueError for names that no tensor and no file has, and that no message could quote."""
+    names = list(names)
+    if odd := [name for name in names if not name.isprintable()]:
+        raise ValueError(f"{path}: {odd[0][:60]!r} is no name of a tensor or file: not plausible for weights")
     if (longest := max(map(len, names), default=0)) > _LONGEST_NAME:
-        raise ValueError(f"{path}: the name of a tensor has {longest:,} letters: not plausible for weights")
+        raise ValueError(
+            f"{path}: a tensor's or file's name has {longest:,} letters: not plausible for weights"
+        )
 
 
 class Npz:
@@ -134,7 +139,7 @@ class Npz:
                         array = npy.read_array(stream, allow_pickle=False)
                 except _DAMAGED as error:
                     raise ValueError(
-                        f"{self._path}: {name} is damaged ({_told(error)}): copy the file again"
+                        f"{self._path}: {name} is damaged ({shortened(error)}): copy the file again"
                     ) from error
                 dtype = readable(f"{self._path}: {name}", array.dtype)
                 yield name, array.view(dtype).astype(np.float32, copy=False)
@@ -144,7 +149,7 @@ class Npz:
             return zipfile.ZipFile(self._path)
         except _DAMAGED as error:
             raise ValueError(
-                f"{self._path}: not a complete .npz file ({_told(error)}): copy it again"
+                f"{self._path}: not a complete .npz file ({shortened(error)}): copy it again"
             ) from error
 
     def _header(self, archive: zipfile.ZipFile, name: str) -> Shape:
@@ -156,7 +161,7 @@ class Npz:
                 begin = stream.tell()
         except _DAMAGED as error:
             raise ValueError(
-                f"{self._path}: {name} is damaged ({_told(error)}): copy the file again"
+                f"{self._path}: {name} is damaged ({shortened(error)}): copy the file again"
             ) from error
         if dtype.hasobject:
             raise ValueError(f"{self._path}: {name} holds pickled objects, which are never loaded")
@@ -235,7 +240,7 @@ def _headers(path: Path) -> dict[str, tuple[Shape, str, int]]:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: no such file") from error
         raise ValueError(
-            f"{path}: not a complete safetensors file ({_told(error)}): copy it again"
+            f"{path}: not a complete safetensors file ({shortened(error)}): copy it again"
         ) from error
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(8), "little")
@@ -257,10 +262,11 @@ def shards(index: Path) -> list[Path]:
     try:
         weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(weight_map.values()))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{index}: not an index of safetensors files: weight_map is missing") from error
     if any(not isinstance(name, str) or Path(name).name != name for name in names):
         raise ValueError(f"{index}: names files outside its folder")
+    _check_names(index, names)
     return [index.parent / name for name in names]
 
 

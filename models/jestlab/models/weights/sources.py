@@ -31,6 +31,7 @@ from jestlab.models.weights.files import (
     Npz,
     TensorFiles,
     shards,
+    shortened,
     write_npz,
     write_safetensors,
 )
@@ -107,9 +108,9 @@ def _kept_digest(path: Path, files: Sequence[Path], model: TwoTowers, compute: C
         about["files"][file.name] = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
     try:
         known = json.loads(record.read_text())
-    except (FileNotFoundError, ValueError):
-        known = {}
-    if known.get("of") == about and isinstance(known.get("digest"), str):
+    except (FileNotFoundError, ValueError, RecursionError):
+        known = None
+    if isinstance(known, dict) and known.get("of") == about and isinstance(known.get("digest"), str):
         return str(known["digest"])
     digest = compute()
     write_whole(record, json.dumps({"digest": digest, "of": about}, indent=1).encode())
@@ -214,10 +215,12 @@ def _at(path: Path) -> Iterator[None]:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the towers"
+        place = shortened(".".join(map(str, first["loc"]))) or "the towers"
         raise ValueError(f"{path}: does not describe two towers: {place}: {first['msg']}") from error
+    except RecursionError:
+        raise ValueError(f"{path}: nested too deeply") from None
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}: {shortened(error, 1_000)}") from error
 
 
 def _big_vision(path: Path, model: TwoTowers | None) -> Weights:

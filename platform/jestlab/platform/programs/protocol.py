@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.launch.logs import one_line
 from jestlab.platform.programs.context import RunContext
 
 MAX_MESSAGE_BYTES = 1 << 20
@@ -27,6 +28,7 @@ _BLOCK = 1 << 16
 _LEFT_BLOCKS = 64  # a pipe holds 1 MiB at most, were its size ever raised
 _MAX_INTEGER = 2**63 - 1  # in the store
 _SHOWN = 120
+_SAID = 1_000
 
 Count = Annotated[int, Field(ge=0, le=_MAX_INTEGER)]
 Name = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
@@ -198,7 +200,7 @@ class Channel:
         try:
             self._act(parse(line))
         except (ValueError, OSError) as error:  # not a message, or a path in it does not exist
-            raise UserError(f"message {self._lines}: {error}") from None
+            raise UserError(f"message {self._lines}: {one_line(str(error), _SAID)}") from None
 
     def _act(self, message: Message) -> None:
         context = self._context
