@@ -9,6 +9,7 @@ import functools
 import os
 import signal
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,9 @@ from typing import Any
 
 import labs_support as labs
 import pytest
+from workers_support import ForkingLocal
 
+from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 
@@ -340,3 +343,29 @@ def test_a_launcher_goes_on_when_the_other_is_stopped(root, tmp_path):
     [(_, began), (_, resumed)] = labs.starts(root, "long")
     assert began == 0 < resumed
     assert states(root) == {"long": "COMPLETED"}
+
+
+def test_what_is_being_launched_when_its_user_stops_it_never_begins(root, tmp_path):
+    """Its executor waits, as for a fork server that was frozen; Ctrl-C ends that, too."""
+    spec = labs.write_study(tmp_path, runs=RUNS)
+    asked, halted = threading.Event(), threading.Event()
+
+    class Frozen(ForkingLocal):
+        def launch(self, job: Job) -> LaunchedJob:
+            asked.set()
+            assert halted.wait(60)
+            return super().launch(job)
+
+        def halt(self) -> None:
+            super().halt()
+            halted.set()
+
+    def stop() -> None:
+        assert asked.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with labs.meanwhile(stop):
+        outcome = labs.launch_here(root, plan(load(str(spec))), executor=Frozen)
+    assert outcome.exit_code == 130
+    assert set(states(root).values()) == {"CANCELLED"}
+    assert labs.starts(root, "uniform") == []

@@ -165,6 +165,7 @@ class Local:
 
     def _start(self, job: Job) -> LaunchedJob:
         log = job.log.relative_to(self._lab.root)
+        self._check_going_on()
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
             child = _Child(self._forked(job) or self._executed(job))
@@ -177,9 +178,8 @@ class Local:
         return launched
 
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
-        """Start a job as a fresh process; ExecutorError if it is too late for that."""
-        if self._halted:
-            raise ExecutorError(_HALTED)
+        """Start a job as a fresh process."""
+        self._check_going_on()  # the fork server may have been waited for
         with job.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", _WORKER, *job.arguments],
@@ -192,7 +192,7 @@ class Local:
 
     def _forked(self, job: Job) -> Forked | None:
         """Fork a job from a process that has imported what it needs; None if it has to be a fresh process."""
-        if not job.imports or not self._forks or self._halted:
+        if not job.imports or not self._forks:
             return None
         try:
             if self._server is None:
@@ -204,6 +204,10 @@ class Local:
                 with job.log.open("a", encoding="utf-8") as log:
                     log.write(f"jestlab: {error}: from here on each run imports everything itself\n")
             return None
+
+    def _check_going_on(self) -> None:
+        if self._halted:
+            raise ExecutorError(_HALTED)
 
     def _wait(self, child: _Child, named: Process, job: LaunchedJob) -> None:
         child.process.wait()
