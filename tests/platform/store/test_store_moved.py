@@ -14,11 +14,13 @@ import plans_support as plans
 import pytest
 from sqlalchemy import text
 
-from jestlab.platform.errors import StoreError, StoreMissing
+from jestlab.platform.errors import StoreError, StoreMissing, StoreUnreachable
+from jestlab.platform.store import attempt as attempts
 from jestlab.platform.store import engine as engines
 from jestlab.platform.store.backup import back_up, restore
 from jestlab.platform.store.store import Store
 
+RUN = plans.run("run")
 SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -169,6 +171,22 @@ def test_a_store_that_is_closed_whole_is_one_file(sqlite_url, file, tmp_path_fac
         third.record(plans.plan(plans.run("more"), name="other"))
         third.close_whole()
     other.close()
+
+
+def test_a_lab_that_was_deleted_is_not_waited_for_for_ever(sqlite_url, file, tmp_path_factory, monkeypatch):
+    folder = tmp_path_factory.mktemp("run")
+    with closing(Store.open(sqlite_url)) as store:
+        store.record(plans.plan(RUN))
+        attempt = plans.begun(store, RUN, folder)
+        for place in (folder, file.parent):
+            shutil.rmtree(place)
+        monkeypatch.setattr(attempts, "END_SECONDS", 0.1)
+        monkeypatch.setattr(attempts, "TICK_SECONDS", 0.05)
+        with pytest.raises(StoreUnreachable, match="is there any more"):  # with nothing to write
+            attempt.flush()
+        attempt.log(1, {"loss": 0.5})
+        with pytest.raises(StoreUnreachable, match="is there any more"):
+            attempt.flush()
 
 
 def test_after_a_launch_the_file_alone_holds_everything(root, tmp_path):

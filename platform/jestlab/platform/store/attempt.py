@@ -36,7 +36,7 @@ SURE_SHARE = 2 / 3
 """Share of its lease for which an attempt that cannot reach the store may assume that the run is its own."""
 
 END_SECONDS = 600.0
-"""How long the end of an attempt waits for a store that cannot be reached."""
+"""How long the end of an attempt, or one whose lab is not there, waits for a store that cannot be reached."""
 
 
 # Built once: building a statement takes as long as executing it.
@@ -197,14 +197,15 @@ class Attempt:
         Call it before changing what later attempts start from (a checkpoint). The attempt must then be sure
         that the run is still its own: if the store has been out of reach for longer than `SURE_SHARE` of the
         lease, this waits for it; at once, if the spool may be lost with its machine. It also waits while the
-        run's folder is not there, because the lab was moved away.
+        run's folder is not there, because the lab was moved away, but not for ever: it may have been deleted.
 
         Raises:
             AttemptLost: The attempt was revoked; nothing was written.
             ValueRefused: The database refused a value; everything else was written.
+            StoreUnreachable: Store and folder were not there for `END_SECONDS`.
             UserError: Neither the store nor the spool can be written; everything stays buffered.
         """
-        said = False
+        said, deadline = False, time.monotonic() + END_SECONDS
         while True:
             try:
                 if self._write(keep=True):
@@ -212,9 +213,12 @@ class Attempt:
             except StoreError:
                 if self._directory.is_dir():
                     raise
+            is_there = self._directory.is_dir()
             sure = self._disk_lasts and time.monotonic() - self._heard_at <= self._sure_seconds
-            if sure and self._directory.is_dir():
+            if sure and is_there:
                 return
+            if not is_there and time.monotonic() > deadline:
+                raise StoreUnreachable(f"neither the store nor {self._directory} is there any more")
             if not said:
                 _say("waiting for the store: it was moved away, or another worker may have the run by now")
                 said = True
