@@ -26,7 +26,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import DataError, IntegrityError
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import SpecError, UserError
 from jestlab.platform.lab.archive import (
     FINGERPRINT,
     FOLDER,
@@ -40,7 +40,7 @@ from jestlab.platform.lab.limits import check_disk
 from jestlab.platform.lab.unpacking import archived_rows, unpack
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.planning.identity import is_true
-from jestlab.platform.spec.schema import is_name
+from jestlab.platform.spec.schema import Study, is_name
 from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
@@ -116,6 +116,18 @@ def merge(lab: Lab, store: Store, path: Path, replace: bool = False) -> Merged:
         raise UserError(f"{path} is damaged, nothing was imported: {said}") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+
+
+def _check_spec(name: str, spec: str) -> None:
+    """Raise UserError unless this is the spec of an experiment of this name, as every reader expects it."""
+    if not is_name(name):
+        raise damaged(f"experiment {one_line(name, 100)!r}")
+    try:
+        study = Study.parse(json.loads(spec))
+    except SpecError as error:
+        raise damaged(f"the spec of {name}: {one_line(str(error), 200)}") from None
+    if study.name != name:
+        raise damaged(f"the spec of {name} is that of {one_line(study.name, 100)!r}")
 
 
 @dataclass(frozen=True)
@@ -294,8 +306,7 @@ class _Merge:
                 values[time] = min(values[time], now())
             values["origin"] = self._origin.to_json()
             name, here = values["name"], known.get(values["name"])
-            if not is_name(name):
-                raise damaged(f"experiment {one_line(name, 100)!r}")
+            _check_spec(name, values["spec"])
             if here is None:
                 self._experiments[name] = self._new(Experiment, values)
             else:
