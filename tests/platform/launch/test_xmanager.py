@@ -9,14 +9,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import labs_support as labs
 import pytest
 from executor_harnesses import MARKS
 from xmanager import xm
 from xmanager.xm_local import registry
 
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus, LaunchedJob
 from jestlab.platform.launch.xmanager import Experiment, Handover
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec.load import load
 
 
 class Jobs:
@@ -76,6 +80,8 @@ def units_of(experiment: Experiment) -> list[Any]:
 
 
 def test_work_units_know_and_stop_their_jobs(root):
+    root.mkdir()
+
     async def check() -> None:
         jobs = Jobs()
         async with Experiment(root / "xmanager", "study") as experiment:
@@ -97,6 +103,8 @@ def test_work_units_know_and_stop_their_jobs(root):
 
 
 def test_a_job_that_cannot_be_launched_spoils_nothing(root):
+    root.mkdir()
+
     async def check() -> None:
         async with Experiment(root / "xmanager", "study") as experiment:
             with pytest.raises(ExecutorError, match="no such machine"):
@@ -106,12 +114,42 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
     asyncio.run(check())
 
 
+def test_a_lab_that_was_moved_away_is_not_made_anew(root):
+    with pytest.raises(FileNotFoundError):
+        Experiment(root / "moved" / "xmanager", "study")
+    assert not (root / "moved").exists()
+
+
+def test_a_launch_goes_on_where_its_records_cannot(root, tmp_path):
+    """As when the lab was moved away and back: SQLite then refuses to write to the file that was open."""
+    gate = tmp_path / "gate"
+    runs = {"first": {"steps": 3, "gate": str(gate)}, "second": {"steps": 3, "needs": ["first"]}}
+    planned = plan(load(str(labs.write_study(tmp_path, runs=runs))))
+
+    def move() -> None:
+        labs.wait_until(lambda: labs.starts(root, "first"))
+        (root / "xmanager").rename(tmp_path / "away")
+        gate.touch()
+
+    notes: list[str] = []
+
+    class Ear(Listener):
+        def note(self, message: str) -> None:
+            notes.append(message)
+
+    with labs.meanwhile(move):
+        assert labs.launch_here(root, planned, listener=Ear()).exit_code == 0
+    [note] = notes
+    assert note.startswith("XManager keeps no record of this launch, or no whole one: OperationalError")
+
+
 def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):
     async def check(folder: Path) -> None:
         async with Experiment(folder, "study") as experiment:
             await experiment.add(Jobs(), job("good"))
 
     for lab in (Lab.find(root), Lab.find(tmp_path / "other")):
+        lab.root.mkdir()
         asyncio.run(check(lab.xmanager))
         units = sqlite3.connect(lab.xmanager / "experiments.db").execute("SELECT COUNT(*) FROM work_unit")
         assert units.fetchone() == (1,)

@@ -254,6 +254,7 @@ class LocalHarness:
         program.chmod(0o755)
         monkeypatch.setattr("sys.executable", str(program))
         self._executors: list[Local] = []
+        (folder / "lab").mkdir()
 
     @property
     def api(self) -> FakeApi:

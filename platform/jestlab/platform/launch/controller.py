@@ -21,7 +21,7 @@ from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import logs, processes, reconcile
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Marks
+from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, LaunchedJob, Marks
 from jestlab.platform.launch.executors import Executors, job_of
 from jestlab.platform.launch.liveness import Liveness, Termination
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
@@ -128,6 +128,7 @@ def launch(
     waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
     interrupted = False
     if waiting:
+        lab.root.mkdir(parents=True, exist_ok=True)  # the only time: later it may have been moved away
         options, listener, wakeup = options or Options(), listener or Listener(), wakeup or Wakeup()
         controller = _Controller(lab, store, title, waiting, executors, options, listener, wakeup)
         interrupted = asyncio.run(controller.run())
@@ -180,6 +181,7 @@ class _Controller:
         self._has_to_open = False
         self._store_away = False
         self._experiment: Experiment | None = None
+        self._records = True  # whether XManager keeps them
 
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
@@ -197,7 +199,10 @@ class _Controller:
                 asyncio.get_running_loop().remove_signal_handler(number)
             self.listener.end()
             if self._experiment is not None:
-                await self._experiment.__aexit__(None, None, None)
+                try:
+                    await self._experiment.__aexit__(None, None, None)
+                except Exception as error:
+                    self._unrecorded(error)
             if self._id is not None and not self._store_away:
                 with suppress(StoreError):  # other launchers will notice that this one has gone
                     await asyncio.to_thread(leases.leave, self.store, self._id)
@@ -342,8 +347,14 @@ class _Controller:
             made = await asyncio.to_thread(Experiment, self.lab.xmanager, self.title)
             self._experiment = await made.__aenter__()
         except Exception as error:  # its records are a courtesy: what runs does not depend on them
-            self.listener.note(f"XManager keeps no record of this launch: {type(error).__name__}: {error}")
+            self._unrecorded(error)
         self.wakeup.set()
+
+    def _unrecorded(self, error: Exception) -> None:
+        why = logs.one_line(f"{type(error).__name__}: {error}", 200)
+        if self._records:
+            self.listener.note(f"XManager keeps no record of this launch, or no whole one: {why}")
+        self._records = False
 
     async def _start(self, one: _Claimed) -> None:
         """Launch a claimed attempt as a work unit of XManager."""
@@ -354,10 +365,7 @@ class _Controller:
             job = job_of(
                 self.lab, self.title, one.target, marks, one.log, one.executor.name, self.options.record
             )
-            if self._experiment is not None:
-                launched = await self._experiment.add(one.executor, job)
-            else:
-                launched = await asyncio.to_thread(one.executor.launch, job)
+            launched = await self._launched(one.executor, job)
         except ExecutorError as error:
             ended = RunState.PREEMPTED if isinstance(error, ExecutorAway) else RunState.FAILED
             ended = ended if self._stopping is None else RunState.CANCELLED
@@ -367,6 +375,17 @@ class _Controller:
         else:
             stop = functools.partial(one.executor.stop, launched)
             await self._write_surely(leases.launched, one.claim.attempt_id, launched.handle, stop=stop)
+
+    async def _launched(self, executor: Executor, job: Job) -> LaunchedJob:
+        """Launch a job, through XManager as long as that works."""
+        if self._experiment is not None and self._records:
+            try:
+                return await self._experiment.add(executor, job)
+            except ExecutorError:
+                raise
+            except Exception as error:  # if it has launched the job all the same, that one is found
+                self._unrecorded(error)
+        return await asyncio.to_thread(executor.launch, job)
 
     async def _write_surely(
         self, write: Callable[..., object], *values: object, stop: Callable[..., None] | None = None

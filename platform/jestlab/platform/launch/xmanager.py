@@ -109,8 +109,8 @@ class Experiment:
     """An experiment of XManager to which attempts are added."""
 
     def __init__(self, folder: Path, title: str) -> None:
-        """Create it, with its metadata and messages in a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
+        """Create it, with its metadata and messages in a folder, which is made in the lab's."""
+        folder.mkdir(exist_ok=True)  # not its parent: a lab that was moved away comes back there
         _quiet(folder / "log.txt")
         # Two launchers must neither create the tables at once nor get the same id, the time in milliseconds.
         with FileLock(folder / "lock", timeout=_LOCK_SECONDS):

@@ -14,7 +14,7 @@ from executor_harnesses import MARKS, LocalHarness
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, LaunchedJob
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.spec.resources import Resources
 
@@ -71,6 +71,14 @@ def test_what_cannot_be_started_is_one_line(tmp_path, monkeypatch):
     job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, tmp_path / "log.txt", MARKS)
     with pytest.raises(ExecutorError, match=r"cannot start .*no_python"):
         Local(Lab.find(tmp_path)).launch(job)
+
+
+def test_a_lab_that_was_moved_away_is_not_made_anew(tmp_path):
+    lab = Lab.find(tmp_path / "lab")
+    job = Job("jestlab-0a1b2c3d-1", "joint", [], {}, lab.root / "runs" / "joint" / "log.txt", MARKS)
+    with pytest.raises(ExecutorAway, match="is not there now"):
+        Local(lab).launch(job)
+    assert not lab.root.exists()
 
 
 def test_flags_for_threads_are_added_to_the_users_own(tmp_path, monkeypatch):

@@ -29,6 +29,7 @@ import psutil
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import (
+    ExecutorAway,
     ExecutorError,
     Job,
     JobState,
@@ -166,6 +167,8 @@ class Local:
     def _start(self, job: Job) -> LaunchedJob:
         log = job.log.relative_to(self._lab.root)
         self._check_going_on()
+        if not self._lab.root.is_dir():
+            raise ExecutorAway(f"the lab {self._lab.root} is not there now")
         try:
             job.log.parent.mkdir(parents=True, exist_ok=True)
             child = _Child(self._forked(job) or self._executed(job))
