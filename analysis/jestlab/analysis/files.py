@@ -7,8 +7,7 @@ Models and platform write through `jestlab.models.data.files`, which analysis ma
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
+import uuid
 from pathlib import Path
 
 
@@ -27,21 +26,14 @@ def write_whole(path: Path, content: str | bytes) -> Path:
     """
     encoded = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    # Named before it is made: Ctrl-C may come at any moment, and nothing is to be left behind.
+    partial = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with partial.open("xb") as stream:
             stream.write(encoded)
-        Path(partial).chmod(0o666 & ~_umask())
-        Path(partial).replace(path)
+        partial.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(partial).unlink()
+            partial.unlink(missing_ok=True)
         raise
     return path
-
-
-def _umask() -> int:
-    """The process's mask for permissions of new files."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -1,0 +1,44 @@
+"""Files are written whole or not at all, whatever comes in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+
+import pytest
+
+from jestlab.analysis.files import write_whole
+
+
+class Stop(BaseException):
+    """What a signal's handler raises, as Ctrl-C does."""
+
+
+def test_a_signal_at_any_moment_leaves_nothing_beside_the_file(tmp_path):
+    def stop(*_: object) -> None:
+        raise Stop
+
+    before = signal.signal(signal.SIGALRM, stop)
+    chance = random.Random(0)
+    try:
+        for _ in range(100):
+            with pytest.raises(Stop):
+                signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.001, 0.003))
+                while True:
+                    write_whole(tmp_path / "table.md", "x" * 1_000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [path.name for path in tmp_path.iterdir()] == ["table.md"]
+    assert (tmp_path / "table.md").read_text() == "x" * 1_000
+
+
+def test_its_permissions_are_those_of_new_files(tmp_path):
+    mask = os.umask(0o027)
+    try:
+        path = write_whole(tmp_path / "new" / "table.md", "λ")
+    finally:
+        os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert path.read_text(encoding="utf-8") == "λ"
