@@ -226,8 +226,8 @@ class Local:
             state = state_of(job.handle)
             elsewhere = state is JobState.UNKNOWN
             return JobStatus(state, "on another machine, or another user's" if elsewhere else "")
-        if child.process.poll() is None and state_of(job.handle) is JobState.GONE:
-            child.over.wait(_TOLD_SECONDS)  # its thread is just being told
+        if child.process.poll() is not None or state_of(job.handle) is JobState.GONE:
+            child.over.wait(_TOLD_SECONDS)  # its thread is being told, or ends what is left
         if not child.over.is_set():
             return JobStatus(JobState.RUNNING)
         if (code := child.process.poll()) is None:
