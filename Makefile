@@ -55,7 +55,7 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_training.py
 
 faults: install  ## inject faults into real launches, and report what was lost
-	$(BIN)/python tests/faults/campaign.py --faults 200
+	$(BIN)/python tests/faults/campaign.py --faults 300
 
 SECONDS ?= 60
 
