@@ -47,6 +47,7 @@ from jestlab.platform.launch.processes import (
     adopt_orphans,
     end_descendants,
     own_handle,
+    still_there,
 )
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
 from jestlab.platform.store import provenance
@@ -319,7 +320,7 @@ def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
 def _end_descendants() -> None:
     """End what the program has started and left behind, before anybody is told that the attempt is over."""
     if left := end_descendants(but=_COPIERS):
-        _say(f"jestlab: process {', '.join(map(str, sorted(left)))} was killed, and is still there")
+        _say(f"jestlab: {still_there(left)}")
 
 
 def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:

@@ -194,6 +194,11 @@ def end_descendants(but: Collection[int] = ()) -> set[int]:
     return _end(lambda: {child.pid for child in this.children(recursive=True)} - set(but))
 
 
+def still_there(pids: Collection[int]) -> str:
+    """Say of which processes it is that they were killed, and run all the same."""
+    return f"process {', '.join(map(str, sorted(pids)))} was killed, and is still there"
+
+
 def _end(find: Callable[[], set[int]]) -> set[int]:
     """Kill processes until none is found: while one looks, they may start others."""
     deadline = time.monotonic() + KILL_SECONDS

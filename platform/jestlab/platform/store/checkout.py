@@ -47,8 +47,10 @@ class Checkout:
     def of(cls, code: Path) -> Checkout | None:
         """Return the checkout that a folder of jestlab's code is in; None if it is installed otherwise."""
         known = git(code, "ls-files", "--full-name", "--error-unmatch", "worker.py")
+        if known is None or not known.strip().endswith(_WORKER):
+            return None
         commit = git(code, "rev-parse", "HEAD")
-        if known is None or commit is None or not known.strip().endswith(_WORKER):
+        if commit is None:  # nothing is committed yet
             return None
         return cls(commit.strip(), known.strip().removesuffix(_WORKER), code)
 

@@ -200,10 +200,7 @@ class Store:
             UserError: No such experiment; the message names the nearest.
         """
         with self.reading() as connection:
-            specs = dict(connection.execute(select(Experiment.name, Experiment.spec)).tuples().all())
-        if experiment not in specs:
-            raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, specs)}")
-        study: dict[str, Any] = json.loads(specs[experiment])
+            study: dict[str, Any] = json.loads(of_experiment(connection, experiment, Experiment.spec))
         return study
 
     def runs(self, experiment: str) -> list[RunRow]:
@@ -215,9 +212,7 @@ class Store:
         columns = ", ".join("run AS name" if name == "name" else name for name in RunRow.__dataclass_fields__)
         query = text(f"SELECT {columns} FROM v_runs WHERE experiment = :experiment ORDER BY position")
         with self.reading() as connection:
-            names = list(connection.scalars(select(Experiment.name)))
-            if experiment not in names:
-                raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, names)}")
+            of_experiment(connection, experiment, Experiment.id)
             rows = connection.execute(
                 query.columns(started_at=DateTime(), ended_at=DateTime()), {"experiment": experiment}
             ).all()
@@ -298,6 +293,15 @@ class Store:
 def _archive(origin: str | None) -> str | None:
     """Return the name of the archive that an experiment came from; None if it was launched here."""
     return None if origin is None else str(json.loads(origin)["archive"])
+
+
+def of_experiment(connection: Connection, experiment: str, column: Any) -> Any:
+    """Return a column of an experiment; UserError, which names the nearest, if there is none of that name."""
+    row = connection.execute(select(column).where(Experiment.name == experiment)).one_or_none()
+    if row is None:
+        names = connection.scalars(select(Experiment.name))
+        raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, list(names))}")
+    return row[0]
 
 
 def _run_record(row: Any, needs: Mapping[str, RunRecord]) -> RunRecord:

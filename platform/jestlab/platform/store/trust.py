@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sqlalchemy import select, update
 
-from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.store.store import Store
+from jestlab.platform.errors import UserError
+from jestlab.platform.store.store import Store, of_experiment
 from jestlab.platform.store.tables import Experiment, Member, Run, now
 
 
@@ -75,10 +75,7 @@ def origin_of(store: Store, experiment: str) -> Origin | None:
         UserError: No such experiment; the message names the nearest.
     """
     with store.reading() as connection:
-        known = dict(connection.execute(select(Experiment.name, Experiment.origin)).tuples().all())
-    if experiment not in known:
-        raise UserError(f"no experiment {experiment!r} in the store: {nearest(experiment, known)}")
-    text = known[experiment]
+        text = of_experiment(connection, experiment, Experiment.origin)
     return None if text is None else Origin.parse(text)
 
 

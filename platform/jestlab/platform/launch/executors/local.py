@@ -27,6 +27,7 @@ from typing import Any
 
 import psutil
 
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import (
     ExecutorAway,
@@ -37,7 +38,15 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
     StillRuns,
 )
-from jestlab.platform.launch.processes import EXIT_COMPLETED, MARK, Process, describe_exit, end_job, state_of
+from jestlab.platform.launch.processes import (
+    EXIT_COMPLETED,
+    MARK,
+    Process,
+    describe_exit,
+    end_job,
+    state_of,
+    still_there,
+)
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 
 PATIENCE_SECONDS = 120.0
@@ -119,21 +128,17 @@ class Local:
         except PermissionError:
             raise ExecutorError(f"process {process.pid} is another user's: let them stop it") from None
         if now and (left := end_job(process, str(job.marks))):
-            raise StillRuns(f"process {', '.join(map(str, sorted(left)))} was killed, and is still there")
+            raise StillRuns(still_there(left))
         if now and child is not None:
             child.over.wait(_TOLD_SECONDS)
 
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return what the job has printed so far: its log, a file of the lab."""
-        root = self._lab.root.resolve()
-        path = (root / job.handle.split(":", 3)[3]).resolve()
-        if not path.is_relative_to(root):
-            raise ExecutorError(f"no log: {path} is no file of the lab {root}")
         try:
-            with path.open("rb") as stream:
+            with self._lab.inside(job.handle.split(":", 3)[3]).open("rb") as stream:
                 while block := stream.read(_BLOCK):
                     yield block
-        except OSError as error:
+        except (OSError, UserError) as error:
             raise ExecutorError(f"no log: {error}") from error
 
     def render(self, job: Job) -> dict[str, Any] | None:
