@@ -37,7 +37,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import PUSH_SECONDS, Bucket, LocalFolder, SyncedFolder, fetched
-from jestlab.platform.launch import logs
+from jestlab.platform.launch import failures, logs
 from jestlab.platform.launch.processes import (
     EXIT_BUSY,
     EXIT_COMPLETED,
@@ -215,7 +215,7 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
         _fetch_needs(lab, run)
         _kept(keeper, lambda: _execute(run, context))
 
-    return _ended(attempt, stop, execute)
+    return _ended(attempt, stop, execute, lab.root)
 
 
 def _fetch_needs(lab: Lab, run: RunRecord) -> None:
@@ -299,11 +299,11 @@ def _execute(run: RunRecord, context: RunContext) -> None:
     programs.get(run.program).entry(run.config, context)
 
 
-def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> int:
+def _ended(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> int:
     """Execute, and record how it ended."""
     try:
         try:
-            code, reason = _outcome(attempt, stop, execute)
+            code, reason = _outcome(attempt, stop, execute, root)
         finally:
             _end_descendants()
         return _enter(attempt, code, reason)
@@ -323,7 +323,7 @@ def _end_descendants() -> None:
         _say(f"jestlab: {still_there(left)}")
 
 
-def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple[int, str]:
+def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None], root: Path) -> tuple[int, str]:
     """Execute, and return the exit code and the reason."""
     if attempt.ended_before:
         return EXIT_COMPLETED, ""
@@ -339,13 +339,12 @@ def _outcome(attempt: Attempt, stop: Stop, execute: Callable[[], None]) -> tuple
         raise
     except Failed as error:
         _say(f"jestlab: {error}")
-        return EXIT_FAILED, logs.one_line(str(error))
+        return EXIT_REFUSED if error.recurs else EXIT_FAILED, logs.one_line(str(error))
     except BaseException as error:  # whatever ends a program ends this run, and nothing else
         if isinstance(error, SystemExit) and not error.code:
             return EXIT_COMPLETED, ""
         traceback.print_exc()
-        passing = isinstance(error, StoreError | BucketUnreachable)
-        code = EXIT_REFUSED if isinstance(error, UserError) and not passing else EXIT_FAILED
+        code = EXIT_REFUSED if failures.recurs(error, root) else EXIT_FAILED
         return code, logs.one_line(f"{type(error).__name__}: {error}")
     return EXIT_COMPLETED, ""
 

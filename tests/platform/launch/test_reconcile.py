@@ -82,7 +82,7 @@ RUNNING = run(RunState.RUNNING, lease())
         (
             run(RunState.FAILED, lease(RunState.FAILED, exit_code=processes.EXIT_REFUSED), failures=1),
             seen(),
-            Done(RunState.FAILED, "because"),
+            Done(RunState.FAILED, "not tried again: because"),
         ),
         (run(RunState.PENDING, lease(RunState.FAILED, ended_at=NOW), failures=1), seen(), Wait()),
         (run(RunState.PENDING, lease(RunState.FAILED), failures=1), seen(), Claim()),

@@ -241,7 +241,7 @@ def test_how_it_fails(lab, words, code, message):
 
 def test_what_it_prints_is_the_runs_log_however_much_it_is(lab):
     script = (
-        "import sys; sys.stdout.write('x' * 3_000_000 + '\\n'); sys.stderr.write('the end\\n'); sys.exit(2)"
+        "import sys; sys.stdout.write('x' * 3_000_000 + '\\n'); sys.stderr.write('the end\\n'); sys.exit(5)"
     )
     run = command(*PYTHON, script)
     store = recorded(lab, run)

@@ -258,6 +258,8 @@ class _Target:
             retries=resources.retries if how["retries"] is None else how["retries"],
             lease_seconds=resources.lease_seconds,
             fail_fast=how["fail_fast"],
+            keep_going=how["keep_going"],
+            retry_exit_codes=resources.retry_exit_codes,
             record=settings.record,
         )
         return cls(place, executor, settings, options, wakeup)
@@ -318,6 +320,7 @@ def _outcome_data(
     data: dict[str, Any] = {
         "experiment": plan.study.name,
         "exit_code": exit_code,
+        "stopped": outcome.stopped,
         "counts": dict(Counter(outcome.states.values())),
         "runs": [
             {

@@ -93,9 +93,14 @@ def how_options(function: Function) -> Callable[..., Any]:
         help="Number of further attempts at a run that fails  [default: the study's]",
     )
     @click.option("--fail-fast", is_flag=True, help="Stop all runs once one has failed for good.")
+    @click.option(
+        "--keep-going", is_flag=True, help="Go on when the first three runs that end have failed alike."
+    )
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        how = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast")}
+        how = {name: kwargs.pop(name) for name in ("on", "parallel", "retries", "fail_fast", "keep_going")}
+        if how["fail_fast"] and how["keep_going"]:
+            raise click.UsageError("--fail-fast and --keep-going: give one of them")
         return function(*args, how=how, **kwargs)
 
     return wrapped

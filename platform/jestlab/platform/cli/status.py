@@ -20,7 +20,7 @@ from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import counted, show, table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import liveness
+from jestlab.platform.launch import failures, liveness
 from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store import leases
@@ -58,8 +58,9 @@ def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str,
     standings = leases.standings(store, [run.fingerprint for run in runs])
     honest = []
     for run in runs:
-        doubts = liveness.doubts(standings[run.fingerprint].lease, now())
-        honest.append(run if doubts is None else replace(run, reason=doubts))
+        standing = standings[run.fingerprint]
+        reason = liveness.doubts(standing.lease, now()) or failures.reason_of(standing)
+        honest.append(replace(run, reason=reason))
     return honest, standings
 
 

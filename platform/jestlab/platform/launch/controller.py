@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import logs, processes, reconcile
+from jestlab.platform.launch import failures, logs, processes, reconcile
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, LaunchedJob, Marks
 from jestlab.platform.launch.executors import Executors, job_of
@@ -53,6 +53,7 @@ class Outcome:
         states: Fingerprint → state, of every run of the plan.
         reasons: Fingerprint → reason, of the runs that did not complete.
         interrupted: Whether its user stopped it.
+        stopped: Why it stopped itself; None if it did not.
         launched: Number of runs that had not completed before.
     """
 
@@ -60,6 +61,7 @@ class Outcome:
     reasons: Mapping[str, str]
     interrupted: bool
     launched: int
+    stopped: str | None = None
 
     @property
     def exit_code(self) -> int:
@@ -79,6 +81,8 @@ class Options:
         retries: How often a run that failed is tried again. Preemptions do not count.
         lease_seconds: How long the workers of new attempts, and other launchers, may be silent.
         fail_fast: Whether the first run that fails for good stops all others.
+        keep_going: Whether the launch goes on when all runs fail alike: see `failures.alike`.
+        retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
         at_once: Whether runs that stop are given no time to save.
         launches: Whether runs are started at all, and not only brought to their end.
         record: What attempts record of their code and environment.
@@ -89,6 +93,8 @@ class Options:
     retries: int = 2
     lease_seconds: float = 90.0
     fail_fast: bool = False
+    keep_going: bool = False
+    retry_exit_codes: tuple[int, ...] = ()
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS
@@ -126,13 +132,15 @@ def launch(
     fingerprints = [run.fingerprint for run in runs]
     states = store.states(fingerprints)
     waiting = [run for run in runs if states[run.fingerprint] != RunState.COMPLETED]
-    interrupted = False
+    interrupted, stopped = False, None
     if waiting:
         lab.root.mkdir(parents=True, exist_ok=True)  # the only time: later it may have been moved away
         options, listener, wakeup = options or Options(), listener or Listener(), wakeup or Wakeup()
         controller = _Controller(lab, store, title, waiting, executors, options, listener, wakeup)
         interrupted = asyncio.run(controller.run())
-    return Outcome(store.states(fingerprints), store.reasons(fingerprints), interrupted, len(waiting))
+        stopped = controller.stopped
+    states, reasons = store.states(fingerprints), store.reasons(fingerprints)
+    return Outcome(states, reasons, interrupted, len(waiting), stopped)
 
 
 class _Claimed(NamedTuple):
@@ -172,9 +180,11 @@ class _Controller:
         self._final: dict[str, RunState] = {}
         self._runs = {run.fingerprint: run for run in self.targets}
         self._outside = {need for run in self.targets for need in run.needs.values()} - self._runs.keys()
+        self._needed_inside = {need for run in self.targets for need in run.needs.values()}
         self._needed: Mapping[str, RunState] = {}  # of runs that others bring to their end
         self._shown: dict[str, tuple[RunState, str | None]] = {}
         self._stopping: str | None = None
+        self.stopped: str | None = None  # why this launch stopped itself
         self._interrupted = False
         self._interrupted_at = math.inf  # when for the second time
         self._opened = False  # whether XManager's experiment has been asked for
@@ -254,6 +264,7 @@ class _Controller:
             else:
                 self._act(run, target, action)
             self._show(run, target, action)
+        self._stop_if_alike(standings)
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
             self.listener.progress(self.store.progress(running, ("loss", "examples_seen")))
@@ -299,6 +310,20 @@ class _Controller:
                 if ended and kill:
                     self._termination.kill(lease)
                 self.wakeup.set()
+
+    def _stop_if_alike(self, standings: Mapping[str, Standing]) -> None:
+        """Stop a launch of which all runs would fail for the reason for which the first ones failed."""
+        is_over = len(self._final) == len(self._runs)
+        if is_over or self._stopping is not None or self.options.keep_going or not self.options.launches:
+            return
+        reasons = {fingerprint: run.reason for fingerprint, run in standings.items()}
+        reason = failures.alike(self._final, reasons, self._needed_inside)
+        if reason is not None:
+            count = sum(state == RunState.FAILED for state in self._final.values())
+            self.stopped = f"{count} runs failed alike: {reason}"
+            self._stopping = f"{count} runs failed alike"
+            self.listener.note(f"stopped: {self.stopped}; mend it and launch again, or --keep-going")
+            self.wakeup.set()
 
     def _said(self, log: str) -> str:
         """Return the last lines of a log; nothing of one that leads out of the lab."""
@@ -363,7 +388,14 @@ class _Controller:
                 raise ExecutorError(self._stopping)
             marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
             job = job_of(
-                self.lab, self.title, one.target, marks, one.log, one.executor.name, self.options.record
+                self.lab,
+                self.title,
+                one.target,
+                marks,
+                one.log,
+                one.executor.name,
+                self.options.record,
+                self.options.retry_exit_codes,
             )
             launched = await self._launched(one.executor, job)
         except ExecutorError as error:

@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Protocol
 
 from jestlab.platform.launch.executor import JobState, JobStatus
-from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_REFUSED, EXIT_STOPPED, describe_exit
+from jestlab.platform.launch.failures import is_refused, reason_of
+from jestlab.platform.launch.processes import EXIT_BUSY, EXIT_STOPPED, describe_exit
 from jestlab.platform.store.records import Lease, RunState, Standing
 
 _ASKED_TO_STOP = (-signal.SIGTERM, -signal.SIGINT, EXIT_STOPPED)
@@ -232,11 +233,10 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
     if run.state == RunState.PREEMPTED and run.fruitless >= rules.max_fruitless:
         return Enter(RunState.FAILED, f"{run.reason}, {run.fruitless} times without a step: given up")
     if run.state == RunState.FAILED:
-        # Trying again cannot help where the input is wrong, or the run was preempted too often.
-        lease = run.lease
-        final = lease and (lease.exit_code == EXIT_REFUSED or lease.state == RunState.PREEMPTED)
-        if run.failures > rules.retries or final:
-            return Done(run.state, run.reason)
+        # Trying again cannot help where code or input is wrong, or the run was preempted too often.
+        refused, preempted = is_refused(run), run.lease and run.lease.state == RunState.PREEMPTED
+        if refused or preempted or run.failures > rules.retries:
+            return Done(run.state, reason_of(run))
         if seen.stopping is None:
             return Enter(
                 RunState.PENDING, f"failed: {run.reason}; tried again ({run.failures} of {rules.retries})"

@@ -18,13 +18,17 @@ one: [sh, -c, "…"]. Its environment holds:
 It runs in the launcher's working directory, or in `cwd`. Its identity is the whole config except `cwd`, the
 command included, but not the files that the command names: give the config a key such as `version: 2` when
 they change what they do.
-Exit code 0 completes the run. SIGTERM is passed on once; however the command then ends, the run counts as
-stopped, and is resumed later with JESTLAB_RESUME set.
+Exit code 0 completes the run. It is not tried again after wrong usage (exit code 2), if it cannot be executed
+(126, 127), and if it ends in the traceback of a TypeError or another fault of Python code, unless `resources:
+{retry_exit_codes: [2]}` names the exit code.
+SIGTERM is passed on once; however the command then ends, the run counts as stopped, and is resumed later with
+JESTLAB_RESUME set.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -38,7 +42,7 @@ from typing import Any
 
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
-from jestlab.platform.launch import logs
+from jestlab.platform.launch import failures, logs
 from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
 from jestlab.platform.programs.program import Problem, Program
@@ -54,6 +58,7 @@ _PLACEHOLDERS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _BLOCK = 1 << 16
 _KEPT = 4_096
 _LEFT_BLOCKS = 64
+_SHORTAGES = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ETXTBSY)
 
 
 # ---- what a spec says
@@ -185,7 +190,8 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
     if child.stopping:
         raise Interrupted
     if child.code:
-        raise Failed(": ".join(filter(None, [describe_exit(child.code), logs.tail(child.last_words)])))
+        reason = ": ".join(filter(None, [describe_exit(child.code), logs.tail(child.last_words)]))
+        raise Failed(reason, failures.exit_recurs(child.code, child.last_words, context.cache.parent))
 
 
 def _serve(child: Child, channel: Channel, context: RunContext) -> None:
@@ -254,7 +260,8 @@ class Child:
             self._process = subprocess.Popen(
                 list(words),
                 cwd=cwd,
-                env={**_inherited(), **environment},
+                # Or what it printed before an error would follow the error's traceback.
+                env={"PYTHONUNBUFFERED": "1", **_inherited(), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -266,7 +273,9 @@ class Child:
             )
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             where = f" in {cwd}" if cwd is not None else ""
-            raise UserError(f"cannot start {words[0]!r}{where}: {error}") from None
+            message = f"cannot start {words[0]!r}{where}: {error}"
+            passes = isinstance(error, OSError) and error.errno in _SHORTAGES
+            raise (Failed if passes else UserError)(message) from None
         assert self._process.stdout is not None
         self.output = self._process.stdout.fileno()
         os.set_blocking(self.output, False)

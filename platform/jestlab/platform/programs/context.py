@@ -15,7 +15,15 @@ class Interrupted(Exception):
 
 
 class Failed(Exception):
-    """Raised by a program that failed: its message is the run's reason, and no traceback is printed."""
+    """Raised by a program that failed: its message is the run's reason, and no traceback is printed.
+
+    Attributes:
+        recurs: Whether it would fail again, so that it is not tried again.
+    """
+
+    def __init__(self, reason: str, recurs: bool = False) -> None:
+        super().__init__(reason)
+        self.recurs = recurs
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,8 @@ class Resources(BaseModel):
         threads: CPU threads of a run on this machine.
         memory_gb: Memory of a run on this machine; None for no limit.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
-            count.
+            count, and faults of the program (a TypeError, a missing file, wrong usage) are not tried again.
+        retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
         lease_seconds: How long a worker may go without a heartbeat before it is considered dead.
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
         image: Container that holds jestlab, pinned by digest; None for the one in the user's config.
@@ -217,6 +218,7 @@ class Resources(BaseModel):
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
+    retry_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker sends a heartbeat every 5 s
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None

@@ -13,6 +13,7 @@ from jestlab.platform.launch.executor import Executor, Job, Marks
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
+from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.spec.resources import ExecutorName, Resources
 from jestlab.platform.store.provenance import PARTS, RECORD, Part
@@ -72,6 +73,7 @@ def job_of(
     log: str,
     executor: str,
     record: Sequence[Part] = PARTS,
+    retry_exit_codes: Sequence[int] = (),
 ) -> Job:
     """Describe an attempt as a job.
 
@@ -83,14 +85,16 @@ def job_of(
         log: Its log, relative to the lab's root.
         executor: Name of the executor that launches it.
         record: What its worker records of its code and environment.
+        retry_exit_codes: Exit codes of its command that are tried again, whatever they seem to mean.
     """
     elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
     recorded = {} if record == PARTS else {RECORD: ",".join(record)}
+    retried = {RETRIED_CODES: ",".join(map(str, retry_exit_codes))} if retry_exit_codes else {}
     return Job(
         name=f"jestlab-{marks.store[:6]}-{run.fingerprint[:8]}-{marks.attempt}",
         title=run.name,
         arguments=["--root", lab.address, "--run", run.fingerprint, "--attempt", str(marks.attempt)],
-        environment={"JESTLAB_STORE": lab.store_url, **elsewhere, **recorded},
+        environment={"JESTLAB_STORE": lab.store_url, **elsewhere, **recorded, **retried},
         log=lab.root / log,
         marks=marks,
         labels={"experiment": title, "run": run.name, "seed": str(run.seed)},
