@@ -164,8 +164,16 @@ class _Recorder:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self._check(step, *metrics.values())
 
-    def evaluation(self, step: int, examples_seen: int, flops: float, scores: Mapping[str, float]) -> None:
-        self._check(step, examples_seen, flops, *scores.values())
+    def evaluation(
+        self,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        *,
+        seconds: float | None = None,
+    ) -> None:
+        self._check(step, examples_seen or 0, flops_total or 0.0, seconds or 0.0, *scores.values())
 
     def artifact(self, name: str, path: Path) -> None:
         from jestlab.platform.store.spool import Batch

@@ -8,7 +8,7 @@
         run.log(step, loss=loss)
         if run.stop_requested():
             break                             # save first; the next attempt finds it in run.resume
-    run.evaluation(step, examples_seen, flops_total, {"digits/accuracy": 0.97})
+    run.evaluation(step, scores={"digits/accuracy": 0.97})
 
 Run by hand, without jestlab, the same script prints what it reports. This module needs the standard library
 alone: where jestlab is not installed, a copy of this file does.
@@ -18,7 +18,8 @@ in JESTLAB_REPORTS (`echo '{"type": "progress", …}' > "$JESTLAB_REPORTS"`). Se
 once: lines up to 4,096 bytes stay whole. A line that is none of these fails the run:
 
     {"type": "log", "step": 10, "metrics": {"loss": 0.5}}         null or NaN: not a number
-    {"type": "evaluation", "step": 10, "examples_seen": 640, "flops_total": 1e9, "scores": {"toy/top1": 0.9}}
+    {"type": "evaluation", "step": 10, "scores": {"toy/top1": 0.9}}
+        and, if known, what was spent by then: "examples_seen": 640, "flops_total": 1e9, "seconds": 12.5
     {"type": "artifact", "name": "model", "path": "model.npz"}    from the run's folder; inside the lab
     {"type": "progress", "step": 10, "total_steps": 100}
     {"type": "flush", "id": 7}                                    when all is durable, answers "flushed"
@@ -71,18 +72,31 @@ class Run:
         self._send({"type": "log", "step": int(step), "metrics": values})
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        scores: Mapping[str, float] | None = None,
+        *,
+        seconds: float | None = None,
     ) -> None:
-        """Report scores named `dataset/metric`, with the examples and FLOPs spent until then."""
-        self._send(
-            {
-                "type": "evaluation",
-                "step": int(step),
-                "examples_seen": int(examples_seen),
-                "flops_total": float(flops_total),
-                "scores": {name: float(value) for name, value in scores.items()},
-            }
-        )
+        """Report scores named `dataset/metric`: `evaluation(step, scores={"digits/accuracy": 0.97})`.
+
+        Args:
+            step: Steps done.
+            examples_seen: Examples trained on until then; None if unknown.
+            flops_total: FLOPs spent until then; None if unknown.
+            scores: Name → score.
+            seconds: Seconds of training until then; None if unknown.
+        """
+        message: dict[str, Any] = {"type": "evaluation", "step": int(step)}
+        if examples_seen is not None:
+            message["examples_seen"] = int(examples_seen)
+        if flops_total is not None:
+            message["flops_total"] = float(flops_total)
+        if seconds is not None:
+            message["seconds"] = float(seconds)
+        self._send(message | {"scores": {name: float(value) for name, value in (scores or {}).items()}})
 
     def artifact(self, name: str, path: str | Path) -> None:
         """Report a file or folder inside the lab, best in `directory`."""

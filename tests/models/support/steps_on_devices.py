@@ -130,7 +130,7 @@ class Recorder(NullTracker):
         self.metrics[step] = dict(metrics)
         self.write("metrics", step, metrics)
 
-    def evaluation(self, step, examples_seen, flops_total, scores):
+    def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):
         self.scores[step] = dict(scores)
         self.write("scores", step, scores)
 

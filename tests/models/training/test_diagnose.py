@@ -50,7 +50,7 @@ class Recorder(NullTracker):
         for name, value in metrics.items():
             self.metrics.setdefault(name, {})[step] = value
 
-    def evaluation(self, step, examples_seen, flops_total, scores):
+    def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):
         raise AssertionError("nothing is evaluated")
 
     def progress(self, step, total_steps):

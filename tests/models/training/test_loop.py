@@ -23,7 +23,7 @@ class Recorder(NullTracker):
         self.metrics[step] = dict(metrics)
         self.unflushed += 1
 
-    def evaluation(self, step, examples_seen, flops_total, scores):
+    def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):
         self.scores[step] = dict(scores)
         self.metrics.setdefault(step, {}).update(seen=examples_seen, flops=flops_total)
         self.unflushed += 1

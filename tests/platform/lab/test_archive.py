@@ -16,6 +16,7 @@ import pytest
 import stores_support as stores
 from archives_support import add, head, members, put, rewrite
 from click.testing import CliRunner
+from rows_support import added_after
 from sqlalchemy import insert, text
 
 from jestlab.analysis import frames, published, query, tables
@@ -34,14 +35,17 @@ from jestlab.platform.store.views import VIEWS
 
 RUNS = list(plans.reference_and_two().runs)
 REFERENCE, JOINT, UNIFORM = RUNS
+SOURCES = json.dumps({"ridge.py": "e" * 64})
 
 
 def fill(lab):
     """An experiment with all that a store can hold about it, and another one."""
     store = Store.open(lab.store_url)
-    store.record(plans.plan(*RUNS))
+    toy = store.record(plans.plan(*RUNS))
     store.record(plans.plan(UNIFORM, plans.run("waiting"), name="other"))
-    stores.attempt(store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), git_patch="- ä\n+ b")
+    stores.attempt(
+        store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), git_patch="- ä\n+ b", sources=SOURCES
+    )
     stores.attempt(store, JOINT, RunState.FAILED, started=stores.START - timedelta(hours=1))
     stores.attempt(
         store, JOINT, number=2, scores={"toy/score": 0.75, "a/b/c": math.inf}, loss=(math.inf, 0.5)
@@ -58,6 +62,13 @@ def fill(lab):
             "size": 2**40,
         }
         connection.execute(insert(rows.Artifact).values(**artifact, uri=f"{JOINT.directory}/checkpoints"))
+        code = {"sha256": "e" * 64, "text": "print('λ')"}
+        connection.execute(insert(rows.Source).values(**code))
+        said = {"reason": "ä", "author": "Ada", "created_at": stores.START}
+        accepted = {"experiment_id": toy, "accepted": '{"code ridge.py":["a",null]}'}
+        connection.execute(insert(rows.Acceptance).values(**accepted, **said))
+        retracted = {"run_id": stores.run_id(store, REFERENCE), "number": 1}
+        connection.execute(insert(rows.Retraction).values(**retracted, **said))
     add_note(store, Subject(experiment="toy"), "it’s\n“done”", "Ada")
     add_note(store, Subject(fingerprint=JOINT.fingerprint), "good", "Bo")
     add_tags(store, Subject(fingerprint=JOINT.fingerprint), ["keep"])
@@ -281,14 +292,24 @@ def test_the_later_import_of_a_published_cell_counts(lab, tmp_path):
     assert published.stored(copy.store_url) == [replace(cells[0], note="seen again"), *cells[1:]]
 
 
-def test_an_archive_of_an_older_schema_has_no_published_results(victim):
+@pytest.mark.parametrize(("schema", "published_cells"), [("0002", 0), ("0004", 18)])
+def test_an_archive_of_an_older_schema_lacks_what_came_later(victim, schema, published_cells):
     def older(contents):
-        head(schema="0002")(contents)
-        del contents["tables/published.jsonl"]
+        head(schema=schema)(contents)
+        added = added_after(schema) | ({} if published_cells else {"published": ()})
+        for table, columns in added.items():
+            name = f"tables/{table}.jsonl"
+            lines = map(json.loads, contents.pop(name).splitlines())
+            left = [{key: line[key] for key in line if key not in columns} for line in lines]
+            if columns:
+                contents[name] = b"".join(json.dumps(line).encode() + b"\n" for line in left)
 
     rewrite(victim[1], older)
     merged = take(*victim)
-    assert (merged.new, merged.published) == (4, 0)
+    assert (merged.new, merged.published) == (4, published_cells)
+    store = victim[0].store_url
+    assert set(query.select(store, "attempts", columns=["sources"]).rows) == {(None,)}
+    assert query.select(store, "retractions").rows == query.select(store, "sources").rows == []
 
 
 # ---- archives that are not to be believed

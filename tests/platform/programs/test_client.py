@@ -18,6 +18,7 @@ assert (run.seed, run.resume, run.config, run.needs) == (0, None, {}, {})
 run.log(3, loss=0.5)
 run.log(4, {"grad/norm": 2}, loss=0.25)
 run.evaluation(4, 64, 1e6, {"toy/top1": 0.5})
+run.evaluation(5, scores={"toy/top1": 0.75}, seconds=2)
 run.progress(4, 10)
 run.artifact("model", "model.npz")
 run.flush()
@@ -43,6 +44,7 @@ def test_by_hand_it_prints(tmp_path):
         "log: step 3, loss 0.5",
         "log: step 4, grad/norm 2.0, loss 0.25",
         "evaluation: step 4, examples_seen 64, flops_total 1000000.0, toy/top1 0.5",
+        "evaluation: step 5, seconds 2.0, toy/top1 0.75",
         "progress: step 4, total_steps 10",
         f"artifact: name model, path {tmp_path}/model.npz",
         f"False {tmp_path}",

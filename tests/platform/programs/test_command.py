@@ -121,6 +121,7 @@ def test_a_shell_reports_by_echo(lab):
     head -n 1 "$JESTLAB_REPLIES"
     scores='{"toy/top1": 0.25}'
     say '{"type": "evaluation", "step": 2, "examples_seen": 64, "flops_total": 1e6, "scores": '"$scores"'}'
+    say '{"type": "evaluation", "step": 3, "seconds": 1.5, "scores": '"$scores"'}'
     printf '{"type": "log", "step": 2, "metrics": {"loss": 0.25}}' > "$JESTLAB_REPORTS"
     """
     run = command(*SH, literally(script))
@@ -131,8 +132,10 @@ def test_a_shell_reports_by_echo(lab):
     assert metrics(lab) == {("loss", 1): 0.5, ("grad/norm", 1): None, ("loss", 2): 0.25}
     assert store.runs("toy")[0].step == 1
     rows = sqlite3.connect(lab.root / "results.db")
-    assert rows.execute("SELECT name, value, examples_seen, flops_total FROM v_evaluations").fetchall() == [
-        ("toy/top1", 0.25, 64, 1e6)
+    spent = "SELECT name, value, examples_seen, flops_total, seconds FROM v_evaluations ORDER BY step"
+    assert rows.execute(spent).fetchall() == [
+        ("toy/top1", 0.25, 64, 1e6, None),
+        ("toy/top1", 0.25, None, None, 1.5),
     ]
     assert rows.execute("SELECT name, uri, size FROM artifact").fetchall() == [
         ("model", f"{run.directory}/model", 5)

@@ -34,9 +34,17 @@ class Kept:
         self.calls.append(("log", step, dict(metrics)))
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        *,
+        seconds: float | None = None,
     ) -> None:
         self.calls.append(("evaluation", step, examples_seen, flops_total, dict(scores)))
+        if seconds is not None:
+            self.calls.append(("seconds", seconds))
 
     def artifact(self, name: str, path: Path) -> None:
         self.calls.append(("artifact", name, path))
@@ -65,8 +73,8 @@ CALLS = st.one_of(
     st.tuples(
         st.just("evaluation"),
         STEPS,
-        STEPS,
-        st.floats(0, 1e300),
+        st.none() | STEPS,
+        st.none() | st.floats(0, 1e300),
         st.dictionaries(NAMES.map(lambda name: "d/" + name.replace("/", "_")), VALUES, max_size=3),
     ),
     st.tuples(st.just("progress"), STEPS, STEPS),
@@ -124,7 +132,18 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-KEYS = ("step", "metrics", "scores", "examples_seen", "flops_total", "total_steps", "name", "path", "id")
+KEYS = (
+    "step",
+    "metrics",
+    "scores",
+    "examples_seen",
+    "flops_total",
+    "seconds",
+    "total_steps",
+    "name",
+    "path",
+    "id",
+)
 NEARLY = st.fixed_dictionaries(
     {"type": st.sampled_from(["log", "evaluation", "artifact", "progress", "flush"])},
     optional=dict.fromkeys(KEYS, JSON),

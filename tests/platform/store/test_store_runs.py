@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
+import socket
 from collections.abc import Iterator
 
 import plans_support as plans
@@ -67,6 +69,15 @@ def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(stor
     assert [after["reference"]] == before
     assert (after["joint"].state, after["joint"].reason) == (RunState.PENDING, None)
     assert (after["uniform"].state, after["uniform"].reason) == (RunState.PENDING, None)
+
+
+def test_an_experiment_says_who_launched_it_last_and_where(store, monkeypatch):
+    store.record(plans.plan(plans.run("uniform")))
+    monkeypatch.setattr(getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr(socket, "gethostname", lambda: "tower")
+    store.record(plans.plan(plans.run("uniform")))
+    [experiment] = view(store, "v_experiments")
+    assert (experiment["owner"], experiment["host"]) == ("ada", "tower")
 
 
 def test_a_run_shared_by_two_studies_is_one_run(store):

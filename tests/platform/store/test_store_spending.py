@@ -124,6 +124,7 @@ def test_actual_flops_are_the_last_that_a_run_said(store):
     attempt = plans.begun(store, evaluates)
     attempt.evaluation(3, 30, 3e6, {"toy/score": 0.5})
     attempt.evaluation(5, 50, 5e6, {"toy/score": 0.5})
+    attempt.evaluation(6, None, None, {"toy/score": 0.5})
     attempt.complete()
     attempt = plans.begun(store, both)
     attempt.evaluation(5, 50, 5e6, {"toy/score": 0.5})

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import plans_support as plans
 import pytest
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.store import attempt as attempts
@@ -132,6 +132,14 @@ def test_the_last_write_of_a_step_wins_within_and_across_attempts(store, attempt
     assert points(store) == [("loss", 1, 3.0), ("loss", 2, 4.0)]
     scores = "SELECT value, examples_seen, flops_total, final FROM v_evaluations"
     assert rows(store, scores) == [(0.2, 20, 2e3, 1)]
+
+
+def test_what_scores_had_cost_may_be_unknown(store, attempt):
+    attempt.evaluation(1, None, None, {"shapes/zero_shot": 0.1})
+    attempt.evaluation(2, 20, math.nan, {"shapes/zero_shot": 0.2}, seconds=1.5)
+    attempt.complete()
+    spent = "SELECT step, examples_seen, flops_total, seconds FROM v_evaluations ORDER BY step"
+    assert rows(store, spent) == [(1, None, None, None), (2, 20, None, 1.5)]
 
 
 def test_values_that_are_not_finite(store, attempt):
@@ -347,9 +355,12 @@ def test_an_end_waits_for_the_store(store, away, cut_off):
     assert points(store) == [("loss", 1, 1.0)]
 
 
-def refused_by_sqlite(attempt: Attempt, step: int) -> None:
-    """Record a score whose FLOPs are not a number: NULL for SQLite, which that column does not take."""
-    attempt.evaluation(step, 10 * step, math.nan, {"shapes/zero_shot": 0.25})
+def refused_by_sqlite(store: Store, attempt: Attempt, step: int) -> None:
+    """Record a score of 0.25 in a store that refuses it."""
+    refusing = "WHEN NEW.value = 0.25 BEGIN SELECT RAISE(ABORT, 'not that'); END"
+    with store.writing() as connection:
+        connection.execute(text(f"CREATE TRIGGER refusing BEFORE INSERT ON evaluation {refusing}"))
+    attempt.evaluation(step, 10 * step, 1e3, {"shapes/zero_shot": 0.25})
 
 
 def test_a_value_that_is_refused_when_the_spool_is_replayed_is_named_and_the_rest_is_written(
@@ -361,13 +372,13 @@ def test_a_value_that_is_refused_when_the_spool_is_replayed_is_named_and_the_res
     away.is_away = True
     for step in range(1, 4):
         cut_off.log(step, {"loss": float(step), "accuracy": 0.5})
-    refused_by_sqlite(cut_off, 2)
+    refused_by_sqlite(sqlite_store, cut_off, 2)
     cut_off.progress(3, 4)
     cut_off.flush()
     cut_off.log(4, {"loss": 4.0})
     away.is_away = False
     began = time.monotonic()
-    with pytest.raises(ValueRefused, match=r"'shapes/zero_shot' at step 2: 0\.25 \(.*flops_total nan\)"):
+    with pytest.raises(ValueRefused, match=r"'shapes/zero_shot' at step 2: 0\.25 \(.*flops_total 1000\.0\)"):
         cut_off.complete()
     assert time.monotonic() - began < 4
     assert [step for name, step, _ in points(sqlite_store) if name == "loss"] == [1, 2, 3, 4]
@@ -380,7 +391,7 @@ def test_a_value_that_is_refused_when_the_spool_is_replayed_is_named_and_the_res
 def test_a_refused_value_fails_the_program_at_its_next_call(sqlite_store, tmp_path):
     attempt = begun(sqlite_store, tmp_path)
     attempt.log(1, {"loss": 1.0})
-    refused_by_sqlite(attempt, 1)
+    refused_by_sqlite(sqlite_store, attempt, 1)
     with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
         attempt.flush()
     with pytest.raises(ValueRefused, match="zero_shot' at step 1"):
@@ -395,7 +406,7 @@ def test_a_value_that_an_earlier_attempt_kept_and_the_store_refuses_is_not_hidde
     first = begun(away, tmp_path)  # type: ignore[arg-type]
     away.is_away = True
     first.log(1, {"loss": 1.0})
-    refused_by_sqlite(first, 1)
+    refused_by_sqlite(sqlite_store, first, 1)
     first.flush()
     give_up(sqlite_store)
     second = begun(sqlite_store, tmp_path)

@@ -15,11 +15,14 @@ from jestlab.platform.store.engine import create_file, writable
 
 _EARLY, _LATE = datetime(2024, 5, 1, 12, 0, 0, 123456), datetime(2024, 5, 2)
 
+_SOURCES = f'{{"ridge.py":"{64 * "e"}"}}'
+
 ROWS: dict[str, list[dict[str, Any]]] = {
     "experiment": [
         {
             "id": 1, "name": "toy", "question": "Does it’s \"run\"?", "paper": None, "scale": "smoke",
             "spec": "{}", "created_at": _EARLY, "updated_at": _LATE, "origin": None,
+            "owner": "me", "host": "h",
         },
     ],
     "run": [
@@ -50,6 +53,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "started_at": _EARLY, "environment": "{}", "heartbeat_at": _LATE,
             "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
             "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
+            "code_commit": "def", "code_patch": None, "sources": _SOURCES, "inputs": None,
         }
         for number, run, go, state, launcher in (
             (1, 1, 1, "PREEMPTED", 1), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
@@ -65,10 +69,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "evaluation": [
         {
             "run_id": 1, "dataset": "shapes", "metric": metric, "step": step, "value": value,
-            "examples_seen": 3 * 10**9, "flops_total": 1.5e21, "attempt_id": 2,
+            "examples_seen": seen, "flops_total": flops, "seconds": seconds, "attempt_id": 2,
         }
         for metric in ("zero_shot", "i2t_r1")
-        for step, value in ((2, 0.25), (3, 0.5))
+        for step, value, seen, flops, seconds in (
+            (2, 0.25, None, None, None), (3, 0.5, 3 * 10**9, 1.5e21, 9.5),
+        )
     ],
     "cost": [
         {"run_id": run, "component": component, "flops": 1e18 * run}
@@ -80,6 +86,16 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "note": [
         {"id": 1, "experiment_id": None, "run_id": 1, "text": "λ", "author": "me", "created_at": _EARLY},
         {"id": 2, "experiment_id": 1, "run_id": None, "text": "n", "author": "me", "created_at": _LATE},
+    ],
+    "source": [{"sha256": 64 * "e", "text": "print('λ')"}],
+    "acceptance": [
+        {
+            "id": 1, "experiment_id": 1, "accepted": '{"code ridge.py":["a",null]}', "reason": "a comment",
+            "author": "me", "created_at": _LATE,
+        },
+    ],
+    "retraction": [
+        {"id": 1, "run_id": 1, "number": 2, "reason": "λ", "author": "me", "created_at": _LATE},
     ],
     "tag": [{"id": 1, "experiment_id": None, "run_id": 2, "name": "keep", "created_at": _EARLY}],
     "published": [
@@ -94,14 +110,50 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 """Table → rows, in an order in which they can be inserted."""
 
-LATER = "0005"
+ADDED: dict[str, dict[str, tuple[str, ...]]] = {
+    "0004": {"attempt": ("token",), "experiment": ("origin",)},
+    "0005": {
+        "attempt": ("code_commit", "code_patch", "sources", "inputs"),
+        "experiment": ("owner", "host"),
+        "evaluation": ("seconds",),
+        "source": (), "acceptance": (), "retraction": (),
+    },
+}  # fmt: skip
+"""Revision → table → the columns that it added; no columns: it added the table."""
+
+
+def added_after(revision: str) -> dict[str, tuple[str, ...]]:
+    """Table → the columns that came after a revision; no columns: the table did."""
+    found: dict[str, tuple[str, ...]] = {}
+    for later, tables in ADDED.items():
+        if later > revision:
+            for table, columns in tables.items():
+                found[table] = (*found.get(table, ()), *columns)
+    return found
+
+
+def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows as a store of an older revision holds them."""
+    added = added_after(revision)
+    found = {
+        table: [{name: row[name] for name in row if name not in added.get(table, ())} for row in rows]
+        for table, rows in ROWS.items()
+        if added.get(table) != ()
+    }
+    if revision < "0005":  # nothing was unknown then
+        for row in found["evaluation"]:
+            row |= {name: row[name] or 0 for name in ("examples_seen", "flops_total")}
+    return found
+
+
+LATER = "0006"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade():

@@ -23,15 +23,22 @@ class Recorder(Protocol):
         """
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        *,
+        seconds: float | None = None,
     ) -> None:
-        """Record the scores of one evaluation, with what the run had cost by then.
+        """Record the scores of one evaluation, with what the run had cost by then; None where unknown.
 
         Args:
             step: Steps done.
             examples_seen: Examples that the learner has trained on.
             flops_total: FLOPs spent so far.
-            scores: `dataset/metric` → score from 0 to 1.
+            scores: `dataset/metric` → score.
+            seconds: Seconds of training so far.
         """
 
     def progress(self, step: int, total_steps: int) -> None:
@@ -76,7 +83,13 @@ class NullTracker:
         """Discard the metrics without recording them."""
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        *,
+        seconds: float | None = None,
     ) -> None:
         """Discard the scores without recording them."""
 

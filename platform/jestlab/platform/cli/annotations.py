@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import subprocess
 
 import click
@@ -14,6 +12,7 @@ from jestlab.platform.cli.output import print_json, printable, say, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.annotations import add_note, add_tags, notes, remove_tags, tags
 from jestlab.platform.store.store import Store
+from jestlab.platform.whoami import user_name
 
 _SUBJECT = """\b
 SUBJECT is an experiment, experiment/run (with /seed where there are several),
@@ -65,12 +64,7 @@ def _author() -> str:
         ).stdout.decode(errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         said = ""
-    if said.strip():
-        return said.strip()
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        return str(os.getuid())
+    return said.strip() or user_name()
 
 
 @click.command(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import getpass
 import json
 import math
 import shlex
 import shutil
-import socket
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -46,6 +44,7 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import refuse_untrusted
+from jestlab.platform.whoami import host_name, user_name
 
 _NO_STORE = _NO_TOKEN = "0" * 32
 """Stand for the store's id and a secret in manifests that are only looked at: there may be no store yet."""
@@ -157,7 +156,7 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
     elif seed is not None:
         raise click.UsageError("--seed: expected the name of a RUN before it")
     wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
-    leases.request_stop(store, list(wanted), f"cancelled by {getpass.getuser()} on {socket.gethostname()}")
+    leases.request_stop(store, list(wanted), f"cancelled by {user_name()} on {host_name()}")
     settings = Settings.find()
     outcome = controller.launch(
         lab,

@@ -27,6 +27,7 @@ from jestlab.platform.errors import UserError, kind_of
 from jestlab.platform.lab.limits import LIMITS
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.store.tables import (
+    Acceptance,
     Artifact,
     Attempt,
     Budget,
@@ -39,7 +40,9 @@ from jestlab.platform.store.tables import (
     Need,
     Note,
     Published,
+    Retraction,
     Run,
+    Source,
     Tag,
 )
 
@@ -54,11 +57,12 @@ TABLES: dict[str, Any] = {
     table.__tablename__: table
     for table in (
         Experiment, Run, Member, Need, Attempt, Evaluation, Cost, Artifact, Budget, Note, Tag, Published,
+        Source, Acceptance, Retraction,
     )
 }  # fmt: skip
 """Those that are written row by row; metrics are written curve by curve."""
 
-SINCE = {"published": "0003"}
+SINCE = {"published": "0003", "source": "0005", "acceptance": "0005", "retraction": "0005"}
 """Tables that archives of older schemas than this lack."""
 
 METRIC = "metric"
@@ -73,11 +77,21 @@ _JSON = frozenset(
         ("member", "point"),
         ("attempt", "versions"),
         ("attempt", "environment"),
+        ("attempt", "sources"),
+        ("attempt", "inputs"),
+        ("acceptance", "accepted"),
     }
 )
 """Columns that hold a mapping as JSON."""
 
-_LONG = _JSON | {("attempt", "git_patch"), ("note", "text"), ("experiment", "question")}
+_LONG = _JSON | {
+    ("attempt", "git_patch"),
+    ("attempt", "code_patch"),
+    ("source", "text"),
+    ("acceptance", "reason"),
+    ("note", "text"),
+    ("experiment", "question"),
+}
 """Columns whose text may have any length."""
 
 _LETTERS = 10_000  # of all other texts: tables are as wide as their widest cell

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -182,6 +182,8 @@ class _Reader:
         return block
 
 
+Value = TypeVar("Value", int, str)
+
 Names = dict[int, str]
 """Id → natural key, of experiments or runs."""
 
@@ -223,7 +225,7 @@ def _rows(connection: Connection, name: str, runs: Names, experiments: Names) ->
     numbers: dict[int, int] = {}
     if "attempt_id" in own:
         numbers = dict(connection.execute(select(Attempt.id, Attempt.number)).tuples().all())
-    for statement in _parts(query, name, own, runs, experiments):
+    for statement in _parts(connection, query, name, own, runs, experiments):
         for row in connection.execute(statement):
             found = {column.name: encode(getattr(row, column.name)) for column in shared}
             if "run_id" in own:
@@ -239,13 +241,22 @@ def _rows(connection: Connection, name: str, runs: Names, experiments: Names) ->
             yield found
 
 
-def _parts(query: Any, name: str, own: Any, runs: Names, experiments: Names) -> Iterator[Any]:
+def _parts(
+    connection: Connection, query: Any, name: str, own: Any, runs: Names, experiments: Names
+) -> Iterator[Any]:
     """Yield the query for some of the runs at a time, and for the experiments."""
     if name == "experiment":
         yield query.where(own["id"].in_(list(experiments)))
         return
     if name == "published":
         yield query
+        return
+    if name == "source":
+        for digests in _batched(sorted(_sources(connection, runs))):
+            yield query.where(own["sha256"].in_(digests))
+        return
+    if name == "acceptance":
+        yield query.where(own["experiment_id"].in_(list(experiments)))
         return
     column = own["id"] if name == "run" else own["run_id"]
     for few in _batched(list(runs)):
@@ -254,7 +265,17 @@ def _parts(query: Any, name: str, own: Any, runs: Names, experiments: Names) -> 
         yield query.where(own["experiment_id"].in_(list(experiments)))
 
 
-def _batched(ids: list[int]) -> Iterator[list[int]]:
+def _sources(connection: Connection, runs: Names) -> set[str]:
+    """Return the digests of the users' code that attempts at the runs executed."""
+    found: set[str] = set()
+    for few in _batched(list(runs)):
+        query = select(Attempt.sources).where(Attempt.run_id.in_(few), Attempt.sources.is_not(None))
+        for sources in connection.scalars(query.distinct()):
+            found.update(json.loads(str(sources)).values())
+    return found
+
+
+def _batched(ids: list[Value]) -> Iterator[list[Value]]:
     for start in range(0, len(ids), _FEW):
         yield ids[start : start + _FEW]
 

@@ -45,6 +45,7 @@ from jestlab.platform.store.published import take_rows
 from jestlab.platform.store.records import LIVE, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
+    Acceptance,
     Artifact,
     Attempt,
     Budget,
@@ -57,7 +58,9 @@ from jestlab.platform.store.tables import (
     Need,
     Note,
     Published,
+    Retraction,
     Run,
+    Source,
     Tag,
     chunks,
     execute_many,
@@ -176,6 +179,9 @@ class _Merge:
             self._insert(table, (row for row in self._rows(table.__tablename__) if row["run"] in self._taken))
         self._insert_metrics()
         self._insert_notes()
+        self._insert(Source, self._rows("source"), ignore=True)
+        self._insert(Acceptance, (row for row in self._rows("acceptance") if row["experiment"] in fresh))
+        self._insert(Retraction, (row for row in self._rows("retraction") if row["run"] in self._taken))
         self._insert(Tag, self._rows("tag"), ignore=True)
         published = [decode(Published, row) for row in self._rows(Published.__tablename__)]
         self._merged.published = take_rows(self._connection, published)
@@ -247,7 +253,7 @@ class _Merge:
         if here.live or here.state == RunState.COMPLETED or not better:
             self._merged.kept += 1
             return
-        for table in (Metric, Evaluation, Artifact, Cost, Budget, Attempt):
+        for table in (Metric, Evaluation, Artifact, Cost, Budget, Retraction, Attempt):
             self._connection.execute(delete(table).where(table.run_id == here.id))
         values |= {"directory": here.directory}
         for ours in (
@@ -315,7 +321,8 @@ class _Merge:
                     continue
                 own = Experiment.id == here.id
                 self._connection.execute(update(Experiment).where(own).values(**values))
-                self._connection.execute(delete(Member).where(Member.experiment_id == here.id))
+                for table in (Member, Acceptance):
+                    self._connection.execute(delete(table).where(table.experiment_id == here.id))
             fresh.add(name)
         self._merged.experiments = sorted(fresh)
         return fresh
@@ -346,13 +353,14 @@ class _Merge:
 
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for row in archived_rows(self._staging, table):
-            of_run = table not in ("experiment", "note", "tag", "published")
+            of_run = table not in ("experiment", "note", "tag", "published", "source", "acceptance")
             run = row.get("fingerprint" if table == "run" else "run")
             is_run = isinstance(run, str) and FINGERPRINT.fullmatch(run)
             if (run is None and of_run) or (run is not None and not is_run):
                 raise damaged(f"a row of {table} without a run")
             names = [row.get("needs", ""), row.get("experiment") or ""]
-            if not all(isinstance(name, str) for name in names) or (table == "member" and not names[1]):
+            of_experiment = table in ("member", "acceptance")
+            if not all(isinstance(name, str) for name in names) or (of_experiment and not names[1]):
                 raise damaged(f"a row of {table} without what it belongs to")
             yield row
 

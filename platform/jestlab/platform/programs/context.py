@@ -94,10 +94,24 @@ class RunContext:
         self._recorder.log(step, metrics)
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None = None,
+        flops_total: float | None = None,
+        scores: Mapping[str, float] | None = None,
+        *,
+        seconds: float | None = None,
     ) -> None:
-        """Record scores named `dataset/metric`, with the examples and FLOPs spent until then."""
-        self._recorder.evaluation(step, examples_seen, flops_total, scores)
+        """Record scores named `dataset/metric`: `evaluation(step, scores={"toy/top1": 0.9})`.
+
+        Args:
+            step: Steps done.
+            examples_seen: Examples trained on until then; None if unknown.
+            flops_total: FLOPs spent until then; None if unknown.
+            scores: Name → score.
+            seconds: Seconds of training until then; None if unknown.
+        """
+        self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
 
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab, with its size and digest."""

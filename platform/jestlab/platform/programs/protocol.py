@@ -34,6 +34,7 @@ Count = Annotated[int, Field(ge=0, le=_MAX_INTEGER)]
 Name = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 Score = Annotated[str, Field(min_length=3, max_length=300, pattern=r"^[^\x00-\x1f]+/[^\x00-\x1f/]+$")]
 Value = float | None
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class _Message(BaseModel):
@@ -53,8 +54,9 @@ class Evaluation(_Message):
 
     type: Literal["evaluation"]
     step: Count
-    examples_seen: Count
-    flops_total: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    examples_seen: Count | None = None
+    flops_total: Amount | None = None
+    seconds: Amount | None = None
     scores: dict[Score, Value]
 
 
@@ -208,7 +210,8 @@ class Channel:
             context.log(message.step, numbers(message.metrics))
         elif isinstance(message, Evaluation):
             scores = numbers(message.scores)
-            context.evaluation(message.step, message.examples_seen, message.flops_total, scores)
+            spent = (message.examples_seen, message.flops_total)
+            context.evaluation(message.step, *spent, scores, seconds=message.seconds)
         elif isinstance(message, Artifact):
             context.artifact(message.name, context.directory / Path(message.path))
         elif isinstance(message, Progress):

@@ -174,10 +174,16 @@ class Attempt:
         self._add(Batch(points=points))
 
     def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        self,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        *,
+        seconds: float | None = None,
     ) -> None:
         """Record scores named `dataset/metric`; raises as `log`."""
-        self._add(Batch.of_scores(step, examples_seen, flops_total, scores))
+        self._add(Batch.of_scores(step, examples_seen, flops_total, scores, seconds))
 
     def progress(self, step: int, total_steps: int) -> None:
         """Record how far the run is, in steps."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import socket
 import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from urllib.parse import unquote
 from jestlab.models.processes import launched_with_others
 from jestlab.platform.lab.lab import STORE
 from jestlab.platform.store.checkout import Checkout
+from jestlab.platform.whoami import host_name
 
 Part = Literal["changes", "environment"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -64,7 +64,7 @@ def collect(code: Path, parts: Collection[str] = PARTS) -> Provenance:
     hidden = secret_values(os.environ)
     changes = checkout is not None and "changes" in parts
     return Provenance(
-        host=socket.gethostname(),
+        host=host_name(),
         device=device(),
         versions=_versions(),
         git_commit=checkout.commit if checkout else None,

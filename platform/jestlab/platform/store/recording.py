@@ -25,6 +25,7 @@ from jestlab.platform.store.tables import (
     to_json,
     upsert,
 )
+from jestlab.platform.whoami import host_name, user_name
 
 if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
@@ -82,6 +83,8 @@ def _record_experiment(connection: Connection, plan: Plan) -> int:
         "spec": to_json(study.to_dict(), sort_keys=False),  # the order of runs and parts is theirs
         "updated_at": now(),
         "origin": None,  # whoever launches a study makes it their own
+        "owner": user_name(),
+        "host": host_name(),
     }
     statement = insert(connection, Experiment).values(name=study.name, created_at=now(), **values)
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))

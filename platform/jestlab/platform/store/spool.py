@@ -30,7 +30,7 @@ class Batch:
 
     Attributes:
         points: (step, metric, value); None for NaN.
-        scores: dataset, metric, step, value, examples_seen, flops_total each.
+        scores: dataset, metric, step, value, examples_seen, flops_total, seconds each.
         artifacts: name, uri, size, sha256 each.
         progress: Step and total steps; the last one counts.
         end: State, reason and exit code, once the program has ended.
@@ -44,16 +44,29 @@ class Batch:
 
     @classmethod
     def of_scores(
-        cls, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
+        cls,
+        step: int,
+        examples_seen: int | None,
+        flops_total: float | None,
+        scores: Mapping[str, float],
+        seconds: float | None = None,
     ) -> Batch:
-        """Scores, named `dataset/metric`, at a step; ValueError f"""
+        """Scores, named `dataset/metric`, at a step; ValueError for what no database takes.
+
+        What they had cost by then may be unknown.
+        """
+        spent = {
+            "examples_seen": None if examples_seen is None else as_step(examples_seen),
+            "flops_total": None if flops_total is None else as_number(flops_total),
+            "seconds": None if seconds is None else as_number(seconds),
+        }
         rows = []
         for name, value in scores.items():
             dataset, slash, metric = as_name(name).rpartition("/")
             if not slash:
                 raise ValueError(f"score {name!r} must be named dataset/metric")
             row = {"dataset": dataset, "metric": metric, "step": as_step(step), "value": as_number(value)}
-            rows.append(row | {"examples_seen": as_step(examples_seen), "flops_total": float(flops_total)})
+            rows.append(row | spent)
         return cls(scores=rows)
 
     @classmethod
@@ -206,7 +219,7 @@ def _digest(path: Path) -> tuple[int, str]:
 def _batch(kept: dict[str, Any]) -> Batch:
     return Batch(
         [(int(step), str(name), value) for step, name, value in kept["points"]],
-        kept["scores"],
+        [{"seconds": None, **score} for score in kept["scores"]],  # older spools have no seconds
         kept["artifacts"],
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
@@ -235,7 +248,7 @@ class Points:
             points = [whose | {"name_id": names[n], "step": step, "value": v} for step, n, v in batch.points]
             upsert(connection, Metric, points, _OF_POINT, ("value", "attempt_id"), newest="attempt_id")
         scores = [whose | score for score in batch.scores]
-        changed = ("value", "examples_seen", "flops_total", "attempt_id")
+        changed = ("value", "examples_seen", "flops_total", "seconds", "attempt_id")
         upsert(connection, Evaluation, scores, _OF_SCORE, changed, newest="attempt_id")
         artifacts = [{"run_id": self._run_id} | artifact for artifact in batch.artifacts]
         upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))

@@ -77,6 +77,8 @@ class Experiment(Base):
     created_at: Mapped[datetime]
     updated_at: Mapped[datetime]
     origin: Mapped[str | None]  # from which archive it came, JSON; None for what was launched here
+    owner: Mapped[str | None]  # user who launched it last; None where unknown
+    host: Mapped[str | None]  # machine that it was launched from; None where unknown
 
 
 class Launcher(Base):
@@ -170,8 +172,16 @@ class Attempt(Base):
     pid: Mapped[int | None]
     exit_code: Mapped[int | None]  # minus the signal's number when a signal ended it
     log: Mapped[str]  # relative to the lab's root
-    git_commit: Mapped[str | None]
-    git_patch: Mapped[str | None]  # what was not committed
+    git_commit: Mapped[str | None]  # of jestlab's own checkout
+    git_patch: Mapped[str | None]  # what was not committed there
+    code_commit: Mapped[str | None]  # of the repository of the user's own code
+    code_patch: Mapped[str | None]  # what was not committed there
+    sources: Mapped[
+        str | None
+    ]  # files of the user's own code → SHA-256, JSON; None: unknown, or no such code
+    inputs: Mapped[
+        str | None
+    ]  # other files that the spec names → SHA-256, JSON; None: unknown, or none named
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
     environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
@@ -211,9 +221,46 @@ class Evaluation(Base):
     metric: Mapped[str] = mapped_column(primary_key=True)
     step: Mapped[int] = mapped_column(_STEP, primary_key=True)
     value: Mapped[float | None]
-    examples_seen: Mapped[int] = mapped_column(BigInteger)
-    flops_total: Mapped[float]
+    examples_seen: Mapped[int | None] = mapped_column(BigInteger)  # None: unknown, as in the two below
+    flops_total: Mapped[float | None]
+    seconds: Mapped[float | None]
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id", ondelete="CASCADE"))
+
+
+class Source(Base):
+    """The text of a file of users' code, without secrets, kept once."""
+
+    __tablename__ = "source"
+
+    sha256: Mapped[str] = mapped_column(primary_key=True)  # of the file as it was
+    text: Mapped[str]
+
+
+class Acceptance(Base):
+    """Somebody's word that some differences between the runs of an experiment do not matter."""
+
+    __tablename__ = "acceptance"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiment.id", ondelete="CASCADE"))
+    accepted: Mapped[str]  # what differs → values that count as equal, JSON
+    reason: Mapped[str]
+    author: Mapped[str]
+    created_at: Mapped[datetime]
+
+
+class Retraction(Base):
+    """Somebody's word that a run's results are wrong, until an attempt after `number` completes it again."""
+
+    __tablename__ = "retraction"
+    __table_args__ = (Index(None, "run_id"),)
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"))
+    number: Mapped[int]  # of the run's last attempt at that time
+    reason: Mapped[str]
+    author: Mapped[str]
+    created_at: Mapped[datetime]
 
 
 class Cost(Base):

@@ -98,7 +98,7 @@ _ACTUAL_FLOPS = """(SELECT last.flops FROM (
             UNION ALL
             SELECT evaluated.step, evaluated.flops FROM (
                 SELECT evaluation.step AS step, evaluation.flops_total AS flops FROM evaluation
-                WHERE evaluation.run_id = run.id
+                WHERE evaluation.run_id = run.id AND evaluation.flops_total IS NOT NULL
                 ORDER BY evaluation.step DESC LIMIT 1
             ) AS evaluated
         ) AS last ORDER BY last.step DESC LIMIT 1) AS actual_flops"""
@@ -166,6 +166,33 @@ def _costs(microseconds: str) -> str:
     LEFT JOIN occupied ON occupied.run_id = run.id"""
 
 
+# ---- v_retractions
+
+# A retraction holds for a run until an attempt after it completes, and for the runs that need it if they were
+# made before that: ids of attempts grow, and a run is claimed when those that it needs have completed.
+_RETRACTIONS = """
+    WITH RECURSIVE retracted (retraction_id, run_id) AS (
+        SELECT retraction.id, retraction.run_id FROM retraction
+        UNION
+        SELECT retracted.retraction_id, need.run_id
+        FROM retracted JOIN need ON need.needs_id = retracted.run_id
+    ), made AS (
+        SELECT run_id, COALESCE(MAX(CASE WHEN state = 'COMPLETED' THEN id END), MAX(id)) AS attempt_id
+        FROM attempt GROUP BY run_id
+    )
+    SELECT {columns}
+    FROM retracted
+    JOIN retraction ON retraction.id = retracted.retraction_id
+    JOIN run AS origin ON origin.id = retraction.run_id
+    JOIN made ON made.run_id = retracted.run_id
+    JOIN run ON run.id = retracted.run_id
+    JOIN member ON member.run_id = run.id
+    JOIN experiment ON experiment.id = member.experiment_id
+    WHERE made.attempt_id < COALESCE(
+        (SELECT MIN(attempt.id) FROM attempt WHERE attempt.run_id = retraction.run_id
+            AND attempt.state = 'COMPLETED' AND attempt.number > retraction.number),
+        made.attempt_id + 1)"""
+
 # ---- v_notes
 
 _SUBJECT = """
@@ -186,6 +213,8 @@ VIEWS: dict[str, View] = {
             "experiment.created_at": "time of the first launch, UTC",
             "experiment.updated_at": "time of the last launch, UTC",
             "experiment.origin": "archive that the study came from, JSON; NULL if it was launched here",
+            "experiment.owner": "user who launched it last; NULL if unknown",
+            "experiment.host": "machine that it was last launched from; NULL if unknown",
         },
         "SELECT {columns} FROM experiment",
     ),
@@ -251,8 +280,9 @@ VIEWS: dict[str, View] = {
             "evaluation.dataset || '/' || evaluation.metric AS name": "dataset/metric",
             "evaluation.step": "step",
             "evaluation.value": "score; NULL for NaN",
-            "evaluation.examples_seen": "examples that the learner had seen by then",
-            "evaluation.flops_total": "FLOPs of learner, scoring and selection by then",
+            "evaluation.examples_seen": "examples that the learner had seen by then; NULL if unknown",
+            "evaluation.flops_total": "FLOPs of learner, scoring and selection by then; NULL if unknown",
+            "evaluation.seconds": "seconds of training by then; NULL if unknown",
             _FINAL: "1 at the last step of a completed run, else 0",
         },
         f"{_FROM_RUN} JOIN evaluation ON evaluation.run_id = run.id",
@@ -306,8 +336,12 @@ VIEWS: dict[str, View] = {
             "attempt.pid": "process id on that machine",
             "attempt.device": "processor or accelerator, in words",
             "attempt.log": "log file, relative to the lab's root",
-            "attempt.git_commit": "commit of the code",
-            "attempt.git_patch": "uncommitted changes of the code",
+            "attempt.git_commit": "commit of jestlab's own checkout; NULL if jestlab is installed otherwise",
+            "attempt.git_patch": "uncommitted changes of jestlab's own checkout",
+            "attempt.code_commit": "commit of the repository of the user's own code; NULL without one",
+            "attempt.code_patch": "uncommitted changes of the user's own repository",
+            "attempt.sources": "file of the user's own code → SHA-256, JSON; NULL: unknown, or no such code",
+            "attempt.inputs": "file or folder that the spec's `record` names → SHA-256, JSON",
             "attempt.versions": "package → version, JSON",
             "attempt.environment": "environment variables that may matter, JSON",
         },
@@ -323,6 +357,34 @@ VIEWS: dict[str, View] = {
             "artifact.sha256": "digest of the content",
         },
         f"{_FROM_RUN} JOIN artifact ON artifact.run_id = run.id",
+    ),
+    # Text of files of users' own code, without secrets.
+    "v_sources": View(
+        {"sha256": "SHA-256 of the file", "text": "its text; lines with secrets are left out"},
+        "SELECT {columns} FROM source",
+    ),
+    # Differences between the runs of studies that somebody says do not matter.
+    "v_acceptances": View(
+        {
+            "experiment.name AS experiment": "name of the study",
+            "acceptance.accepted": "what differs → values that count as equal, JSON",
+            "acceptance.reason": "why the difference does not matter",
+            "acceptance.author": "who said so",
+            "acceptance.created_at": "time, UTC",
+        },
+        "SELECT {columns} FROM acceptance JOIN experiment ON experiment.id = acceptance.experiment_id",
+    ),
+    # Runs whose results are retracted, or rest on those of such a run.
+    "v_retractions": View(
+        {
+            **_OF_RUN,
+            "retraction.reason": "why the results are wrong",
+            "retraction.author": "who said so",
+            "retraction.created_at": "time, UTC",
+            "origin.fingerprint AS origin": "identity of the run that was retracted: this one, or one "
+            "that it needs",
+        },
+        _RETRACTIONS,
     ),
     # Notes and tags, with what they are about.
     "v_notes": View(
