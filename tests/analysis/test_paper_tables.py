@@ -257,7 +257,8 @@ def test_markdown_columns_line_up():
 
 
 def test_scores_that_are_no_shares_are_shown_as_they_are_and_said_to_be(new_store, stored_run):
-    store = new_store().add(stored_run("uniform", [0.5]), stored_run("joint", [54.4]))
+    raw = {"metrics": {"*": {"goal": "max"}}}
+    store = new_store().add(stored_run("uniform", [0.5]), stored_run("joint", [54.4]), spec=raw)
     own = tables.finals(frames.read(store.url, "study"))
     table = tables.paper_table("comparison", PAPER, [own])
     rows = rows_of(table)

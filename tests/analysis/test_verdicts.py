@@ -192,7 +192,7 @@ def test_the_score_is_what_tables_call_score(study):
     shown = table(study.url, "summary", ["study"], baseline="uniform").frame.set_index("row").loc["joint"]
     assert one.difference == shown["delta_mean"]
     assert [one.low, one.high] == pytest.approx([shown["delta_low"], shown["delta_high"]])
-    assert (one.verdict, one.seeds, one.in_percent) == ("holds", 2, True)
+    assert (one.verdict, one.seeds, one.metric.in_percent) == ("holds", 2, True)
 
 
 def test_scores_at_equal_flops_are_interpolated_where_the_cheapest_ends(study):
@@ -249,7 +249,7 @@ def test_scores_after_a_share_of_the_examples_are_interpolated(new_store, stored
     )
     sooner, end, too_soon, no_share = read(store.url, ["study"])
     assert sooner.difference == pytest.approx(0.05)
-    assert (sooner.claim.unit, sooner.in_percent, sooner.verdict) == ("score", True, "holds")
+    assert (sooner.claim.unit, sooner.metric.in_percent, sooner.verdict) == ("score", True, "holds")
     assert end.difference == pytest.approx(0.35)
     assert (too_soon.seeds, too_soon.gap) == (
         0, "a learning curve begins later than score_after_.1 asks for, or lacks an evaluation"
@@ -277,9 +277,9 @@ def test_evaluations_metrics_and_spikes(new_store, stored_run):
     )  # fmt: skip
     zero_shot, metric, spikes, unknown = read(store.url, ["study"])
     assert zero_shot.difference == pytest.approx(0.1)
-    assert zero_shot.in_percent
+    assert zero_shot.metric.in_percent
     assert metric.difference == pytest.approx(-0.5)
-    assert (metric.verdict, metric.in_percent) == ("does not hold", False)
+    assert (metric.verdict, metric.metric.in_percent) == ("does not hold", False)
     assert list(spikes.parts["value"]) == [2.0, 2.0, 0.0, 0.0]  # 20 and 21 are one
     assert spikes.verdict == "holds"
     assert (unknown.verdict, unknown.gap) == (
@@ -340,7 +340,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
     assert more.difference == much.difference == pytest.approx(-0.55)
     assert more.claim.unit == "learnability"
     assert str(more.claim) == "a (learnability/joint) above a (learnability/gibbs)"
-    assert not more.in_percent
+    assert not more.metric.in_percent
     assert sorted(more.parts["difference"]) == pytest.approx([-3.6, -2.5, 2.0, 3.0])
     assert more.parts.groupby("seed")["difference"].sum().to_dict() == pytest.approx({0: -0.5, 1: -0.6})
     assert (more.verdict, much.verdict) == ("undecided", "undecided")  # of two seeds: t = 12.7 wide
@@ -348,7 +348,7 @@ def test_a_run_may_be_compared_with_itself_by_another_measure(new_store, stored_
     assert misspelt.gap == "no run has 'learnability/gibs': did you mean 'learnability/gibbs'?"
     assert unlike.claim.unit == "loss − score"
     assert unlike.difference == pytest.approx(1.6)
-    assert not unlike.in_percent
+    assert not unlike.metric.in_percent
 
 
 def test_a_run_is_all_its_points_and_a_list_the_mean(new_store, stored_run):

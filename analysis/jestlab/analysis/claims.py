@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
     from .costs import Scope
 
-Comparison = Literal["above", "below", "near"]
-"""What a claim says of its side, compared with the other side: exactly one."""
+Comparison = Literal["above", "below", "better_than", "near"]
+"""What a claim says of its side, compared with the other side: exactly one. Which of above and below is
+better says the metric (`Metric.goal`)."""
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 
@@ -112,11 +113,11 @@ class Claim:
     Attributes:
         statement: What is claimed, in words.
         of: What it is claimed of.
-        comparison: Whether that lies above, below or near the other side.
+        comparison: Whether that lies above, below or near the other side, or is better than it.
         other: What it is compared with.
         within: How far from the other side at most where it is near; or how far on the wrong side of it is
-            still as good where it is above or below; in the measure's own unit (.02 are two points of a
-            score). None for not at all.
+            still as good where it is above, below or better; in the measure's own unit (.02 are two points
+            of a score). None for not at all.
         measure: What is compared, where a side does not say otherwise: "score" (mean of the final
             evaluations), "score_at_flops" (where the learning curves are at the least FLOPs that any of the
             runs ends at), "score_after_0.5" (where a run has seen half of its examples, or another share),
@@ -203,7 +204,7 @@ class Claim:
     def __str__(self) -> str:
         within = "" if self.within is None else f" within {self.within:g}"
         by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
-        return f"{self.of} {self.comparison} {self.other}{within}{by}"
+        return f"{self.of} {self.comparison.replace('_', ' ')} {self.other}{within}{by}"
 
 
 def parse_claims(written: Any) -> tuple[Claim, ...]:

@@ -1,7 +1,8 @@
 """Learning curves, and how much sooner a run reaches the baseline's final score.
 
-The score of a run at a step is the mean of the headline metrics (`Frames.metrics`) there; higher is better in
-each of them. Where one is missing there is no score, since a mean over fewer metrics would not compare.
+The score of a run at a step is the mean of the metrics that are averaged (`Frames.averaged`) there, and
+`Frames.score` says whether more or less of it is better. Where one is missing there is no score, since a mean
+over fewer metrics would not compare.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from .frames import Frames
+    from .metrics import Metric
 
 Effort = Literal["examples_seen", "flops"]
 """What a run spends to reach a score: the columns of `score_curves` that a crossing can be sought in."""
@@ -29,10 +31,13 @@ Crossing = Literal["first", "lasting"]
 
 CROSSINGS: tuple[Crossing, ...] = get_args(Crossing)
 
-CROSSING_WORDS: dict[Crossing, str] = {
-    "first": "where the interpolated curve first crosses it",
-    "lasting": "where the interpolated curve crosses it to stay above",
-}
+
+def crossing_words(which: Crossing, metric: Metric) -> str:
+    """Say where a crossing is sought, of a score that means this."""
+    if which == "first":
+        return "where the interpolated curve first crosses it"
+    return f"where the interpolated curve crosses it to stay {'below' if metric.goal == 'min' else 'above'}"
+
 
 Band = Literal["range", "std"]
 """What the band around a mean curve spans."""
@@ -48,19 +53,20 @@ def score_curves(
         scope: What counts as cost. The store records what is in scope "scoring"; what a run computes itself
             grows with the examples seen, so the scopes of that follow in proportion to the planned parts. The
             share in a reference's training is there from the start.
-        metrics: Names whose mean the score is; by default the headline metrics.
+        metrics: Names whose mean the score is; by default those that are averaged.
 
     Returns:
         One row a run and step, in the order of the runs: fingerprint, label, seed, step, examples_seen,
-        flops (NaN if unknown), score (NaN if a headline metric is missing), final (bool), and a column for
-        each metric.
+        flops (NaN if unknown), score (NaN if a metric is missing, or there is no score), final (bool), and a
+        column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
     """
     check_scope(scope)
     curves = frames.scores.copy()
-    curves["score"] = curves[list(metrics or frames.metrics)].mean(axis=1, skipna=False)
+    averaged = list(frames.averaged if metrics is None else metrics)
+    curves["score"] = curves[averaged].mean(axis=1, skipna=False) if averaged else math.nan
 
     planned = frames.costs.set_index(["label", "seed"])
     curves["flops"] = curves.pop("flops_total")
@@ -116,7 +122,9 @@ def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Pl
     return found
 
 
-def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> pd.DataFrame:
+def speedups(
+    curves: pd.DataFrame, baseline: str, which: Crossing = "first", sign: float = 1.0
+) -> pd.DataFrame:
     """Find when every completed run reaches the final score of the baseline with the same seed.
 
     The baseline itself is held to the same rule: it may reach its own final score before its end.
@@ -125,6 +133,7 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
         curves: From `score_curves`.
         baseline: Label of the baseline.
         which: Which crossing counts.
+        sign: −1 where less is better, so that a curve reaches the score from above; see `Metric.sign`.
 
     Returns:
         One row a completed run that has a score, and whose baseline of the same seed has one: fingerprint,
@@ -152,7 +161,9 @@ def speedups(curves: pd.DataFrame, baseline: str, which: Crossing = "first") -> 
             continue
         score, whole = columns["score"][at].tolist(), of_baseline[seed]
         target = float(columns["score"][whole[-1]])
-        place, own = crossing(score, target, which), crossing(columns["score"][whole].tolist(), target, which)
+        place, own = (
+            crossing((sign * columns["score"][run]).tolist(), sign * target, which) for run in (at, whole)
+        )
         assert own is not None  # it ends there
         row = {name: columns[name][at[-1]] for name in ("fingerprint", "label", "seed")}
         row |= {"target": target, "reached": place is not None}
@@ -244,7 +255,7 @@ def break_even(
     Args:
         frames: Results of an experiment.
         baseline: Label to match.
-        metrics: Names whose mean the score is; by default the headline metrics.
+        metrics: Names whose mean the score is; by default those that are averaged.
         which: Which crossing of the baseline's final score counts.
 
     Returns:
@@ -252,7 +263,8 @@ def break_even(
         it gets there, references' scoring counted; NaN where it does not), making_flops (all that it needs)
         and break_even, NaN for a run that needs nothing, or of which that is not known.
     """
-    reached = speedups(score_curves(frames, "reference_scoring", metrics), baseline, which)
+    curves = score_curves(frames, "reference_scoring", metrics)
+    reached = speedups(curves, baseline, which, frames.ranked.sign)
     making = frames.costs.set_index(["label", "seed"])["reference_training_flops"].to_dict()
     of_baseline = reached[reached["label"] == baseline].set_index("seed")["flops_to_match"].to_dict()
     rows = reached[~reached["label"].isin(frames.apart_from(baseline))]

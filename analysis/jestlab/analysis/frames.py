@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .connection import connect, frame
 from .costs import COUNTED, Scope
+from .metrics import Metric, Metrics, lacks_goal
 from .units import nearest, some
 
 if TYPE_CHECKING:
@@ -116,29 +117,90 @@ class Frames:
         return sorted(name for name in self.scores.columns if "/" in name)
 
     @cached_property
-    def metrics(self) -> list[str]:
-        """Names (dataset/metric) of the headline evaluations, in alphabetical order.
+    def declared(self) -> Metrics:
+        """What the metrics mean, by the spec and by the programs of the runs."""
+        return Metrics.of_spec(self.spec, self.runs["program"].unique() if "program" in self.runs else ())
 
-        The score is their mean, and tables show them. Recall at a further rank is none where there is recall
-        at 1, such as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in
-        `scores`. Every other name, whatever program gave it, is a headline, unless the study says which are.
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Names (dataset/metric) of the headline evaluations, which tables show.
+
+        First those that the spec declares, in its order, then all others, in alphabetical order, or only
+        those of its `score`, if it has one. Recall at a further rank is none where there is recall at 1, such
+        as `coco/i2t_r5` beside `coco/i2t_r1`: it would count one ability twice. It stays in `scores`.
         """
-        if said := sorted(set(self.spec.get("score") or ()).intersection(self.evaluated)):
-            return said
-        names = set(self.evaluated)
-        return sorted(name for name in names if _RECALL.sub(r"\1_r1", name) not in names - {name})
+        declared = self.declared.in_order(self.evaluated)
+        said = set(self.spec.get("score") or ()).intersection(self.evaluated)
+        names = said or set(self.evaluated)
+        others = names if said else {n for n in names if _RECALL.sub(r"\1_r1", n) not in names - {n}}
+        return [*declared, *sorted(others.difference(declared))]
+
+    @cached_property
+    def _scored(self) -> tuple[list[str], str]:
+        """The metrics whose mean is the score, and why there are none."""
+        said = list(self.spec.get("score") or ())
+        if absent := [name for name in said if name not in self.evaluated]:
+            return [], (
+                f"no score: no run of {self.experiment!r} has recorded {some(absent)}, which its `score` "
+                f"names: {nearest(absent[0], self.evaluated)}"
+            )
+        ranked = [name for name in self.metrics if self.declared.of(name).goal is not None]
+        names = sorted(said) or ranked or self.metrics
+        try:
+            metric = self.declared.mean(names)
+        except ValueError as error:
+            return [], f"no score: {error}"
+        if metric.goal is None and len(names) > 1 and not said:
+            return [], f"no score: {lacks_goal(names)}"
+        return names, ""
+
+    @property
+    def averaged(self) -> list[str]:
+        """The metrics whose mean is the score; none where they have no mean."""
+        return self._scored[0]
+
+    @property
+    def no_score(self) -> str:
+        """Why there is no score; empty if there is."""
+        return self._scored[1]
+
+    @cached_property
+    def score(self) -> Metric:
+        """What the score means.
+
+        Raises:
+            ValueError: There is none; the message says why, and what to do.
+        """
+        if self.no_score:
+            raise ValueError(self.no_score)
+        return self.declared.mean(self.averaged)
+
+    @property
+    def ranked(self) -> Metric:
+        """What the score means, where one value of it has to be better than another.
+
+        Raises:
+            ValueError: There is no score, or nobody says whether more or less of it is better.
+        """
+        if self.score.goal is None:
+            raise ValueError(lacks_goal(self.averaged))
+        return self.score
+
+    def scored_by(self, names: Sequence[str]) -> Frames:
+        """Take the mean of other evaluations as the score.
+
+        Raises:
+            ValueError: One of them is not known, or they have no mean.
+        """
+        other = replace(self, spec={**self.spec, "score": list(names)})
+        other.score  # noqa: B018 — is there one?
+        return other
 
     @cached_property
     def shared_metrics(self) -> list[str]:
         """The headline metrics that every completed run has at its end."""
         finals = self.scores[self.scores["final"]]
         return [name for name in self.metrics if finals[name].notna().all()]
-
-    @cached_property
-    def scores_are_shares(self) -> bool:
-        """Whether all evaluations lie in 0…1, so that they are shown in percent."""
-        values = self.scores[self.evaluated]
-        return not bool(((values < 0) | (values > 1)).to_numpy().any())  # NaN is neither
 
     def counted(self, scope: Scope) -> str:
         """Say what the FLOPs of a scope count; scoring is not mentioned if no run scores."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import frames as reading
 from .connection import frame
 from .curves import score_curves
+from .metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
 from .units import near
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class Measures:
         curves: Scores over training, as of `curves.score_curves`; None where nothing has been evaluated.
         logged: Training metrics that were asked for: label, seed, name, step, value.
         names: Of all training metrics; read only where one that was asked for is not there.
+        declared: What the metrics mean.
     """
 
     frames: Frames | None
     curves: pd.DataFrame | None
     logged: pd.DataFrame
     names: tuple[str, ...] = ()
+    declared: Metrics = NONE_DECLARED
 
     @classmethod
     def load(
@@ -70,6 +73,7 @@ class Measures:
         measures: Sequence[str],
         scope: Scope = "scoring",
         frames: Frames | None = None,
+        declared: Metrics | None = None,
     ) -> Measures:
         """Read the measurements of an experiment.
 
@@ -79,6 +83,7 @@ class Measures:
             measures: Those that will be asked for.
             scope: What counts as FLOPs.
             frames: Its results, where they have been read already.
+            declared: What its metrics mean, where nothing has been evaluated.
         """
         if frames is None:
             try:
@@ -91,14 +96,18 @@ class Measures:
         names: tuple[str, ...] = ()
         if asked - set(logged["name"]):
             names = tuple(sorted(map(str, frame(connection, _NAMES, experiment=experiment)["name"])))
-        return cls(frames, None if frames is None else score_curves(frames, scope), logged, names)
+        curves = None if frames is None else score_curves(frames, scope)
+        meant = (declared or NONE_DECLARED) if frames is None else frames.declared
+        return cls(frames, curves, logged, names, meant)
 
-    def in_percent(self, measure: str) -> bool:
-        """Tell whether a measure is a share that people read in percent."""
+    def metric(self, measure: str) -> Metric:
+        """What a measure means: whether more or less of it is better, and how it is written."""
+        if measure == SPIKES:
+            return Metric("min")
         frames = self.frames
-        if frames is None or not frames.scores_are_shares:
-            return False
-        return is_score(measure) or measure in frames.evaluated
+        if is_score(measure):
+            return UNKNOWN if frames is None or frames.no_score else frames.score
+        return self.declared.of(measure)
 
     def values(self, measure: str, places: Collection[Place]) -> dict[Place, float]:
         """Compute a measure of completed runs.
@@ -130,6 +139,8 @@ class Measures:
         scored = is_score(measure)
         if self.frames is None and scored:
             return "nothing has been evaluated"
+        if scored and self.frames is not None and self.frames.no_score:
+            return self.frames.no_score
         if scored and self.frames is not None and label not in set(self.frames.scores["label"]):
             return f"{label} has no evaluation"
         if measure == AT_FLOPS:

@@ -14,6 +14,7 @@ from .connection import connect, frame
 from .frames import unknown_experiment
 from .intervals import half_widths
 from .measures import Measures, Place
+from .metrics import Metric, Metrics, lacks_goal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ _MOST_NAMED = 4  # of labels that are missing
 _MOST_SEEDS = 100  # more would hardly be run to decide a claim
 
 _RUNS = """
-    SELECT run, label, seed, position, fingerprint, state
+    SELECT run, label, seed, position, fingerprint, state, program
     FROM v_runs WHERE experiment = :experiment"""
 
 
@@ -58,7 +59,7 @@ class Judged:
         planned: Of how many that both sides have in the study.
         enough: How many seeds would decide it if they went on as these do; None where that cannot be said.
         gap: What is missing for a better verdict, one clause; empty if nothing is.
-        in_percent: Whether the difference is one of shares.
+        metric: What the difference is one of: its goal, if a claim needs one, and how it is written.
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
             weight, difference (what it adds to that of its seed: weight × value); a run that is measured in
             two ways has two.
@@ -75,7 +76,7 @@ class Judged:
     planned: int
     enough: int | None
     gap: str
-    in_percent: bool
+    metric: Metric
     parts: pd.DataFrame
 
     @property
@@ -101,9 +102,10 @@ class Judged:
     def leans_towards(self) -> bool:
         """Whether the mean by itself lies where the claim says."""
         claim, difference = self.claim, self.difference
-        if claim.comparison == "near":
+        where = place(claim.comparison, self.metric)
+        if where == "near":
             return abs(difference) <= claim.tolerance
-        return (difference if claim.comparison == "above" else -difference) > -claim.tolerance
+        return (difference if where == "above" else -difference) > -claim.tolerance
 
     @property
     def _leaning(self) -> str:
@@ -166,8 +168,22 @@ def counted(judged: Sequence[Judged]) -> str:
     return f"{where}{len(judged)} claims: {', '.join(parts)}."
 
 
+def place(comparison: Comparison, metric: Metric) -> Comparison:
+    """Say where a claim says that its side lies: "better_than" is above, or below where less is better."""
+    if comparison != "better_than":
+        return comparison
+    return "below" if metric.goal == "min" else "above"
+
+
 def decide(comparison: Comparison, low: float, high: float, within: float = 0.0) -> Verdict:
-    """Decide by the interval of a difference, from `low` to `high`; undecided if that is NaN."""
+    """Decide by the interval of a difference, from `low` to `high`; undecided if that is NaN.
+
+    Args:
+        comparison: From `place`.
+        low: End of the interval.
+        high: The other end.
+        within: How far on the wrong side is as good, or how near is near.
+    """
     if comparison == "near":
         if -within <= low and high <= within:
             return "holds"
@@ -209,7 +225,11 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         for seed in known
     ]
     mean, low, high = _interval(by_seed)
-    verdict = decide(claim.comparison, low, high, claim.tolerance) if completed else "not run"
+    metric, unclear = _meaning(claim, measures)
+    where = place(claim.comparison, metric)
+    verdict = decide(where, low, high, claim.tolerance) if completed else "not run"
+    if unclear:
+        verdict = "undecided" if completed else "not run"
     parts = [
         {
             "experiment": experiment,
@@ -233,11 +253,12 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         high=high,
         seeds=len(known),
         planned=len(planned),
-        enough=_enough(claim, by_seed) if verdict == "undecided" else None,
-        gap=_gap(study, labels, unknown, planned, completed)
+        enough=_enough(claim, where, by_seed) if verdict == "undecided" and not unclear else None,
+        gap=unclear
+        or _gap(study, labels, unknown, planned, completed)
         or _lacking(measures, values, weights, completed)
         or ("one seed has no interval" if len(known) == 1 else ""),
-        in_percent=all(map(measures.in_percent, values)),
+        metric=metric,
         parts=pd.DataFrame(parts, columns=_PARTS),
     )
 
@@ -251,7 +272,8 @@ def _of_study(
     runs = frame(connection, _RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
-    measures = Measures.load(connection, experiment, asked, study.scope, frames)
+    declared = Metrics.of_spec(study.spec, runs["program"].unique())
+    measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
     return [judge(claim, experiment, study.scale, runs, measures) for claim in claims]
 
 
@@ -316,14 +338,25 @@ def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def _enough(claim: Claim, by_seed: Sequence[float]) -> int | None:
+def _meaning(claim: Claim, measures: Measures) -> tuple[Metric, str]:
+    """What the difference of both sides of a claim means, and why that is unclear; empty if it is not."""
+    of, other = (measures.metric(measure) for measure in claim.measures)
+    alike = (of.goal, of.unit) == (other.goal, other.unit)
+    metric = of if alike else Metric()
+    if claim.comparison == "better_than" and metric.goal is None:
+        names = list(dict.fromkeys(claim.measures))
+        return metric, lacks_goal(names) if alike else f"{' and '.join(names)} have different goals or units"
+    return metric, ""
+
+
+def _enough(claim: Claim, where: Comparison, by_seed: Sequence[float]) -> int | None:
     """Estimate how many seeds of the same mean and spread would decide the claim."""
     if len(by_seed) < 2:
         return None
     mean = statistics.fmean(by_seed)
     within = claim.tolerance
-    sign = -1.0 if claim.comparison == "below" else 1.0
-    margin = abs(abs(mean) - within) if claim.comparison == "near" else abs(sign * mean + within)
+    sign = -1.0 if where == "below" else 1.0
+    margin = abs(abs(mean) - within) if where == "near" else abs(sign * mean + within)
     counts = range(len(by_seed) + 1, _MOST_SEEDS + 1)
     half = half_widths([statistics.stdev(by_seed)] * len(counts), counts)
     return next((count for count, width in zip(counts, half, strict=True) if width < margin), None)

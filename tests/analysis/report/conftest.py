@@ -80,6 +80,7 @@ def make_lab(
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
     spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
     spec |= {"reports": list(reports), "claims": list(claims)}
+    spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
     store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))
     for run in runs:

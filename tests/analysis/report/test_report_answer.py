@@ -19,14 +19,15 @@ def answer_of(store, baseline="uniform", scope="scoring") -> Answer:
 def asked(new_store, stored_run):
     """The answer of an experiment whose runs end so, by name: a score a seed; all begin at .1."""
 
-    def ask(baseline="uniform", **ends: list[float]) -> Answer:
+    def ask(baseline="uniform", metrics=None, **ends: list[float]) -> Answer:
         return answer_of(
             new_store().add(
                 *(
                     stored_run(name, [0.1, score], seed=seed, flops_per_step=(3e9 * (1 + place), 0.0, 0.0))
                     for place, (name, scores) in enumerate(ends.items())
                     for seed, score in enumerate(scores)
-                )
+                ),
+                spec={"metrics": metrics or {}},
             ),
             baseline,
         )
@@ -92,7 +93,7 @@ def test_no_seed_in_common(new_store, stored_run):
 
 
 def test_not_in_percent(asked):
-    said = asked(uniform=[40, 41], joint=[60, 62]).sentence
+    said = asked(metrics={"*": {"goal": "max"}}, uniform=[40, 41], joint=[60, 62]).sentence
     assert said.startswith("joint scores 61 ± 1.414, 20.5 in score above uniform (95% CI")
 
 

@@ -75,6 +75,7 @@ def test_the_spec_file_is_the_study(study, page):
     assert load(str(page.parent / "report" / "study.yaml")).to_dict() == {
         "name": "study", "question": "Is it faster?", "scale": "smoke", "runs": {"uniform": {}},
         "reports": [{"kind": "table", "name": "comparison"}, {"kind": "speedup"}, {"kind": "batch_size"}],
+        "metrics": {"*": {"goal": "max", "unit": "percent"}},
     }  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.store import Store
 
+METRICS = {"*": {"goal": "max", "unit": "percent"}}
 SCORES = {"reference": 0.7, "uniform": 0.4, "joint": 0.65, "greedy": 0.6}
 STUDIES: dict[str, dict[str, Any]] = {
     "ratios": {
@@ -71,7 +72,12 @@ def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any]
             for run in studies[name]["runs"]
             for seed in range(3)
         ]
-        store.record(Plan(Study.parse({"name": name, "scale": "smoke", **studies[name]}), tuple(runs)))
+        store.record(
+            Plan(
+                Study.parse({"name": name, "scale": "smoke", "metrics": METRICS, **studies[name]}),
+                tuple(runs),
+            )
+        )
         for run in runs:
             made.setdefault(run.fingerprint, []).append((name, run))
     together = []

@@ -19,7 +19,7 @@ from jestlab.platform.spec import load
 from jestlab.platform.store.store import Store
 
 STATEMENT = "Joint selection learns more than independent selection at f = 0.8 and 0.9"
-SCORED = {"measure": "score", "in_percent": True, "within": None}
+SCORED = {"measure": "score", "unit": "percent", "digits": None, "within": None}
 
 
 def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **changes):
@@ -29,8 +29,8 @@ def claim(study="filtering_ratio", statement=STATEMENT, verdict="holds", **chang
 
 ROWS = [
     claim(),
-    claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, in_percent=False),
-    claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, in_percent=False),
+    claim("criteria", "It\nhelps", "does not hold", difference=-0.5, low=-1.0, high=0.0, unit="raw"),
+    claim("criteria", "It spikes", "undecided", measure="loss_spikes", low=None, high=None, unit="raw"),
     claim("criteria", "It is so", "not run", difference=None, low=None, high=None),
 ]
 

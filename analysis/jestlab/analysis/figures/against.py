@@ -371,7 +371,7 @@ def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[st
     again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
     if again:
         sentences.append(f"Also different along a line: {', '.join(again)}.")
-    return Texts(title(frames), " ".join(sentences), x_label, score_axis(frames))
+    return Texts(title(frames), " ".join(sentences), x_label, score_axis(frames), frames.score)
 
 
 def _with_sentence(plot: Plot, sentence: str) -> Plot:

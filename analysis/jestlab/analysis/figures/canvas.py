@@ -164,6 +164,13 @@ def round_ticks(axes: Axes, log: bool = False) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
 
 
+def scale_scores(axes: Axes, texts: Texts, scores: Iterable[float]) -> None:
+    """Make the vertical axis logarithmic, if the metric wants that, and all scores have a logarithm."""
+    if texts.metric.scale == "log" and min(scores) > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+
+
 def tick_at_values(axes: Axes, means: pd.DataFrame) -> None:
     """Put ticks at words, or at the values themselves where they are few.
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .. import units
-from .plot import Plot, axis_unit, near_references
+from .plot import Plot, Texts, axis_unit, near_references
 from .style import GREY
 
 if TYPE_CHECKING:
@@ -50,18 +50,18 @@ def curves(plot: Plot) -> dict[str, Any]:
     """
     data = plot.data
     scale, title, number = _effort(plot.texts.x, data["effort"])
-    percent = "%" in plot.texts.y
+    texts, sign = plot.texts, 1.0 if plot.texts.metric.goal is None else plot.texts.metric.sign
     columns = {
         "x": (data["effort"] / scale).tolist(),
         "x_text": [number(x) for x in data["effort"]],
         "y": data["mean"].tolist(),
-        "y_text": _scores(data["mean"], percent),
+        "y_text": _scores(data["mean"], texts),
     }
     band = {
         "low": data["low"].tolist(),
         "high": data["high"].tolist(),
-        "low_text": _scores(data["low"], percent),
-        "high_text": _scores(data["high"], percent),
+        "low_text": _scores(data["low"], texts),
+        "high_text": _scores(data["high"], texts),
     }
     series = []
     for look, rows in _of_labels(data):
@@ -76,7 +76,8 @@ def curves(plot: Plot) -> dict[str, Any]:
         "kind": "curves",
         "x_title": title,
         "y_title": plot.texts.y,
-        "series": _marked(series, lambda one: -one["y"][-1]),
+        "y_log": texts.metric.scale == "log" and bool(competing["low"].min() > 0),
+        "series": _marked(series, lambda one: -sign * one["y"][-1]),
         "baseline_level": ends["mean"].tolist(),
         "levels": _levels(data, [*competing["low"], *competing["high"]]),
     }
@@ -96,20 +97,20 @@ def pareto(plot: Plot) -> dict[str, Any]:
     data = plot.data
     competing = data[data["role"] != "reference"]
     scale, title, number = _effort(plot.texts.x, competing["flops"])
-    percent = "%" in plot.texts.y
+    texts, sign = plot.texts, 1.0 if plot.texts.metric.goal is None else plot.texts.metric.sign
     means, seeds = data[data["kind"] == "mean"], data[data["kind"] == "seed"]
     of_seeds = {
         "seed": [int(seed) for seed in seeds["seed"]],
         "seed_x": (seeds["flops"] / scale).tolist(),
         "seed_x_text": [number(x) for x in seeds["flops"]],
         "seed_y": seeds["score"].tolist(),
-        "seed_y_text": _scores(seeds["score"], percent),
+        "seed_y_text": _scores(seeds["score"], texts),
     }
     places = {look["label"]: rows for look, rows in _of_labels(seeds)}
     series = []
     for mean, _ in _of_labels(means):
         rows = places[mean["label"]]
-        score, low, high, spread = _scores([mean[key] for key in ("score", "low", "high", "spread")], percent)
+        score, low, high, spread = _scores([mean[key] for key in ("score", "low", "high", "spread")], texts)
         one = _identity(mean) | {
             "seeds": rows.stop - rows.start,
             "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
@@ -131,8 +132,10 @@ def pareto(plot: Plot) -> dict[str, Any]:
         "kind": "pareto",
         "x_title": title,
         "y_title": plot.texts.y,
+        "y_log": texts.metric.scale == "log" and bool(means["low"].min() > 0),
         "series": _marked(
-            series, lambda one: (one["standing"] != "front", one["standing"] != "ambiguous", -one["y"][0])
+            series,
+            lambda one: (one["standing"] != "front", one["standing"] != "ambiguous", -sign * one["y"][0]),
         ),
         "levels": _levels(
             means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
@@ -207,6 +210,5 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Any]:
     return scale, with_unit, lambda value: f"{units.significant(value / scale)} {unit}"
 
 
-def _scores(values: Any, percent: bool) -> list[str]:
-    form = "{:.1f}" if percent else "{:.4g}"
-    return [form.format(value).replace("-", "−") for value in values]
+def _scores(values: Any, texts: Texts) -> list[str]:
+    return [texts.number(value) for value in values]

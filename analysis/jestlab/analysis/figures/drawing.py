@@ -27,6 +27,7 @@ from .canvas import (
     name_points,
     round_ticks,
     row,
+    scale_scores,
     single,
     tick_at_values,
     widest,
@@ -54,6 +55,7 @@ def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
     competing = data[data["role"] != "reference"]
     scale, x_label = axis_unit(texts.x, competing["effort"])
     axes = single(texts, x_label, right=widest(data["text"]) + 0.3)
+    scale_scores(axes, texts, competing["low"])
     ends = []
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
@@ -92,6 +94,7 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single one is its mean
     axes = single(texts, x_label, right=2 * EDGE)
     round_ticks(axes, log=means["flops"].max() > LOG_FROM * means["flops"].min())
+    scale_scores(axes, texts, means["low"])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
             path["flops"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
@@ -105,8 +108,8 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # what follows adapts to the frame, not the reverse
     obstacles = [box for level, text in levels for box in name_level(axes, level, text)]
     for _, surface in attained.groupby("at_least") if not attained.empty else ():
-        obstacles += _draw_steps(axes, surface, linestyle=":", linewidth=0.9)
-    obstacles += _draw_steps(axes, means[means["on_front"]], linewidth=1.0)
+        obstacles += _draw_steps(axes, surface, texts, linestyle=":", linewidth=0.9)
+    obstacles += _draw_steps(axes, means[means["on_front"]], texts, linewidth=1.0)
     named = means.rename(columns={"flops": "x", "score": "y"})
     name_points(axes, named, seeds[["flops", "score"]].to_numpy(), obstacles)
     return figure_of(axes)
@@ -312,13 +315,14 @@ def _error(middle: float, low: float, high: float) -> list[list[float]] | None:
     return [[middle - low], [high - middle]] if high > low else None
 
 
-def _draw_steps(axes: Axes, steps: pd.DataFrame, **style: Any) -> list[Box]:
-    """The border of what has been reached, as steps across the frame; returned as boxes to keep clear."""
+def _draw_steps(axes: Axes, steps: pd.DataFrame, texts: Texts, **style: Any) -> list[Box]:
+    """The border of what has been reached, as steps across the frame, upwards or downwards to what is better;
+    returned as boxes to keep clear."""
     if steps.empty:
         return []
     steps = steps.sort_values("flops")
-    (_, right), (bottom, _) = axes.get_xlim(), axes.get_ylim()
-    corners = [(steps["flops"].iloc[0], bottom)]
+    right, worst = axes.get_xlim()[1], axes.get_ylim()[texts.metric.goal == "min"]
+    corners = [(steps["flops"].iloc[0], worst)]
     for flops, score in zip(steps["flops"], steps["score"], strict=True):
         corners += [(flops, corners[-1][1]), (flops, score)]
     corners.append((right, corners[-1][1]))

@@ -17,6 +17,7 @@ from .plot import (
     Texts,
     about_references,
     require_competitors,
+    scale,
     score_axis,
     styled,
     title,
@@ -70,11 +71,12 @@ def learning_curves(
         sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final score of {compared}.")
-    sentences += about_references(data)
+    sentences += about_references(data, frames.score)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x = "examples seen" if effort == "examples_seen" else "training FLOPs"
-    return Plot("curves", data, Texts(title(frames), " ".join(sentences), x, score_axis(frames)), draw_curves)
+    words = Texts(title(frames), " ".join(sentences), x, score_axis(frames), frames.score)
+    return Plot("curves", data, words, draw_curves)
 
 
 _MOST = 30  # labels beside the baseline
@@ -107,7 +109,8 @@ def speedup(
         `published_scores`.
 
     Raises:
-        ValueError: If no run has completed with a score, or there is no such baseline.
+        ValueError: If no run has completed with a score, or there is no such baseline, or no score is better
+            than another (`Frames.ranked`).
     """
     import pandas as pd
 
@@ -127,9 +130,7 @@ def speedup(
         ignore_index=True,
     )
     data = styled(frames, data, compared, [])
-    if frames.scores_are_shares:
-        of_scores = data["panel"] == "curves"
-        data.loc[of_scores, ["y", "low", "high"]] *= 100
+    data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
     sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
     sentences.append(
         "Factors: the baseline's examples divided by the examples needed to match its final score, with the "
@@ -144,7 +145,7 @@ def speedup(
     if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
         sentences.append(f"Right: published methods. {beside.texts.caption}")
-    words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames))
+    words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames), frames.score)
     return Plot("speedup", data, words, draw_speedup)
 
 

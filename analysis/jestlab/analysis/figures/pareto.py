@@ -17,7 +17,6 @@ from .plot import (
     about_references,
     about_unfinished,
     require_competitors,
-    scale,
     score_axis,
     styled,
     title,
@@ -59,11 +58,11 @@ def pareto(
 
     Raises:
         ValueError: If no run has completed with a known price yet, there is no such baseline, or surfaces are
-            requested and no seed is complete.
+            requested and no seed is complete; or no score is better than another (`Frames.ranked`).
     """
     import pandas as pd
 
-    compared = frames.baseline(baseline)
+    compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
     runs = curves[curves["final"]].dropna(subset=["score", "flops"])
     if runs.empty:
@@ -71,7 +70,7 @@ def pareto(
             f"no run of experiment {frames.experiment!r} has completed with a score and a price: "
             f"{frames.progress()}"
         )
-    means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)))
+    means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)), metric.sign)
     parts = [means.assign(kind="mean"), runs[["label", "seed", "flops", "score"]].assign(kind="seed")]
     if trajectories:
         way = mean_curves(curves[curves["label"].isin(means["label"])], "flops")
@@ -86,12 +85,12 @@ def pareto(
     return Plot(
         "pareto",
         data,
-        Texts(title(frames), _caption(frames, data, scope), "training FLOPs", score_axis(frames)),
+        Texts(title(frames), _caption(frames, data, scope), "training FLOPs", score_axis(frames), metric),
         draw_pareto,
     )
 
 
-def _means(runs: pd.DataFrame, competes: pd.Series[bool]) -> pd.DataFrame:
+def _means(runs: pd.DataFrame, competes: pd.Series[bool], sign: float) -> pd.DataFrame:
     """One row a label; for those that compete also whether they are on the front."""
     of_label = runs.groupby("label", sort=False)
     means = of_label[["flops", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
@@ -100,10 +99,9 @@ def _means(runs: pd.DataFrame, competes: pd.Series[bool]) -> pd.DataFrame:
     means["on_front"], means["standing"] = False, ""
     of_competitors = list(runs.loc[competes, "label"].unique())
     rivals = means.loc[of_competitors]
-    means.loc[of_competitors, "on_front"] = front(rivals["flops"], rivals["score"])
-    means.loc[of_competitors, "standing"] = standing(
-        rivals["flops_low"], rivals["flops_high"], rivals["low"], rivals["high"]
-    )
+    means.loc[of_competitors, "on_front"] = front(rivals["flops"], sign * rivals["score"])
+    ends = [sign * rivals[end] for end in (("low", "high") if sign > 0 else ("high", "low"))]
+    means.loc[of_competitors, "standing"] = standing(rivals["flops_low"], rivals["flops_high"], *ends)
     return means.reset_index()
 
 
@@ -111,6 +109,7 @@ def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
     """What the best, the median and the worst of the seeds attain that all labels have completed."""
     import pandas as pd
 
+    sign = frames.ranked.sign
     labels = runs["label"].nunique()
     complete = [seed for seed, of_seed in runs.groupby("seed") if of_seed["label"].nunique() == labels]
     paired = runs[runs["seed"].isin(complete)]
@@ -121,8 +120,8 @@ def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
         )
     parts = []
     for at_least in sorted({1, math.ceil(len(complete) / 2), len(complete)}):
-        steps = attainment(paired["flops"], paired["score"], paired["seed"], at_least)
-        part = pd.DataFrame({"flops": steps.cost, "score": steps.score, "seeds": len(complete)})
+        steps = attainment(paired["flops"], sign * paired["score"], paired["seed"], at_least)
+        part = pd.DataFrame({"flops": steps.cost, "score": sign * steps.score, "seeds": len(complete)})
         parts.append(part.assign(kind="attained", at_least=at_least))
     return pd.concat(parts, ignore_index=True)
 
@@ -154,19 +153,25 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
     sentences += _about_hypervolume(frames, competing)
     apart = set(means.loc[means["role"] == "reference", "label"])
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
-    sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True))
+    sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True), frames.score)
     sentences.append(f"FLOPs: {frames.counted(scope)}.")
     return " ".join(sentences)
 
 
 def _about_hypervolume(frames: Frames, means: pd.DataFrame) -> list[str]:
-    """State the hypervolume where it means something: at least two labels, and scores that begin at 0."""
-    if len(means) < 2 or not frames.scores_are_shares:
+    """State the hypervolume of at least two labels: up to a score of 0 where that is the least that there is,
+    as of percentages of which more is better, else up to the worst of any seed."""
+    if len(means) < 2:
         return []
+    metric = frames.score
     cost = _BEYOND * float(means["flops"].max())
     divisor, unit = units.flops_unit([cost])
-    volume = hypervolume(means["flops"], means["score"] / scale(frames), (cost, 0.0)) / divisor
+    scores, seeds = means["score"] / metric.factor, means[["low", "high"]] / metric.factor
+    from_0 = metric.in_percent and metric.goal == "max"
+    worst = 0.0 if from_0 else float(seeds["low"].min() if metric.goal == "max" else seeds["high"].max())
+    volume = hypervolume(means["flops"], metric.sign * scores, (cost, metric.sign * worst)) / divisor
+    end = "score 0" if from_0 else f"the worst score of any seed, {metric.text(worst)}"
     return [
         f"Hypervolume of the means: {units.significant(volume)} {unit} × score, to the reference point of "
-        f"{units.significant(cost / divisor)} {unit} and score 0."
+        f"{units.significant(cost / divisor)} {unit} and {end}."
     ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from .. import units
 from ..files import write_whole
 from ..frames import Frames
+from ..metrics import UNKNOWN, Metric
 from .style import applied, looks
 
 if TYPE_CHECKING:
@@ -70,10 +71,11 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
         )
 
 
-def about_references(data: pd.DataFrame) -> list[str]:
+def about_references(data: pd.DataFrame, metric: Metric) -> list[str]:
     """Describe references in sentences; they have no point, since they train on other data and budget.
 
     Args:
+        metric: What the score means.
         data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
             label's last row its end.
     """
@@ -82,7 +84,8 @@ def about_references(data: pd.DataFrame) -> list[str]:
     for what, completed in (("Final score", True), ("Score so far", False)):
         of = ends[ends["final"].astype(bool) == completed]
         shown = ", ".join(
-            f"{label} {score:.1f}" for label, score in zip(of["label"], of["mean"], strict=True)
+            f"{label} {metric.text(score / metric.factor)}"
+            for label, score in zip(of["label"], of["mean"], strict=True)
         )
         if shown:
             # A reference far from the others' scores is not drawn: it would squeeze them.
@@ -123,24 +126,29 @@ def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[f
 
 
 def scale(frames: Frames) -> float:
-    """Return what scores are multiplied by for display: 100 where they are shares, else 1."""
-    return 100.0 if frames.scores_are_shares else 1.0
+    """Return what scores are multiplied by for display: 100 where they are percentages, else 1."""
+    return frames.score.factor
 
 
 def score_axis(frames: Frames) -> str:
-    """Return the label of an axis of scores."""
-    return "mean score (%)" if frames.scores_are_shares else "mean score"
+    """Return the label of an axis of scores: "mean score (%)", "PPL, less is better"."""
+    metric = frames.score
+    name = metric.name if metric.name and len(frames.averaged) == 1 else "mean score"
+    unit = f" ({metric.suffix})" if metric.suffix else ""
+    return f"{name}{unit}{', less is better' if metric.goal == 'min' else ''}"
 
 
 def difference_axis(frames: Frames, to: str) -> str:
     """Return the label of an axis of differences from the score of `to`."""
-    return f"score − {to} (points)" if frames.scores_are_shares else f"score − {to}"
+    unit = frames.score.of_differences
+    return f"score − {to} ({unit})" if unit else f"score − {to}"
 
 
 def what_score_is(frames: Frames) -> str:
-    """Say in a sentence which metrics the score is the mean of."""
-    names = frames.metrics
-    return f"Score: mean of {', '.join(names)}." if len(names) > 1 else f"Score: {names[0]}."
+    """Say in a sentence which metrics the score is the mean of, and whether less of it is better."""
+    names, metric = frames.averaged, frames.score
+    less = ", less is better" if metric.goal == "min" else ""
+    return f"Score: mean of {', '.join(names)}{less}." if len(names) > 1 else f"Score: {names[0]}{less}."
 
 
 def title(frames: Frames) -> str:
@@ -160,12 +168,18 @@ class Texts:
         caption: Below the figure: what is shown, and by what convention.
         x: Label of the horizontal axis.
         y: Label of the vertical axis.
+        metric: What the vertical axis shows, which says how its numbers are written, and its scale.
     """
 
     title: str
     caption: str
     x: str
     y: str
+    metric: Metric = UNKNOWN
+
+    def number(self, shown: float) -> str:
+        """Write a number of the vertical axis, which is scaled to the axis unit."""
+        return self.metric.text(shown / self.metric.factor)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from ..costs import SCOPES, Scope
 from ..frames import Frames
 from ..intervals import CONFIDENCE
-from ..tables import Finals, finals, show, summary
+from ..metrics import Metric, lacks_goal
+from ..tables import Finals, finals, summary
 from ..tables.core import Record, records
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Answer:
 def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     """Answer what an experiment found.
 
-    The competitor with the highest mean is compared with the baseline, seed by seed. If the seeds do not
+    The competitor with the best mean is compared with the baseline, seed by seed. If the seeds do not
     distinguish the two, the answer names the competitors that they do distinguish from it.
 
     Args:
@@ -48,7 +49,9 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     own = next(row for row in lines if row["label"] == baseline)
     others = [row for row in lines if not row["apart"] and row["label"] != baseline]
     scored = [row for row in others if not math.isnan(row["score_mean"])]
-    say = _Words(frames.scores_are_shares)
+    if frames.no_score:
+        return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.")
+    say = _Words(frames.score)
     known = not math.isnan(own["score_mean"])
     gaps = _gaps([own, *others], baseline)
     if not scored and not known:
@@ -57,14 +60,20 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
         why = "no other run has a score yet" if others else "no other run competes with it"
         return Answer(f"{baseline} scores {say.score(own)}; {why}.", gaps)
     rivals = [row for row in scored if row["delta_seeds"] > 0] or scored
-    best = max(rivals, key=lambda row: float(row["score_mean"]))
+    if frames.score.goal is None:
+        return Answer(
+            f"{baseline} scores {say.score(own) if known else 'nothing yet'}.", lacks_goal(frames.averaged)
+        )
+    sign = frames.score.sign
+    best = max(rivals, key=lambda row: sign * float(row["score_mean"]))
     if not known or best["delta_seeds"] == 0:
         lacks = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
         why = "has no seed in common with it" if known else lacks
         return Answer(f"{best['label']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
-    clear = [row for row in rivals if row is not best and _side(row) != 0] if _side(best) == 0 else []
+    side = _side(best) * sign
+    clear = [row for row in rivals if row is not best and _side(row) != 0] if side == 0 else []
     sentence = _compared(say, best, own, len(rivals))
-    if _side(best) > 0 or (math.isnan(best["delta_low"]) and best["delta_mean"] > 0):
+    if side > 0 or (math.isnan(best["delta_low"]) and sign * best["delta_mean"] > 0):
         sentence += _sooner(best, found)
     return Answer(
         sentence + _distinguished(say, clear, baseline),
@@ -75,16 +84,18 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
 class _Words:
     """Formats numbers as the table shows them."""
 
-    def __init__(self, in_percent: bool) -> None:
-        self._in_percent = in_percent
-        self.unit = "points" if in_percent else "in score"
+    def __init__(self, metric: Metric) -> None:
+        self.metric = metric
+        self.unit = metric.of_differences or "in score"
+        self.better, self.worse = ("below", "above") if metric.goal == "min" else ("above", "below")
+        self._suffix = f"{'' if metric.in_percent else ' '}{metric.suffix}" if metric.suffix else ""
 
     def number(self, value: float, sign: str = "") -> str:
-        return show.score(value, self._in_percent, sign)
+        return self.metric.text(value, sign)
 
     def score(self, row: Record) -> str:
         spread = "" if math.isnan(row["score_std"]) else f" ± {self.number(row['score_std'])}"
-        return f"{self.number(row['score_mean'])}{spread}{'%' if self._in_percent else ''}"
+        return f"{self.number(row['score_mean'])}{spread}{self._suffix}"
 
     def interval(self, row: Record) -> str:
         return f"{CONFIDENCE:.0%} CI {self.number(row['delta_low'])} to {self.number(row['delta_high'])}"
@@ -96,31 +107,33 @@ def _side(row: Record) -> int:
 
 
 def _compared(say: _Words, best: Record, own: Record, rivals: int) -> str:
-    """The competitor with the highest mean beside the baseline."""
+    """The competitor with the best mean beside the baseline."""
     delta, seeds, baseline = float(best["delta_mean"]), int(best["delta_seeds"]), str(own["label"])
     name = f"{best['label']}, the best of {rivals}," if rivals > 1 else f"{best['label']}"
     head = f"{name} scores {say.score(best)}"
     size = f"{say.number(abs(delta))} {say.unit}"
-    lost = f"No run scores above {baseline}, which ends at {say.score(own)}: {name} ends {size} below it"
+    end = f"{name} ends {size} {say.worse} it"
+    lost = f"No run scores {say.better} {baseline}, which ends at {say.score(own)}: {end}"
     if math.isnan(best["delta_low"]):
-        if delta <= 0:
+        if say.metric.sign * delta <= 0:
             return f"{lost}, by one seed."
-        return (
-            f"{head}, {size} above {baseline}, by one seed; one seed cannot tell how much of that is chance."
-        )
+        chance = "one seed cannot tell how much of that is chance"
+        return f"{head}, {size} {say.better} {baseline}, by one seed; {chance}."
     if _side(best) == 0:
         return (
             f"{head}, {say.number(delta, '+')} {say.unit} against {baseline}: this is within seed "
             f"noise ({say.interval(best)} includes 0, {seeds} seeds)."
         )
     evidence = f"({say.interval(best)}, {seeds} seeds)"
-    return f"{lost} {evidence}." if delta < 0 else f"{head}, {size} above {baseline} {evidence}."
+    is_worse = say.metric.sign * delta < 0
+    return f"{lost} {evidence}." if is_worse else f"{head}, {size} {say.better} {baseline} {evidence}."
 
 
 def _distinguished(say: _Words, rows: Sequence[Record], baseline: str) -> str:
     """Name the other competitors that the seeds distinguish from the baseline, the farthest first."""
     sentences = []
-    for side, where in ((1, "above"), (-1, "below")):
+    sides = ((1, "above"), (-1, "below"))
+    for side, where in sides if say.metric.goal == "max" else sides[::-1]:
         there = sorted((row for row in rows if _side(row) == side), key=lambda row: -abs(row["delta_mean"]))
         if there:
             named = _listed(

@@ -137,7 +137,7 @@ class Chart {
     this.figure = DATA.figures[section.dataset.figure];
     this.plot = section.querySelector(".plot");
     this.variant = Object.keys(this.figure.variants)[0];
-    this.log = { x: false, y: false };
+    this.log = { x: false, y: this.figure.variants[this.variant].y_log };
     this.shown = new Map();
     for (const variant of Object.values(this.figure.variants)) {
       for (const one of variant.series) {
@@ -168,7 +168,7 @@ class Chart {
     }
     for (const side of ["x", "y"]) {
       controls.append(
-        this.choice(`${side} axis`, `${name}-${side}`, ["linear", "log"], (chosen) => {
+        this.choice(`${side} axis`, `${name}-${side}`, this.log[side] ? ["log", "linear"] : ["linear", "log"], (chosen) => {
           this.log[side] = chosen === "log";
           this.draw();
         }),

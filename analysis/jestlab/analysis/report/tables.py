@@ -73,7 +73,7 @@ class TablePart:
         """Each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
         rows = records(self.table.frame)
         return [
-            _claim_item(name, each, difference(row))
+            _claim_item(name, each, difference(row, each.metric))
             for name, each, row in zip(names(self.judged), self.judged, rows, strict=True)
         ]
 
@@ -95,7 +95,7 @@ def _claim_item(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "statement": claim.statement,
         "source": claim.source,
         "difference": "" if shown == MISSING else shown,
-        "unit": " points" if each.in_percent and claim.unit == SCORE else "",
+        "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": str(claim),
         "missing": _sentence(each.gap),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..intervals import INTERVAL
 from ..measures import SCORE
+from ..metrics import Metric
 from ..verdicts import Judged, Verdict, counted
 from . import show
 from .core import Column, Record, Table
@@ -40,8 +41,9 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (what is compared, in the
         words of the spec), measure (what the difference is one of), within, difference, low, high (in the
-        measure's own unit), seeds, seeds_planned, reason, in_percent.
+        measure's own unit), seeds, seeds_planned, reason; unit and digits of the measure.
     """
+    meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
     return Table(
         name=f"{name} claims",
         caption=counted(judged),
@@ -54,7 +56,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             Column(
                 "difference",
                 "difference",
-                lambda row: difference(row) + _allowed(row),
+                lambda row: difference(row, meant[row["row"]]) + _allowed(row, meant[row["row"]]),
                 formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
                 f"its {INTERVAL} by Student's t; a run adds its value times its weight",
                 inputs=("value", "weight"),
@@ -67,17 +69,17 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     )
 
 
-def difference(row: Record) -> str:
+def difference(row: Record, metric: Metric) -> str:
     """Write the difference of a claim with its interval, and its measure if that is not the score."""
-    text = show.difference(row["difference"], row["low"], row["high"], bool(row["in_percent"]))
+    text = show.difference(row["difference"], row["low"], row["high"], metric)
     return text if text == show.MISSING or row["measure"] == SCORE else f"{text} {row['measure']}"
 
 
-def _allowed(row: Record) -> str:
+def _allowed(row: Record, metric: Metric) -> str:
     """Write the difference that still counts as equal."""
     if math.isnan(row["within"]) or math.isnan(row["difference"]):
         return ""
-    return f" ({show.score(row['within'], bool(row['in_percent']))} is as good)"
+    return f" ({metric.text(row['within'])} is as good)"
 
 
 def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
@@ -102,7 +104,8 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "seeds": each.seeds,
             "seeds_planned": each.planned,
             "reason": each.reason,
-            "in_percent": each.in_percent,
+            "unit": each.metric.unit,
+            "digits": math.nan if each.metric.digits is None else each.metric.digits,
         }
         for name, each in zip(names(judged), judged, strict=True)
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import units
 from ..intervals import INTERVAL
+from ..metrics import PERCENT, Metric
 from ..published.cell import (
     COUNTED,
     DELTA,
@@ -141,17 +142,40 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
     flaws = [check for check in found if not check.confirmed]
     flawed = {key for flaw in flaws for key in flaw.keys if key.table == name}
     several = rows["section"].nunique() > 1
+    meant = _Meant(rows, {each.frames.experiment: each for each in own})
     table = Table(
         name=name,
         caption=_caption(layout, cells, own),
         frame=rows if several else rows.assign(section=""),
-        columns=_columns(layout, rows, flawed, name, own),
+        columns=_columns(layout, rows, flawed, name, own, meant),
         notes=tuple(_notes(layout, cells, own, flaws)),
         parts=_parts([each.parts for each in mine], rows) if mine else None,
         published=None if cells.empty else _placed(cells, rows, found),
         baselines=_baselines(rows),
     )
     return show.with_marks_explained(table)
+
+
+_PUBLISHED = Metric("max", PERCENT)
+
+_MEAN_OF_DIRECTIONS = "/mean_r1"
+
+
+class _Meant:
+    """What the scores of each row mean: those that are published are percentages of which more is better."""
+
+    def __init__(self, rows: pd.DataFrame, own: Mapping[str, Finals]) -> None:
+        mine = rows[~rows["published"]]
+        self._own = {row: own[section] for row, section in zip(mine["row"], mine["section"], strict=True)}
+
+    def __call__(self, row: Record, quantity: str) -> Metric:
+        """Return what a score of a row means, or the mean of its scores, or a difference of such."""
+        if row["row"] not in self._own:
+            return _PUBLISHED
+        finals = self._own[row["row"]]
+        if not is_score(quantity):
+            return finals.metric
+        return finals.frames.declared.of(quantity.replace(_MEAN_OF_DIRECTIONS, "/i2t_r1"))
 
 
 def _nothing_to_show(name: str, published: pd.DataFrame) -> str:
@@ -194,7 +218,12 @@ def _placed(cells: pd.DataFrame, rows: pd.DataFrame, found: list[Finding]) -> pd
 
 
 def _columns(
-    layout: Layout, rows: pd.DataFrame, flawed: set[CellKey], table: str, own: Sequence[Finals]
+    layout: Layout,
+    rows: pd.DataFrame,
+    flawed: set[CellKey],
+    table: str,
+    own: Sequence[Finals],
+    meant: _Meant,
 ) -> tuple[Column, ...]:
     scores = _scores(rows)
     several = Counter(_dataset(name) for name in scores)
@@ -225,9 +254,10 @@ def _columns(
         alone = next(iter(of_baseline.values()), math.nan) if is_one_section else math.nan
 
         def of(row: Record) -> float:
-            if row["apart"] or not row["in_percent"]:
+            metric = meant(row, quantity)
+            if row["apart"] or not metric.in_percent:
                 return 0.0
-            gap = float(row[quantity]) - of_baseline.get(row["section"], alone)
+            gap = metric.sign * (float(row[quantity]) - of_baseline.get(row["section"], alone))
             return 0.0 if math.isnan(gap) else max(-1.0, min(1.0, _TONED_DOWN * gap / full))
 
         return of
@@ -235,8 +265,8 @@ def _columns(
     def column(quantity: str) -> Column:
         header, group = _heading(quantity, several, mixed)
         return Column(
-            quantity, header, _text(quantity), _rank(quantity), group=group, shade=shade(quantity),
-            mark=mark(quantity), formula=_formula(quantity, own, mixed),
+            quantity, header, _text(quantity, meant), _rank(quantity, meant), group=group,
+            shade=shade(quantity), mark=mark(quantity), formula=_formula(quantity, own, mixed),
             inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
         )  # fmt: skip
@@ -291,7 +321,7 @@ def _heading(quantity: str, several: Counter[str], mixed: bool) -> tuple[str, st
     return headers[quantity]
 
 
-def _text(quantity: str) -> Callable[[Record], str]:
+def _text(quantity: str, meant: _Meant) -> Callable[[Record], str]:
     """Make a function that writes a row's value: as it was printed, or in our own format."""
 
     def own(row: Record, value: float) -> str:
@@ -301,11 +331,11 @@ def _text(quantity: str) -> Callable[[Record], str]:
             return units.count(value)
         if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
             return f"{100 * value:.0f}"
-        in_percent = bool(row["in_percent"])
+        metric = meant(row, quantity)
         if quantity == DELTA:
-            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], in_percent)
+            return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric)
         std, count = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
-        return show.mean(value, std, count, row[f"{EXAMPLES}_seeds"], in_percent)
+        return show.mean(value, std, count, row[f"{EXAMPLES}_seeds"], metric)
 
     def text(row: Record) -> str:
         printed, value = row.get(f"{quantity}_printed"), row.get(quantity, math.nan)
@@ -316,12 +346,12 @@ def _text(quantity: str) -> Callable[[Record], str]:
     return text
 
 
-def _rank(quantity: str) -> Callable[[Record], float] | None:
-    """Make a function that ranks rows: the highest score is best, and the lowest cost."""
+def _rank(quantity: str, meant: _Meant) -> Callable[[Record], float] | None:
+    """Make a function that ranks rows: by the score's goal, and by the lowest cost."""
     if quantity in (TOTAL, _COUNTED[1]):
         return lambda row: -round(float(row[quantity]), 2)
     if is_score(quantity) or quantity in (MEAN, DELTA):
-        return lambda row: show.rounded(float(row[quantity]), bool(row["in_percent"]))
+        return lambda row: meant(row, quantity).rank(float(row[quantity]))
     return None
 
 
@@ -355,7 +385,7 @@ def _mixed(cells: pd.DataFrame, own: Sequence[Finals]) -> list[str]:
     """List sources and experiments whose scores are not in percent."""
     return [
         *dict.fromkeys(cells.loc[cells["unit"] == "share", "source"]),
-        *(finals.frames.experiment for finals in own if not finals.frames.scores_are_shares),
+        *(finals.frames.experiment for finals in own if not finals.metric.in_percent),
     ]
 
 

@@ -89,7 +89,7 @@ def own_rows(finals: Finals, pair: bool, beside_published: bool = False) -> OwnR
             "apart": by_label["apart"].to_numpy(),
             "ours": (~by_label["apart"] & (by_label.index != finals.baseline)).to_numpy(),
             "published": False,
-            "in_percent": frames.scores_are_shares,
+            "in_percent": finals.metric.in_percent,
             "baseline": (by_label.index == finals.baseline),
             FILTERED: [float(bool(filters[label])) for label in frames.labels],
         }

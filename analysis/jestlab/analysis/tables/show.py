@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..frames import Frames
+from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
 from .core import Record, Table
 
@@ -27,30 +28,19 @@ _METRICS = {
 }
 
 
-def score(value: float, in_percent: bool, sign: str = "") -> str:
-    """A score, in percent with one decimal where scores are shares; `sign` "+" shows it always."""
-    shown = f"{100 * value:{sign}.1f}" if in_percent else f"{value:{sign}.4g}"
-    return shown.replace("-", "−")
-
-
-def rounded(value: float, in_percent: bool) -> float:
-    """Round a score as it is shown."""
-    return round(100 * value, 1) if in_percent else float(f"{value:.4g}")
-
-
-def mean(value: float, std: float, seeds: float, whole: float, in_percent: bool) -> str:
+def mean(value: float, std: float, seeds: float, whole: float, metric: Metric) -> str:
     """A mean score ± its standard deviation; with the number of its seeds if the row has others as well."""
     if math.isnan(value):
         return MISSING
-    text = score(value, in_percent) + ("" if math.isnan(std) else f" ± {score(std, in_percent)}")
+    text = metric.text(value) + ("" if math.isnan(std) else f" ± {metric.text(std)}")
     return text if seeds in (1, whole) else f"{text} (n = {seeds:.0f})"  # one seed has a mark
 
 
-def difference(value: float, low: float, high: float, in_percent: bool) -> str:
+def difference(value: float, low: float, high: float, metric: Metric) -> str:
     """A difference of scores with its confidence interval, which one seed does not have."""
     if math.isnan(value):
         return MISSING
-    text, *ends = (score(number, in_percent, "+") for number in (value, low, high))
+    text, *ends = (metric.text(number, "+") for number in (value, low, high))
     return text if math.isnan(low) else f"{text} [{', '.join(ends)}]"
 
 
@@ -64,15 +54,35 @@ def one_seed(key: str) -> Callable[[Record], str]:
     return lambda row: ONE_SEED if row[key] == 1 else ""
 
 
-def metric_headers(names: Sequence[str]) -> dict[str, str]:
-    """Headings of metrics by name; the dataset is left out if only one dataset has the metric."""
+def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
+    """Headings of metrics by name, as declared; the dataset is left out if only one dataset has the metric.
+
+    Unless all metrics have one unit and more of each is better, each heading has its unit, and an arrow that
+    says whether more or less is better.
+    """
     parts = {name: name.split("/", 1) for name in names}
     several = Counter(metric for _, metric in parts.values())
     headers = {}
     for name, (dataset, metric) in parts.items():
         short = _METRICS.get(metric, metric)
         headers[name] = f"{dataset} {short}" if several[metric] > 1 else short
-    return headers
+    called = {name: declared.of(name).name for name in names}
+    times = Counter(called.values())
+    headers |= {name: text for name, text in called.items() if text and times[text] == 1}
+    if all_alike(names, declared):
+        return headers
+    return {name: heading(header, declared.of(name)) for name, header in headers.items()}
+
+
+def all_alike(names: Sequence[str], declared: Metrics) -> bool:
+    """Whether the metrics have one unit, and more of each is better."""
+    found = [declared.of(name) for name in names]
+    return len({each.unit for each in found}) == 1 and all(each.goal == "max" for each in found)
+
+
+def heading(name: str, metric: Metric) -> str:
+    """Write a name with its unit and the arrow of its goal: "PPL ↓", "top-1 (%) ↑"."""
+    return " ".join(filter(None, (name, f"({metric.suffix})" if metric.suffix else "", metric.arrow)))
 
 
 def seeds(row: Record) -> str:
@@ -99,8 +109,8 @@ def gaps(finals: Finals) -> list[str]:
         for label in frames.apart_from(finals.baseline)
     ]
     notes += unfinished(frames)
-    left_out = [name for name in frames.metrics if name not in finals.averaged]
     averaged = list(finals.averaged)
+    left_out = [name for name in frames.averaged if name not in averaged]
     missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
     for label, of_metric in missing[missing.any(axis=1)].iterrows():
         lacking = [name for name in averaged if of_metric[name]]

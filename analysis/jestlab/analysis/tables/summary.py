@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from .. import units
 from ..costs import Scope
-from ..curves import CROSSING_WORDS, EFFORTS, Crossing, break_even, score_curves, speedups
+from ..curves import EFFORTS, Crossing, break_even, crossing_words, score_curves, speedups
 from ..frames import Frames
 from ..intervals import INTERVAL, censored_median, half_widths, to_match
+from ..metrics import Metric, lacks_goal
 from . import show
 from .core import Column, Record, Table
 
@@ -37,11 +38,12 @@ class Finals:
         scope: What counts as FLOPs.
         mean: Over which metrics the score is taken.
         crossing: Which crossing of the baseline's final score counts.
-        averaged: The metrics whose mean the score is.
+        averaged: The metrics whose mean the score is; none where there is no score (`Frames.no_score`).
         runs: One row a completed run that was evaluated, in the order of the study: fingerprint, label, seed,
             the metrics, score, delta (score minus that of the baseline with the same seed; NaN for the
             baseline, for references that stand apart, and without such a seed), examples_seen, flops, and
-            the columns of `curves.speedups`, NaN where a run is not compared.
+            the columns of `curves.speedups`, NaN where a run is not compared, and where no score is better
+            than another.
     """
 
     frames: Frames
@@ -51,6 +53,17 @@ class Finals:
     crossing: Crossing
     averaged: tuple[str, ...]
     runs: pd.DataFrame
+
+    @property
+    def metric(self) -> Metric:
+        """What the score means; without a score, that nothing is known of it."""
+        return Metric() if self.frames.no_score else self.frames.score
+
+    @property
+    def compares(self) -> bool:
+        """Whether a run stands beside the baseline, by a score of which more or less is better."""
+        others = any(label != self.baseline for label in self.frames.competitors)
+        return others and self.metric.goal is not None
 
     @property
     def baselines(self) -> dict[str, str]:
@@ -103,8 +116,8 @@ def finals(
             such baseline.
     """
     compared = frames.baseline(baseline)
-    averaged = frames.metrics if mean == "all" else frames.shared_metrics
-    if not averaged:
+    averaged = [name for name in frames.averaged if mean == "all" or name in frames.shared_metrics]
+    if frames.averaged and not averaged:
         raise ValueError(f"runs of experiment {frames.experiment!r} share no metric: leave out --mean shared")
     curves = score_curves(frames, scope, averaged)
     ended = curves[curves["final"]].drop(columns=["step", "final"])
@@ -113,7 +126,9 @@ def finals(
     competes = ~ended["label"].isin([compared, *frames.apart_from(compared)])
     of_baseline = ended[ended["label"] == compared].set_index("seed")["score"]
     ended["delta"] = (ended["score"] - ended["seed"].map(of_baseline)).where(competes)
-    sooner = speedups(curves, compared, crossing)
+    sign = 1.0 if frames.no_score or frames.score.goal is None else frames.score.sign
+    ranked = curves if not frames.no_score and frames.score.goal else curves[:0]
+    sooner = speedups(ranked, compared, crossing, sign)
     sooner = sooner[~sooner["label"].isin(frames.apart_from(compared))]
     runs = ended.merge(sooner, on=["fingerprint", "label", "seed"], how="left")
     return Finals(frames, compared, scope, mean, crossing, tuple(averaged), runs)
@@ -133,13 +148,14 @@ def summary(found: Finals) -> Table:
         for runs that stand apart.
     """
     frames = found.frames
-    unit = " in %" if frames.scores_are_shares else ""
+    shown = {found.metric, *map(frames.declared.of, frames.metrics)} if found.averaged else {Metric()}
+    unit = " in %" if all(metric.in_percent for metric in shown) else ""
     several = found.runs["label"].duplicated().any()
     over = "mean ± standard deviation over seeds" if several else "one seed each"
     table = Table(
         name=f"{frames.experiment} summary",
         caption=f"{frames.experiment}{': ' + frames.question if frames.question else '.'} "
-        f"Scores{unit}, {over}; score is the mean of the metrics.",
+        f"Scores{unit}, {over}{_about_score(found)}.",
         frame=_rows(found),
         columns=_columns(found),
         notes=(*_conventions(found), *show.gaps(found)),
@@ -147,6 +163,16 @@ def summary(found: Finals) -> Table:
         baselines=found.baselines,
     )
     return show.with_marks_explained(table)
+
+
+def _about_score(found: Finals) -> str:
+    """Say what the score is, where there is one: of which metrics, if the table shows others, too."""
+    if not found.averaged:
+        return ""
+    if set(found.averaged) < set(found.frames.metrics):
+        mean_of = "the mean of " if len(found.averaged) > 1 else ""
+        return f"; score is {mean_of}{', '.join(found.averaged)}"
+    return "; score is the mean of the metrics"
 
 
 def _rows(found: Finals) -> pd.DataFrame:
@@ -160,33 +186,39 @@ def _rows(found: Finals) -> pd.DataFrame:
 
 
 def _columns(found: Finals) -> tuple[Column, ...]:
-    frames, baseline = found.frames, found.baseline
-    in_percent = frames.scores_are_shares
-    headers = show.metric_headers(frames.metrics)
+    frames, baseline, declared = found.frames, found.baseline, found.frames.declared
+    headers = show.metric_headers(frames.metrics, declared)
     scale, unit = units.flops_unit(found.runs["flops"])
     comparing = any(label != baseline for label in frames.competitors)
+    shows_arrows = not show.all_alike(frames.metrics, declared)
 
-    def score(key: str, header: str, formula: str, inputs: tuple[str, ...] = ()) -> Column:
+    def score(key: str, header: str, metric: Metric, formula: str, inputs: tuple[str, ...] = ()) -> Column:
         def text(row: Record) -> str:
             mean, std, seeds = (row[f"{key}_{part}"] for part in ("mean", "std", "seeds"))
-            return show.mean(mean, std, seeds, row["seeds"], in_percent)
+            return show.mean(mean, std, seeds, row["seeds"], metric)
 
         return Column(
-            key, header, text, lambda row: show.rounded(float(row[f"{key}_mean"]), in_percent),
+            key, header, text, lambda row: metric.rank(float(row[f"{key}_mean"])),
             mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
         )  # fmt: skip
 
-    # Never bold: the best score is.
-    delta = Column(
-        "delta",
-        f"Δ {baseline}",
-        lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], in_percent),
-        mark=show.one_seed("delta_seeds"),
-        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
-        f"{INTERVAL} by Student's t",
-        inputs=("score",),
-        compares=True,
-    )
+    scored, differs = [], []
+    if found.averaged:
+        metric = found.metric
+        name = show.heading("score", metric) if shows_arrows else "score"
+        scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged)]
+        # Never bold: the best score is.
+        delta = Column(
+            "delta",
+            f"Δ {baseline}",
+            lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric),
+            mark=show.one_seed("delta_seeds"),
+            formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
+            f"{INTERVAL} by Student's t",
+            inputs=("score",),
+            compares=True,
+        )
+        differs = [delta] if comparing else []
     factors = [
         factor_column("examples", "fewer examples", baseline),
         factor_column("flops", "fewer FLOPs", baseline),
@@ -194,9 +226,9 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     return (
         Column("run", "run", lambda row: str(row["label"]), align="left"),
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
-        *(score(name, header, f"final {name}") for name, header in headers.items()),
-        score("score", "score", f"mean of {', '.join(found.averaged)}", inputs=found.averaged),
-        *([delta] if comparing else []),
+        *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
+        *scored,
+        *differs,
         Column(
             "examples_seen",
             "examples",
@@ -209,21 +241,27 @@ def _columns(found: Finals) -> tuple[Column, ...]:
             lambda row: show.known(row["flops"], lambda flops: units.significant(flops / scale)),
             formula=f"mean over seeds of the FLOPs of {frames.counted(found.scope)}",
         ),
-        *(factors if comparing else []),
+        *(factors if found.compares else []),
     )
 
 
 def _conventions(found: Finals) -> list[str]:
     """Notes on the meaning of the columns."""
-    said = [f"FLOPs: {found.frames.counted(found.scope)}"]
-    if any(label != found.baseline for label in found.frames.competitors):
-        said += [
-            f"Δ: score minus that of {found.baseline} with the same seed, mean [{INTERVAL}]",
-            f"fewer examples, FLOPs: factor by which a run reaches the final score of {found.baseline} "
-            f"sooner than {found.baseline} itself; same seed, {CROSSING_WORDS[found.crossing]}, median over "
-            "seeds (seeds that reach it)" + _with_references(found),
-        ]
-    return said
+    frames, baseline = found.frames, found.baseline
+    said = [f"FLOPs: {frames.counted(found.scope)}"]
+    if frames.no_score:
+        return [*said, frames.no_score]
+    if any(label != baseline for label in frames.competitors):
+        better = {"max": "", "min": "; less is better", None: ""}[found.metric.goal]
+        said.append(f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}")
+    if found.compares:
+        said.append(
+            f"fewer examples, FLOPs: factor by which a run reaches the final score of {baseline} "
+            f"sooner than {baseline} itself; same seed, {crossing_words(found.crossing, found.metric)}, "
+            "median over seeds (seeds that reach it)" + _with_references(found)
+        )
+    unranked = [name for name in frames.metrics if frames.declared.of(name).goal is None]
+    return [*said, f"not ranked: {lacks_goal(unranked)}"] if unranked else said
 
 
 def _with_references(found: Finals) -> str:
@@ -266,9 +304,10 @@ def speedup_table(found: Finals) -> Table:
         where no number of runs pays, since such a seed does not get there, or not for less.
 
     Raises:
-        ValueError: No run can be compared.
+        ValueError: No run can be compared, or there is no score of which more or less is better.
     """
-    frames, rows = found.frames, reaching(found)
+    frames, words = found.frames, crossing_words(found.crossing, found.frames.ranked)
+    rows = reaching(found)
     if rows.empty:
         raise ValueError(
             f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
@@ -282,7 +321,7 @@ def speedup_table(found: Finals) -> Table:
     table = Table(
         name=f"{frames.experiment} speed-ups",
         caption=f"{frames.experiment}: examples and FLOPs until a run reaches the final score of "
-        f"{found.baseline} with the same seed, {CROSSING_WORDS[found.crossing]}; also for {found.baseline} "
+        f"{found.baseline} with the same seed, {words}; also for {found.baseline} "
         "itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(

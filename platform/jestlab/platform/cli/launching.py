@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.claims import MARKS, difference
 from jestlab.models.data.files import write_whole
 from jestlab.platform import reports
@@ -424,6 +425,12 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = Fals
     return True
 
 
+def _difference(row: Mapping[str, Any]) -> str:
+    """Write the difference of a claim as the table of claims does."""
+    digits = None if math.isnan(row["digits"]) else int(row["digits"])
+    return difference(dict(row), Metric(unit=row["unit"], digits=digits))
+
+
 def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | None) -> list[str]:
     """Write a line for each claim: the sign of its verdict, its study, its statement, and by how much.
 
@@ -437,7 +444,7 @@ def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | 
         (
             f"{MARKS[row['verdict']]} " + (f"{row['study']:{widest}}  " if by_study else ""),
             " ".join(row["statement"].split()),
-            "  " + difference({key: math.nan if value is None else value for key, value in row.items()}),
+            "  " + _difference({key: math.nan if value is None else value for key, value in row.items()}),
         )
         for row in rows
     ]

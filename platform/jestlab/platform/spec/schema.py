@@ -20,6 +20,7 @@ from pydantic import (
 
 from jestlab.analysis.claims import Claim, ClaimError, parse_claims
 from jestlab.analysis.costs import Scope
+from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
 from jestlab.platform.errors import Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.config_tree import (
@@ -117,7 +118,10 @@ class Study(_Part):
         resources: What a launch may use.
         reports: What it ends in.
         claims: What its runs decide.
-        score: Names of evaluations (dataset/metric) whose mean is the score; empty for all headline ones.
+        metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
+            better, in what unit it is, how it is written. Those of jestlab's own programs need none.
+        score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
+            all headline ones.
         studies: The parts of a union, by name, each a whole study; empty for an ordinary study.
     """
 
@@ -134,6 +138,7 @@ class Study(_Part):
     reports: tuple[Report, ...] = ()
     # Serialized one by one: a serializer of the whole field would write its default, too.
     claims: tuple[Annotated[InstanceOf[Claim], PlainSerializer(Claim.written)], ...] = ()
+    metrics: dict[str, Annotated[InstanceOf[Metric], PlainSerializer(Metric.written)]] = {}
     score: tuple[str, ...] = ()
     studies: dict[str, Study] = {}
 
@@ -242,6 +247,14 @@ class Study(_Part):
                 ("score",), f"must be a list of evaluations, such as coco/i2t_r1, not {shown(names)}"
             )
         return tuple(listed)
+
+    @field_validator("metrics", mode="before")
+    @classmethod
+    def _metrics(cls, metrics: Any) -> Any:
+        try:
+            return parse_metrics(plain({} if metrics is None else metrics, ("metrics",)))
+        except MetricError as error:
+            raise SpecError(error.path, error.message) from None
 
     @field_validator("claims", mode="before")
     @classmethod
