@@ -75,6 +75,7 @@ class Request:
         metric: Training metric of the figure of spikes.
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
+        score: Evaluations whose mean is the score; None for the study's.
         results: Reads the experiment, if several requests share it; None to read it here.
     """
 
@@ -92,12 +93,14 @@ class Request:
     metric: str = "loss"
     group: str | None = None
     source: str | None = None
+    score: tuple[str, ...] | None = None
     results: Callable[[], Frames] | None = None
 
     @cached_property
     def frames(self) -> Frames:
         """Results of the experiment, read once for all figures."""
-        return self.results() if self.results else reading.read(self.url, self.experiment)
+        read = self.results() if self.results else reading.read(self.url, self.experiment)
+        return read.scored_by(self.score) if self.score else read
 
     @cached_property
     def published(self) -> pd.DataFrame:

@@ -304,7 +304,7 @@ _ALWAYS: dict[str, dict[str, Any]] = {
 _OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results"}
 """Options of figures."""
 
-_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published")
+_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published", "score")
 _RENAMED = {"published": "with_published"}
 """Options of tables, and how `tables.table` calls them."""
 
@@ -382,8 +382,7 @@ def _table(url: str, history: History, frames: Frames | None, name: str, options
 
 def _plot(url: str, history: History, frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:
     known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
-    if "by" in known:
-        known["by"] = tuple(known["by"])
+    known |= {key: tuple(known[key]) for key in ("by", "score") if key in known}
     results = None if frames is None else lambda: frames
     return draw(kind, Request(url, history.experiment, results=results, **known))
 
@@ -395,7 +394,7 @@ def _is_on_every_page(
     named = options.get("baseline")
     if frames is not None and named is not None and frames.baseline(named) != baseline:
         return False
-    fits = name in _ALWAYS and "runs" not in options and options.get("scope", scope) == scope
+    fits = name in _ALWAYS and not {"runs", "score"} & options.keys() and options.get("scope", scope) == scope
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 

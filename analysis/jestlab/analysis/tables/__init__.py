@@ -52,6 +52,7 @@ def table(
     mean: Mean = "all",
     crossing: Crossing = "first",
     with_published: bool = True,
+    score: Sequence[str] | None = None,
     results: Mapping[str, Callable[[], Frames]] | None = None,
 ) -> Table:
     """Build a table by its name.
@@ -68,13 +69,15 @@ def table(
         mean: Over which metrics a score is taken; of claims over all.
         crossing: Which crossing of the baseline's final score counts.
         with_published: Whether published rows are shown, too, where the table has such.
+        score: Evaluations whose mean is the score; None for the studies' own. Claims say what they are
+            measured by.
         results: Functions that return results of experiments that have been read already.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
-    made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, results)
+    made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results)
     return replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
 
 
@@ -94,6 +97,7 @@ def _table(
     mean: Mean,
     crossing: Crossing,
     with_published: bool,
+    score: Sequence[str] | None,
     results: Mapping[str, Callable[[], Frames]] | None,
 ) -> Table:
     studies = list(dict.fromkeys(studies))
@@ -104,14 +108,15 @@ def _table(
         raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
 
     def results_of(study: str) -> Frames:
-        return results[study]() if results and study in results else read(url, study)
+        frames = results[study]() if results and study in results else read(url, study)
+        return frames.scored_by(score) if score else frames
 
     if name in _OF_ONE_EXPERIMENT:
         if len(studies) != 1:
             raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
         return _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope, mean, crossing))
     if name == "claims":
-        return _claims(url, studies, baseline)
+        return _claims(url, studies, baseline, score)
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
@@ -135,11 +140,15 @@ def default_name(url: str, experiment: str) -> str:
     return "claims" if is_claiming else "summary"
 
 
-def _claims(url: str, studies: Sequence[str], baseline: str | None) -> Table:
+def _claims(
+    url: str, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
+) -> Table:
     if not studies:
         raise ValueError(f"table 'claims' shows an experiment: {_which(url)}")
     if baseline is not None:
         raise ValueError("claims name what they compare with: leave out the baseline")
+    if score:
+        raise ValueError("claims say what they are measured by: leave out the score")
     judged = verdicts.read(url, studies)
     if not judged:
         raise ValueError(

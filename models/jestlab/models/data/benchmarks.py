@@ -209,12 +209,7 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
         ValueError: A damaged tar, a bad label or template, two datasets of one name, or one of another type.
     """
     found = Benchmark({}, {})
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if not (path / "test").is_dir():
-            continue
-        name = path.name.removeprefix("wds_")
-        for_retrieval = is_retrieval(path)
-        name = name if for_retrieval else name.removesuffix("_classification")
+    for path, name, for_retrieval in datasets_in(folder):
         if name in (found.retrieval if for_retrieval else found.classification):
             raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
         if for_retrieval:
@@ -227,6 +222,18 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
             f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){remedy}"
         )
     return found
+
+
+def datasets_in(folder: Path) -> Iterator[tuple[Path, str, bool]]:
+    """Yield the datasets in a folder: where each is, its name, and whether it is for retrieval.
+
+    Raises:
+        ValueError: One is of another type; see `is_retrieval`.
+    """
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if (path / "test").is_dir():
+            name, for_retrieval = path.name.removeprefix("wds_"), is_retrieval(path)
+            yield path, name if for_retrieval else name.removesuffix("_classification"), for_retrieval
 
 
 def is_retrieval(folder: Path) -> bool:

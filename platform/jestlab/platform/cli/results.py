@@ -25,6 +25,7 @@ from jestlab.platform.cli.options import (
     json_option,
     lab_options,
     scope_option,
+    score_option,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
 from jestlab.platform.errors import UserError
@@ -38,6 +39,7 @@ _out_folder = click.option(
 _TABLES = examples(
     "table quickstart --baseline uniform",
     "table quickstart --explain joint score",
+    "table quickstart --score shapes/zero_shot",
     "table speedups quickstart",
     "table claims quickstart",
     "table comparison quickstart --format latex --out table.tex",
@@ -57,6 +59,7 @@ _TABLES = examples(
               help="Count a score as reached at its first crossing, or once it stays above.")  # fmt: skip
 @click.option("--published/--no-published", "with_published", default=True,
               help="Whether the paper's tables also show published rows.")  # fmt: skip
+@score_option
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
 @click.option("--out", type=FILE, help="Write to this file instead.")
@@ -72,6 +75,7 @@ def table_command(
     mean: Mean,
     crossing: Crossing,
     with_published: bool,
+    score: tuple[str, ...],
     explain: tuple[str, str] | None,
     out: Path | None,
     as_json: bool,
@@ -88,7 +92,7 @@ def table_command(
         name, experiments = default_name(url, name), (name, *experiments)
     made = table(
         url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
-        with_published=with_published,
+        with_published=with_published, score=score,
     )  # fmt: skip
     form = "json" if as_json else form
     if explain is None:
@@ -123,6 +127,7 @@ KINDS = (
               help="What to draw, of the kinds above.")  # fmt: skip
 @baseline_option()
 @scope_option()
+@score_option
 @click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
 @click.option("--by", metavar="KEY", multiple=True,
               help="Config key whose values are lines  [default: selection.rule]")  # fmt: skip
@@ -143,6 +148,7 @@ def plot_command(
     out: Path | None,
     as_json: bool,
     by: tuple[str, ...],
+    score: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
@@ -172,7 +178,7 @@ def plot_command(
         raise UserError("missing EXPERIMENT: only --kind published needs none")
     if by:
         options["by"] = by
-    request = figures.Request(lab.store_url, experiment or "", **options)
+    request = figures.Request(lab.store_url, experiment or "", score=score or None, **options)
     plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     folder = out or lab.reports / (experiment or kind)
     with writing(folder):

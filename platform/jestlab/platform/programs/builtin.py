@@ -5,11 +5,12 @@ What a worker executes for them is in `execution`, which imports JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from jestlab.analysis.metrics import OF_PROGRAM
 from jestlab.models.config import (
     BenchmarkFolder,
     Data,
@@ -149,6 +150,37 @@ def check_digest(field: str, path: str, recorded: str | None, found: str) -> Non
         )
 
 
+# ---- what runs record
+
+
+def _of_training(config: TrainConfig) -> list[str]:
+    """Return patterns of what a training run logs, and of the evaluations of its benchmark's datasets."""
+    logged = [name for name in OF_PROGRAM["train"] if not name.startswith("*/")]
+    return [*logged, *(f"{name}/{metric}" for name, metrics in _datasets(config).items() for metric in metrics)]
+
+
+def _datasets(config: TrainConfig) -> dict[str, list[str]]:
+    """Return patterns of the metrics of each dataset that a training run is evaluated on."""
+    accuracies = ["zero_shot", f"{config.evaluation.shots}_shot"]
+    recalls = ["i2t_r*", "t2i_r*"]
+    if not isinstance(config.data.benchmark, BenchmarkFolder):
+        return {"shapes": accuracies, "shapes_retrieval": recalls}
+    folder = Path(config.data.benchmark.path)
+    if not folder.is_dir():  # in a plan that is only to look at
+        return {"*": [*accuracies, *recalls]}
+    from jestlab.models.data.benchmarks import datasets_in  # imports NumPy, which few plans need
+
+    found: dict[str, list[str]] = {}
+    for _, name, for_retrieval in datasets_in(folder):
+        found.setdefault(name, []).extend(recalls if for_retrieval else accuracies)
+    return found
+
+
+def _logged(name: str) -> Callable[[Any], Collection[str]]:
+    """Return what says that every run of a program records the metrics that are declared for it."""
+    return lambda _: OF_PROGRAM[name]
+
+
 # ---- the programs
 
 
@@ -162,7 +194,7 @@ def _own(
         schema=schema,
         identity_of=schema.identity,
         price_of=price,
-        **options,
+        **({"records": _logged(name)} | options),
     )
 
 
@@ -173,6 +205,7 @@ TRAIN = _own(
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
     imports=(*_IMPORTS, "tensorboardX.summary"),
+    records=_of_training,
 )
 """Contrastive training of two towers: a reference model or a learner."""
 

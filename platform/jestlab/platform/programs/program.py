@@ -127,6 +127,8 @@ class Program:
         collective: Whether several processes compute one run together; otherwise only the first works.
         subjects: Roles of runs that it examines without making references of them: they go on competing.
         imports: Modules that all its runs import, that take long to import and that start no thread.
+        records: Returns patterns of the names that a run of a config records, of metrics and evaluations;
+            None where nobody knows.
     """
 
     name: str
@@ -144,6 +146,7 @@ class Program:
     inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
+    records: Callable[[Any], Collection[str]] | None = None
 
     def inherited(self, base: Mapping[str, Any], owner: Program) -> dict[str, Any]:
         """Return what of the base of a study of another program, its owner, holds for a run of this one."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
 
@@ -20,6 +20,11 @@ TableName = Literal[
 ]
 
 
+def _listed(names: Any) -> Any:
+    """A name by itself is a list of one."""
+    return (names,) if isinstance(names, str) else names
+
+
 class _Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,10 +36,12 @@ class _Comparison(_Report):
         baseline: Name or label of the run that others are compared with; None for the first that is not a
             reference.
         runs: Names or labels of the runs that are shown; None for all.
+        score: Evaluations whose mean is the score here; None for the study's.
     """
 
     baseline: str | None = None
     runs: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    score: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
 
 
 class _CostComparison(_Comparison):
@@ -74,6 +81,8 @@ class TableReport(_CostComparison):
     def _shows_no_runs_of_claims(self) -> TableReport:
         if self.name == "claims" and self.runs is not None:
             raise ValueError("a table of claims shows no runs: leave out `runs`")
+        if self.name == "claims" and self.score is not None:
+            raise ValueError("claims say what they are measured by: leave out `score`, give them a `measure`")
         return self
 
 

@@ -203,6 +203,32 @@ class Store:
             study: dict[str, Any] = json.loads(of_experiment(connection, experiment, Experiment.spec))
         return study
 
+    def measured(self) -> set[str]:
+        """Return the names of all metrics and evaluations (dataset/metric) that runs have recorded."""
+        with self.reading() as connection:
+            names = set(connection.scalars(select(MetricName.name)))
+            pairs = connection.execute(select(Evaluation.dataset, Evaluation.metric).distinct())
+            return names | {f"{dataset}/{metric}" for dataset, metric in pairs}
+
+    def last_launched(self, fingerprint: str) -> tuple[str, dict[str, Any]] | None:
+        """Return name and resolved spec of the study with a run that was launched last; None if none has it.
+
+        A study of a union stands for the union.
+        """
+        query = (
+            select(Experiment.name, Experiment.spec)
+            .join(Member, Member.experiment_id == Experiment.id)
+            .join(Run, Run.id == Member.run_id)
+            .where(Run.fingerprint == fingerprint)
+            .order_by(Experiment.updated_at.desc())
+        )
+        with self.reading() as connection:
+            for name, spec in connection.execute(query):
+                study: dict[str, Any] = json.loads(spec)
+                if not study.get("studies"):
+                    return name, study
+        return None
+
     def runs(self, experiment: str) -> list[RunRow]:
         """Return the runs of an experiment, in the study's order.
 
