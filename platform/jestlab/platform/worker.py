@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -50,6 +50,7 @@ from jestlab.platform.launch.processes import (
     still_there,
 )
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
+from jestlab.platform.programs.expected import check_first
 from jestlab.platform.store import provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
 from jestlab.platform.store.records import RunRecord, RunState
@@ -208,7 +209,9 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
     started = time.strftime("%Y-%m-%d %H:%M:%S %Z")
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
     artifact = functools.partial(attempt.artifact, root=lab.root)
-    context = _context(lab, run, attempt, artifact, stop, keeper.keep)
+    context = _context(
+        lab, run, attempt, artifact, stop, keeper.keep, functools.partial(_check_evaluation, store, run)
+    )
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
@@ -275,6 +278,7 @@ def _context(
     record_artifact: Callable[[str, Path], None],
     stop: Stop,
     saved: Callable[[], None] = lambda: None,
+    check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
 ) -> RunContext:
     """Create what the run's program is called with."""
     return RunContext(
@@ -289,7 +293,14 @@ def _context(
         record_artifact=record_artifact,
         stop_requested=stop.requested,
         saved=saved,
+        check_evaluation=check_evaluation,
     )
+
+
+def _check_evaluation(store: Store, run: RunRecord, names: Collection[str]) -> None:
+    """Check the names of a run's first evaluation against the study that was launched last with it."""
+    if (study := store.last_launched(run.fingerprint)) is not None:
+        check_first(*study, run.program, names)
 
 
 def _execute(run: RunRecord, context: RunContext) -> None:

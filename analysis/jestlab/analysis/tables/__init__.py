@@ -140,9 +140,7 @@ def default_name(url: str, experiment: str) -> str:
     return "claims" if is_claiming else "summary"
 
 
-def _claims(
-    url: str, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None
-) -> Table:
+def _claims(url: str, studies: Sequence[str], baseline: str | None, score: Sequence[str] | None) -> Table:
     if not studies:
         raise ValueError(f"table 'claims' shows an experiment: {_which(url)}")
     if baseline is not None:

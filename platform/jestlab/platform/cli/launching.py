@@ -35,6 +35,7 @@ from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.cost import budgeted, refuse_above
+from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import ExecutorName
@@ -67,6 +68,7 @@ def launch(
 ) -> int:
     """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
     plan = planning.plan(study)  # raises all there is to raise before anything is written
+    check_names(plan, functools.partial(_recorded, lab))
     if render is not None:
         written = _render(lab, study, plan.runs, how, render)
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
@@ -92,6 +94,15 @@ def launch(
     if not outcome.launched:
         listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
     return _end(lab, store, plan, plan.runs, outcome, listener, not no_reports, as_json)
+
+
+def _recorded(lab: Lab) -> set[str]:
+    """Return the names of all metrics in the lab's store; none if there is no store yet."""
+    store = Store.open_readonly(lab.store_url)
+    if store is None:
+        return set()
+    with closing(store):
+        return store.measured()
 
 
 def retry(

@@ -121,7 +121,7 @@ score_option = click.option(
     "--score",
     metavar="METRIC",
     multiple=True,
-    help="Evaluation that is the score, such as wiki/perplexity; of several, their mean  [default: the study's]",
+    help="Evaluation that is the score (wiki/perplexity); of several, their mean  [default: the study's]",
 )
 """`--score`; the command receives its values as `score`."""
 

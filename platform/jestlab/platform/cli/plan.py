@@ -18,6 +18,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import budgeted, done, to_do, total, utilisation, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
+from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.programs import Price
@@ -49,6 +50,7 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     """
     plan = make_plan(study, absent="note")
     store = _store(lab)
+    check_names(plan, store.measured if store is not None else tuple)
     if store is not None:
         plan = plan.with_states(store.states(plan.fingerprints))
     place = study.resources.executor(default=Settings.find().on)

@@ -53,7 +53,9 @@ def _check_study(plan: Plan, recorded: Callable[[], Collection[str]]) -> None:
     for mention in mentions.keys(spec):
         if mention.name != BATCH_SIZE and all(lookup(config, mention.name) is None for config in configs):
             known = dict.fromkeys(key for config in configs for key in flat(config))
-            raise SpecError(mention.path, f"no run has {mention.name!r} in its config: {nearest(mention.name, known)}")
+            raise SpecError(
+                mention.path, f"no run has {mention.name!r} in its config: {nearest(mention.name, known)}"
+            )
 
 
 class _Names:
@@ -105,7 +107,7 @@ class _Names:
                     )
 
     def _goal(self, score: Metric | None) -> Goal | None:
-        """The goal of the score; of a study that names no evaluation, that of all which its programs declare."""
+        """The goal of the score; where the study names no evaluation, that of all that programs declare."""
         if score is not None:
             return score.goal
         goals = {self.declared.of(pattern).goal for pattern in self._patterns if "/" in pattern} - {None}
@@ -124,4 +126,6 @@ def _recorded_by(run: PlannedRun) -> Collection[str]:
     program = programs.get(run.program)
     if program.records is None:
         return ()
-    return program.records(run.config if program.schema is None else program.schema.model_validate(run.config))
+    return program.records(
+        run.config if program.schema is None else program.schema.model_validate(run.config)
+    )

@@ -156,7 +156,10 @@ def check_digest(field: str, path: str, recorded: str | None, found: str) -> Non
 def _of_training(config: TrainConfig) -> list[str]:
     """Return patterns of what a training run logs, and of the evaluations of its benchmark's datasets."""
     logged = [name for name in OF_PROGRAM["train"] if not name.startswith("*/")]
-    return [*logged, *(f"{name}/{metric}" for name, metrics in _datasets(config).items() for metric in metrics)]
+    return [
+        *logged,
+        *(f"{name}/{metric}" for name, metrics in _datasets(config).items() for metric in metrics),
+    ]
 
 
 def _datasets(config: TrainConfig) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,7 @@ class RunContext:
         record_artifact: Callable[[str, Path], None],
         stop_requested: Callable[[], bool],
         saved: Callable[[], None] = lambda: None,
+        check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         """Create a context; the worker does.
 
@@ -79,6 +80,8 @@ class RunContext:
             record_artifact: Records a file or folder under a name.
             stop_requested: Tells whether to stop.
             saved: Makes the folder's content durable.
+            check_evaluation: Raises UserError if the names of the first evaluation are not those that its
+                study expects.
         """
         self.directory = directory
         self.cache = cache
@@ -88,6 +91,7 @@ class RunContext:
         self._record_artifact = record_artifact
         self._stop_requested = stop_requested
         self._saved = saved
+        self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
@@ -110,7 +114,13 @@ class RunContext:
             flops_total: FLOPs spent until then; None if unknown.
             scores: Name → score.
             seconds: Seconds of training until then; None if unknown.
+
+        Raises:
+            UserError: The names of the first evaluation are not those that the study expects.
         """
+        if self._check_evaluation is not None:
+            check, self._check_evaluation = self._check_evaluation, None
+            check(tuple(scores or ()))
         self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
 
     def artifact(self, name: str, path: Path) -> None:

@@ -18,6 +18,7 @@ from jestlab.platform.store.engine import checkpoint, create_file, read_only, re
 from jestlab.platform.store.records import ExperimentRow, FinishedRun, Progress, RunRecord, RunRow, RunState
 from jestlab.platform.store.tables import (
     Attempt,
+    Evaluation,
     Experiment,
     Identity,
     Member,
