@@ -17,6 +17,7 @@ STUDY = Study.parse(
     {
         "name": "toy",
         "runs": {"uniform": {}, "joint": {}},
+        "metrics": {"*": {"goal": "max", "unit": "percent"}},
         "reports": [
             {"kind": "table", "baseline": "uniform"},
             "curves",

@@ -209,7 +209,8 @@ def test_nothing_to_draw(new_store, stored_run):
     ):
         figures.pareto(frames.read(running.url, "study"))
     split = new_store().add(
-        stored_run("uniform", [0.1], metrics=["a/own"]), stored_run("joint", [0.1], metrics=["b/own"])
+        stored_run("uniform", [0.1], metrics=["a/zero_shot"]),
+        stored_run("joint", [0.1], metrics=["b/zero_shot"]),
     )
     with pytest.raises(ValueError, match="'study' has no score to draw over examples_seen yet: 2 COMPLETED"):
         figures.learning_curves(frames.read(split.url, "study"))

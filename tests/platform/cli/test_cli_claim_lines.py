@@ -72,6 +72,7 @@ def test_a_launch_ends_in_them_and_leads_to_the_whole_table(root, tmp_path, caps
         "runs": {"joint": {"steps": 4}, "uniform": {"steps": 6}},
         "claims": [{"statement": STATEMENT, "of": "joint", "above": "uniform"}],
         "reports": ["table"],
+        "metrics": {"toy/score": {"goal": "max", "unit": "percent"}},
     }
     spec = tmp_path / "toy.yaml"
     spec.write_text(yaml.safe_dump(study))

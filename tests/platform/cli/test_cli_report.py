@@ -21,6 +21,7 @@ STUDY = Study.parse(
     {
         "name": "toy",
         "program": "toy_programs:loop",
+        "metrics": {"*": {"goal": "max", "unit": "percent"}},
         "runs": {"uniform": {}, "joint": {}},
         "reports": [{"kind": "table", "baseline": "joint"}, "curves"],
     }

@@ -36,7 +36,10 @@ SECOND = {
 def write(path, **changes):
     """A union of two studies that share a run."""
     parts = {"first": FIRST, "second": {**SECOND, **changes}}
-    studies = {name: {"program": "toy_programs:loop", **part} for name, part in parts.items()}
+    studies = {
+        name: {"program": "toy_programs:loop", "metrics": {"*": {"goal": "max", "unit": "percent"}}, **part}
+        for name, part in parts.items()
+    }
     union = {"name": "both", "question": "Both?", "studies": studies, "resources": {"retries": 0}}
     path.write_text(yaml.safe_dump(union, sort_keys=False))
     return path

@@ -417,6 +417,7 @@ def test_needs_retries_and_tables_serve_it_like_any_program(root, tmp_path, monk
             "second": {"score": 75, "needs": ["first"], "command": "sh score.sh {needs.first} {score}"},
         },
         reports=[{"table": {"baseline": "first"}}, "pareto"],
+        metrics={"toy/top1": {"goal": "max", "unit": "percent"}},
     )
     monkeypatch.chdir("/")
     done = labs.here("launch", path, root=root)

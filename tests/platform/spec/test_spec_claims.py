@@ -108,11 +108,11 @@ CASES = {
     ),
     "no comparison": (
         "{statement: A, of: joint}",
-        ":4: claims.0: must have exactly one of above, below, near, not none",
+        ":4: claims.0: must have exactly one of above, below, better_than, near, not none",
     ),
     "two comparisons": (
         "{statement: A, of: joint, above: uniform, near: uniform, within: 1}",
-        ":4: claims.0: must have exactly one of above, below, near, not above and near",
+        ":4: claims.0: must have exactly one of above, below, better_than, near, not above and near",
     ),
     "no distance": (
         "{statement: A, of: joint, above: uniform, within: 0}",

@@ -49,6 +49,7 @@ def write_study(folder: Path, **parts: Any) -> Path:
         "base": {"steps": 10},
         "runs": {"reference": {}, "joint": {"needs": ["reference"]}, "uniform": {"steps": 12}},
         "resources": {"retries": 0},
+        "metrics": {"toy/*": {"goal": "max", "unit": "percent"}},
     }
     path = folder / "toy.yaml"
     path.write_text(yaml.safe_dump(study | parts))

@@ -159,7 +159,12 @@ def against(
 
 
 def final_scores(frames: Frames) -> pd.DataFrame:
-    """Return the score of every run that has completed with one: label, seed, score, examples_seen, flops."""
+    """Return the score of every run that has completed with one: label, seed, score, examples_seen, flops.
+
+    Raises:
+        ValueError: There is no score (`Frames.score`).
+    """
+    frames.score  # noqa: B018 — is there one?
     curves = score_curves(frames)
     finals = curves.loc[curves["final"], ["label", "seed", "score", "examples_seen", "flops"]]
     return finals.dropna(subset=["score"]).reset_index(drop=True)

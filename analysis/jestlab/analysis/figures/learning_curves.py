@@ -56,9 +56,9 @@ def learning_curves(
         The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
 
     Raises:
-        ValueError: If nothing can be drawn yet, or there is no such baseline.
+        ValueError: If nothing can be drawn yet, or there is no such baseline or no score (`Frames.score`).
     """
-    compared = frames.baseline(baseline)
+    compared, metric = frames.baseline(baseline), frames.score
     curves = mean_curves(score_curves(frames, scope), effort, band)
     if curves.empty:
         raise ValueError(
@@ -71,11 +71,11 @@ def learning_curves(
         sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
     if (data["final"] & (data["role"] == "baseline")).any():
         sentences.append(f"Dotted: final score of {compared}.")
-    sentences += about_references(data, frames.score)
+    sentences += about_references(data, metric)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     x = "examples seen" if effort == "examples_seen" else "training FLOPs"
-    words = Texts(title(frames), " ".join(sentences), x, score_axis(frames), frames.score)
+    words = Texts(title(frames), " ".join(sentences), x, score_axis(frames), metric)
     return Plot("curves", data, words, draw_curves)
 
 
