@@ -58,9 +58,6 @@ from jestlab.platform.store.store import Store
 
 Result = TypeVar("Result")
 
-LOG_VARIABLE = "JESTLAB_COPY_LOG"
-"""Set where the worker's output is not yet the run's log."""
-
 LAST_WORDS_SECONDS = 5.0
 """How long the end waits until all output is in the log."""
 
@@ -126,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         store.close()  # one of a slice's 64 hosts is enough to keep a connection
         return _assist(lab, run, stop)
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
-    with _copied_output(directory / logs.NAME, synced) if os.environ.get(LOG_VARIABLE) else nullcontext():
+    with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
         code = _attempt(lab, store, run, options.attempt, stop, synced or LocalFolder())
     if synced and code != EXIT_BUSY:
         synced.show()

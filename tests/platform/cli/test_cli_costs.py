@@ -30,6 +30,7 @@ base:
     text: {length: 64, width: 768, depth: 12, heads: 12, mlp_dim: 3072}
     embedding_dim: 768
   schedule: {batch_size: 32768, examples_seen: 3000000000}
+  data.train.examples: 1000000000
 runs:
   reference: {}
   joint: {selection: {rule: joint, reference: reference, filtering_ratio: 0.8}}

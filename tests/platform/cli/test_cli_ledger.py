@@ -15,6 +15,7 @@ PAPER = """
 base:
   model: {variant: B/16}
   schedule: {super_batch_size: 163840, examples_seen: 3000000000}
+  data.train.examples: 1000000000
 runs:
   reference: {schedule: {batch_size: 32768, super_batch_size: null}}
   uniform: {schedule: {batch_size: 32768, super_batch_size: null}, initialization: 1}

@@ -179,7 +179,8 @@ def shards(folder, text):
 
 def test_folders_are_identified_by_their_content(tmp_path):
     paths = [shards(tmp_path / name, text) for name, text in (("a", b"one"), ("b", b"one"), ("c", b"two"))]
-    runs = planned({path[-1]: {"data.train": {"kind": "folder", "path": path}} for path in paths}).runs
+    folders = {path[-1]: {"data.train": {"kind": "folder", "path": path}} for path in paths}
+    runs = planned(folders, base={"schedule.batch_size": 1}).runs
     assert [run.name for run in runs] == ["a", "c"]
     assert [alias.name for alias in runs[0].aliases] == ["b"]
     assert len(runs[0].config["data"]["train"]["digest"]) == 64
@@ -198,8 +199,10 @@ def test_a_folder_is_read_once_per_plan(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets, "digest", digest)
     path = shards(tmp_path / "a", b"one")
+    (tmp_path / "a" / "wds_toy" / "test").mkdir(parents=True)
     base = {
-        "data": {"train": {"kind": "folder", "path": path}, "benchmark": {"kind": "folder", "path": path}}
+        "data": {"train": {"kind": "folder", "path": path}, "benchmark": {"kind": "folder", "path": path}},
+        "schedule.batch_size": 1,
     }
     planned({"a": {}, "b": {"optimizer.beta2": 0.5}}, base=base, seeds=3)
     assert len(seen) == 1

@@ -166,7 +166,7 @@ OTHER_RUNTIME = {
     "loader_threads": 3,
     "damaged_share": 0.5,
     "decoded_megabytes": 0,
-    "diagnostics": {"every_steps": 7, "columns": ["licence"]},
+    "diagnostics": {"every_steps": 7, "columns": ["similarity"]},
 }
 
 

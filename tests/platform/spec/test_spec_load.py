@@ -193,10 +193,43 @@ def test_relative_folders_count_from_the_yaml_file(tmp_path, monkeypatch):
         "/two",
     ]
     study = load(file, None, ["runs.a.data.train.path=other"])
-    assert config_of(study.members[0]).data.train.path == str(tmp_path / "elsewhere" / "other")
+    assert config_of(study.members[0]).data.train.path == str(tmp_path / "specs" / "other")
 
 
-def test_relative_folders_in_python_count_from_the_working_directory(tmp_path, monkeypatch):
+def test_relative_paths_count_from_the_spec_in_python_and_in_overrides_too(tmp_path, monkeypatch):
+    """A command runs in its spec's folder, unless `cwd` says otherwise: its words may name files."""
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "own.py").write_text("def train(config, context): ...")
+    runs = {
+        "data": {"program": "train", "data.train": {"kind": "folder", "path": "web"}},
+        "function": {"program": "own.py:train"},
+        "script": {"command": ["true"]},
+        "below": {"command": ["true"], "cwd": "code"},
+        "launcher": {"command": ["true"], "cwd": None},
+    }
+    written = {"name": "own", "program": "command", "runs": runs}
+    python = f"SCALES = ('smoke',)\ndef get_config(scale):\n    return {written!r}\n"
+    files = [
+        write(tmp_path / "specs", "s.py", python),
+        write(tmp_path / "specs", "s.yaml", json.dumps(written)),
+    ]
+    monkeypatch.chdir(tmp_path)
+    specs = tmp_path / "specs"
+    for file in map(os.path.relpath, files):
+        found: dict[str, Any] = {member.variant.name: member.variant for member in load(file).members}
+        assert found["data"].config.data.train.path == str(specs / "web")
+        assert found["function"].program.name == f"{specs / 'own.py'}:train"
+        assert found["script"].config["cwd"] == str(specs)
+        assert found["below"].config["cwd"] == str(specs / "code")
+        assert found["launcher"].config["cwd"] is None
+        given = ["runs.below.cwd=other", "runs.script.program=own.py:train", "runs.data.data.train.path=web2"]
+        found = {member.variant.name: member.variant for member in load(file, None, given).members}
+        assert found["below"].config["cwd"] == str(specs / "other")
+        assert found["script"].program.name == f"{specs / 'own.py'}:train"
+        assert found["data"].config.data.train.path == str(specs / "web2")
+
+
+def test_relative_folders_in_python_count_from_the_spec(tmp_path, monkeypatch):
     text = """
         SCALES = ("smoke",)
         def get_config(scale):
@@ -205,7 +238,8 @@ def test_relative_folders_in_python_count_from_the_working_directory(tmp_path, m
     (tmp_path / "specs").mkdir()
     file = write(tmp_path / "specs", "s.py", text)
     monkeypatch.chdir(tmp_path)
-    assert config_of(load(os.path.relpath(file)).members[0]).data.train.path == str(tmp_path / "web")
+    found = config_of(load(os.path.relpath(file)).members[0]).data.train.path
+    assert found == str(tmp_path / "specs" / "web")
 
 
 @pytest.mark.parametrize(

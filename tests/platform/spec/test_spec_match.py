@@ -137,7 +137,11 @@ def test_what_matches_may_not_be_matched_and_no_axis_may_set_what_is_solved_for(
 
 def test_at_size_b_the_budgets_follow_from_what_our_towers_cost():
     """A comes from the two towers and the loss: larger patches leave the text tower as it is."""
-    base = {"model.variant": "B/16", "schedule": {"batch_size": 32_768, "examples_seen": 3e9}}
+    base = {
+        "model.variant": "B/16",
+        "schedule": {"batch_size": 32_768, "examples_seen": 3e9},
+        "data.train.examples": 1e9,
+    }
     shares = {"quarter": 0.25, "half": 0.5, "most": 0.95}
     runs = {
         name: {"approximation.share": share, "match": {"learner_flops": "full"}}

@@ -210,14 +210,27 @@ def load_benchmark(folder: Path, image_size: int) -> Benchmark:
         ValueError: A damaged tar, a bad label or template, two datasets of one name, or one of another type.
     """
     found = Benchmark({}, {})
-    for path, name, for_retrieval in datasets_in(folder):
-        if name in (found.retrieval if for_retrieval else found.classification):
-            raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
+    for (name, for_retrieval), path in dataset_folders(folder).items():
         if for_retrieval:
             found.retrieval[name] = retrieval(path, image_size)
         else:
             found.classification[name] = classification(path, image_size)
-    if not found.classification and not found.retrieval:
+    return found
+
+
+def dataset_folders(folder: Path) -> dict[tuple[str, bool], Path]:
+    """Find the datasets of a benchmark, by name and whether they are for retrieval; nothing in them is read.
+
+    Raises:
+        FileNotFoundError: There is none.
+        ValueError: Two have one name, or one is of another type.
+    """
+    found: dict[tuple[str, bool], Path] = {}
+    for path, name, for_retrieval in datasets_in(folder):
+        if (name, for_retrieval) in found:
+            raise ValueError(f"{path}: a second dataset named {name!r}: rename one of the folders")
+        found[name, for_retrieval] = path
+    if not found:
         remedy = f": give its parent, {folder.parent}" if (folder / "test").is_dir() else ""
         raise FileNotFoundError(
             f"{folder}: holds no dataset, which is a folder with test/0.tar (CLIP_benchmark's form){remedy}"

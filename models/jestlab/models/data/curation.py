@@ -267,6 +267,32 @@ def metadata_columns(folder: Path) -> list[str]:
     return sorted({name for row in rows for name in row})
 
 
+_MOST_COUNTED = 2_000_000
+"""So many examples of a folder are filtered to count them: a matter of seconds."""
+
+
+def count_examples(folder: Path, filter: str | None) -> int | None:
+    """Count the examples of a folder of shards that satisfy a filter, if that is quickly done.
+
+    Args:
+        folder: The folder.
+        filter: See `select`; None: all count.
+
+    Returns:
+        Their number; None where metadata are in the tars themselves, or there are millions of examples.
+
+    Raises:
+        ValueError: As in `select`.
+    """
+    index = ShardIndex.load(folder)
+    if filter is None:
+        return len(index)
+    shards = range(len(index.tars))
+    if len(index) > _MOST_COUNTED or not all(_parquet(index, shard).exists() for shard in shards):
+        return None
+    return len(select(folder, filter))
+
+
 def _by_shard(function: Callable[[int], Part], index: ShardIndex, done: str) -> Iterator[Part]:
     """Call a function for each tar with examples, for a few at once; yield its results in order."""
     shards = np.flatnonzero(np.diff(index.starts)).tolist()

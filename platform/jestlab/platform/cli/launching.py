@@ -67,7 +67,7 @@ def launch(
     as_json: bool,
 ) -> int:
     """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
-    plan = planning.plan(study)  # raises all there is to raise before anything is written
+    plan = _planned(study, how)  # raises all there is to raise before anything is written
     check_names(plan, functools.partial(_recorded, lab))
     if render is not None:
         written = _render(lab, study, plan.runs, how, render)
@@ -112,7 +112,7 @@ def retry(
     store = Store.open(lab.store_url, create=False)
     refuse_untrusted(store, experiment)
     study = load_stored(experiment, store.spec(experiment))
-    plan = planning.plan(study)
+    plan = _planned(study, how)
     plan = plan.with_states(store.states(plan.fingerprints))
     again = _failed_and_waiting(plan, run)
     listener = _listener(as_json)
@@ -122,6 +122,12 @@ def retry(
     if not again:
         listener.note("nothing to retry: no run has failed")
     return _end(lab, store, plan, again, outcome, listener, bool(again) and not no_reports, as_json)
+
+
+def _planned(study: Study, how: dict[str, Any]) -> Plan:
+    """Plan a study for where it is to run; UserError if something is wrong with it."""
+    is_here = study.resources.executor(how["on"], Settings.find().on) == "local"
+    return planning.plan(study, where="here" if is_here else "elsewhere")
 
 
 def _end(

@@ -48,12 +48,12 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
     on this machine in hours, once runs of the same program have completed here.
     """
-    plan = make_plan(study, absent="note")
+    place = study.resources.executor(default=Settings.find().on)
+    plan = make_plan(study, absent="note", where="here" if place == "local" else "elsewhere")
     store = _store(lab)
     check_names(plan, store.measured if store is not None else tuple)
     if store is not None:
         plan = plan.with_states(store.states(plan.fingerprints))
-    place = study.resources.executor(default=Settings.find().on)
     plan = budgeted(plan, store, local=place == "local")
     reasons: Mapping[str, Explanation] = {}
     if why:

@@ -40,7 +40,7 @@ def list_command(as_json: bool) -> None:
     for name in study_names():
         at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(at_scale.values()))
-        runs = {scale: len(plan(its, absent="note").runs) for scale, its in at_scale.items()}
+        runs = {scale: len(plan(its, absent="note", where="nowhere").runs) for scale, its in at_scale.items()}
         parts = list(study.studies)
         about = {"name": study.name, "question": study.question, "paper": study.paper}
         data.append({**about, "runs": runs, "studies": parts})
@@ -81,7 +81,7 @@ def _about(study: Study) -> Iterator[str]:
         yield from _parts(study)
     else:
         yield from _details(study)
-    planned = plan(study, absent="note")
+    planned = plan(study, absent="note", where="nowhere")
     yield f"\n{counted(len(planned.runs), 'run')}{_where(study.resources)}"
     yield from absent_data(planned)
 
@@ -182,7 +182,7 @@ def costs_command(
     --plot writes PNG, SVG and PDF for each convention, at the sizes of the first run of SPEC that selects its
     batches; a run with an approximate pass is preferred.
     """
-    planned = plan(study, absent="note")
+    planned = plan(study, absent="note", where="nowhere")
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
     text = "\n".join([*_breakdown(found), *absent_data(planned), *paths])

@@ -9,6 +9,9 @@ from jestlab.platform.store.provenance import without_url_credentials
 
 NAME = "log.txt"
 
+COPIED = "JESTLAB_COPY_LOG"
+"""Set where a worker's output is not yet the run's log: on another machine than the launcher's."""
+
 _BLOCK = 1 << 16
 
 

@@ -14,7 +14,7 @@ from jestlab.analysis import units
 from jestlab.analysis.costs import Cost, Scope, matching_examples
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import fingerprint, identity_of
-from jestlab.platform.programs import Config, Contents, Price
+from jestlab.platform.programs import Config, Contents, Price, Where
 from jestlab.platform.spec.expand import Member, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
@@ -142,17 +142,19 @@ class Plan:
         return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
 
-def plan(study: Study, absent: Literal["refuse", "note"] = "refuse") -> Plan:
+def plan(study: Study, absent: Literal["refuse", "note"] = "refuse", where: Where = "here") -> Plan:
     """Plan a study. Takes time linear in its runs.
 
     Args:
         study: The study.
         absent: Whether missing data and weights are an error, or noted in a plan that is only to look at.
+        where: Where its runs are executed.
 
     Raises:
-        UserError: The spec is wrong, or a data folder is missing; the place is named.
+        UserError: The spec is wrong, what it names is missing, or a config does not fit its data; the place
+            is named.
     """
-    contents = Contents(note_absent=absent == "note")
+    contents = Contents(note_absent=absent == "note", where=where)
     resolved: list[_Resolved] = []
     for member in study.members:
         resolved.append(_resolve(member, resolved, contents))

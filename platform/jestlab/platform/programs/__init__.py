@@ -9,9 +9,9 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs import program
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
-from jestlab.platform.programs.program import Config, Contents, Price, Program
+from jestlab.platform.programs.program import Config, Contents, Price, Program, Where
 
-__all__ = ["BUILTIN", "Config", "Contents", "Price", "Program", "get", "imports_of"]
+__all__ = ["BUILTIN", "Config", "Contents", "Price", "Program", "Where", "get", "imports_of"]
 
 BUILTIN = {own.name: own for own in (TRAIN, EMBED, WEIGHTS, DIAGNOSE, COMMAND)}
 

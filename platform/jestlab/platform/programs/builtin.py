@@ -21,10 +21,9 @@ from jestlab.models.config import (
     TwoTowers,
     WeightsConfig,
 )
-from jestlab.models.config.data import SYNTHETIC_CAPTION
-from jestlab.models.data.filters import Filter, missing_column
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import pricing
+from jestlab.platform.programs.fits import check_fits
 from jestlab.platform.programs.program import Contents, Price, Program
 
 if TYPE_CHECKING:
@@ -50,10 +49,13 @@ def _complete_data(config: Config, contents: Contents) -> Config:
     """Add the content digests of the data folders; only training runs use the benchmark.
 
     Raises:
-        UserError: A folder is missing or holds no shards.
+        UserError: A folder is missing or holds no shards, or the config does not fit its data.
+        ValueError: The filter leaves nothing.
     """
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
     data = _with_digests(config.data, contents, parts)
+    if contents.where != "nowhere":
+        check_fits(config, contents)
     return config if data is config.data else config.model_copy(update={"data": data})
 
 
@@ -85,7 +87,7 @@ def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
     """Return the same data with the content digest of each folder among the parts, unless it is only noted.
 
     Raises:
-        UserError: A folder is missing or holds no shards, or its metadata lack a required column.
+        UserError: A folder is missing or holds no shards.
     """
     found: dict[str, Any] = {}
     for part in parts:
@@ -96,26 +98,8 @@ def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
                 continue
             if not path.is_dir():
                 raise UserError(f"data.{part}.path: no folder {path}: expected image–text tar shards")
-            if part == "train":
-                _check_columns(data, path)
             found[part] = folder.model_copy(update={"digest": contents.digest(path)})
     return data.model_copy(update=found) if found else data
-
-
-def _check_columns(data: Data, folder: Path) -> None:
-    """Raise UserError if a filter or a recaption uses columns that a folder's metadata lack."""
-    if data.filter is None and data.recaption is None:
-        return
-    from jestlab.models.data.curation import metadata_columns  # imports NumPy, which few plans need
-
-    asked = {"filter": data.filter, "recaption": data.recaption}
-    columns = {field: list(Filter.parse(text).columns) for field, text in asked.items() if text is not None}
-    if "recaption" in columns:
-        columns["recaption"].append(SYNTHETIC_CAPTION)
-    known = metadata_columns(folder)
-    for field, wanted in columns.items():
-        if missing := missing_column(wanted, known):
-            raise UserError(f"data.{field}: {folder} has no metadata {missing}")
 
 
 def open_source(config: WeightsConfig) -> Weights:

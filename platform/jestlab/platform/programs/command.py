@@ -15,7 +15,7 @@ one: [sh, -c, "…"]. Its environment holds:
     JESTLAB_NEEDS        JSON: role → folder of each run that it depends on
     JESTLAB_REPORTS, JESTLAB_REPLIES   where it reports: see `jestlab.platform.client`
 
-It runs in the launcher's working directory, or in `cwd`. Its identity is the whole config except `cwd`, the
+It runs in `cwd`, by default the folder of its spec. Its identity is the whole config except `cwd`, the
 command included, but not the files that the command names: give the config a key such as `version: 2` when
 they change what they do.
 Exit code 0 completes the run. It is not tried again after wrong usage (exit code 2), if it cannot be executed
@@ -36,6 +36,7 @@ import selectors
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,9 @@ from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.launch import failures, logs
 from jestlab.platform.launch.processes import describe_exit, die_with_parent, group_runs, reap_orphans
 from jestlab.platform.programs.context import Failed, Interrupted, RunContext
-from jestlab.platform.programs.program import Problem, Program
+from jestlab.platform.programs.program import Contents, Problem, Program
 from jestlab.platform.programs.protocol import Channel
+from jestlab.platform.programs.scripts import check_scripts
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"
@@ -120,6 +122,21 @@ def _values(config: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return values
 
 
+def complete(config: dict[str, Any], contents: Contents) -> dict[str, Any]:
+    """Check that the scripts of a command exist, if it is to run on this machine: see `Program.complete`."""
+    if contents.where == "here":
+        values = _values(config)
+        words = [word if "{" not in word else _filled(word, values) for word in _words(config["command"])]
+        check_scripts(words, Path(config.get("cwd") or "."))
+    return config
+
+
+def _filled(word: str, values: Mapping[str, Any]) -> str:
+    """Fill a word whose placeholders are config keys; what others become is not known: no script then."""
+    known = all(name in values for name in placeholder_names(word))
+    return fill(word, values) if known else "-"
+
+
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return what decides the result: all but the working directory."""
     return {key: value for key, value in config.items() if key != "cwd"}
@@ -178,7 +195,7 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
         "JESTLAB_NEEDS": json.dumps(needs),
     }
     words = [fill(word, values) for word in _words(config["command"])]
-    cwd = Path(config["cwd"]) if config.get("cwd") else None
+    cwd = _working_directory(config.get("cwd"))
     with Channel(context) as channel:
         child = Child(words, cwd, environment | channel.environment)
         try:
@@ -192,6 +209,20 @@ def run(config: Mapping[str, Any], context: RunContext) -> None:
     if child.code:
         reason = ": ".join(filter(None, [describe_exit(child.code), logs.tail(child.last_words)]))
         raise Failed(reason, failures.exit_recurs(child.code, child.last_words, context.cache.parent))
+
+
+def _working_directory(given: str | None) -> Path | None:
+    """Return where to run; None for this process's working directory.
+
+    On a pod that is its image's, unless the spec's folder is there, too.
+    """
+    if given is None:
+        return None
+    path = Path(given)
+    if os.environ.get(logs.COPIED) and not path.exists():
+        sys.stderr.write(f"jestlab: no folder {path} on this machine: the command runs in {Path.cwd()}\n")
+        return None
+    return path
 
 
 def _serve(child: Child, channel: Channel, context: RunContext) -> None:
@@ -351,5 +382,7 @@ COMMAND = Program(
     problems_of=problems,
     identity_of=identity,
     local_paths=(("cwd",),),
+    complete=complete,
+    spec_folder="cwd",
     collective=False,
 )

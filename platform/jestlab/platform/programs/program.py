@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -71,18 +71,28 @@ class Price:
         return self.cost.total("reference_scoring")
 
 
+Where = Literal["here", "elsewhere", "nowhere"]
+"""Where the runs of a plan are executed: on this machine, so that scripts have to be there; on others; or
+nowhere, if the plan only prices them: then nothing has to fit."""
+
+
 class Contents:
     """What is found at the paths that configs name, each folder read once. For one plan: folders change.
 
     Attributes:
         absent: Each missing path → what it should be, such as "folder".
+        where: Where runs are executed.
     """
 
-    def __init__(self, note_absent: bool = False) -> None:
+    def __init__(self, note_absent: bool = False, where: Where = "here") -> None:
         """Create it; with `note_absent`, missing paths are noted in `absent` instead of being errors."""
         self._note_absent = note_absent
         self.absent: dict[Path, str] = {}
+        self.where = where
         self._digests: dict[Path, str] = {}
+        self._columns: dict[Path, list[str]] = {}
+        self._counts: dict[tuple[Path, str | None], int | None] = {}
+        self._benchmarks: set[Path] = set()
 
     def passes_over(self, path: Path, what: str) -> bool:
         """Whether a path is missing and only noted: then the path itself identifies the content."""
@@ -103,6 +113,42 @@ class Contents:
             self._digests[folder] = datasets.digest(folder)
         return self._digests[folder]
 
+    def columns(self, folder: Path) -> list[str]:
+        """Return the names of the metadata columns of a folder of shards."""
+        if folder not in self._columns:
+            from jestlab.models.data.curation import metadata_columns  # imports NumPy
+
+            self._columns[folder] = metadata_columns(folder)
+        return self._columns[folder]
+
+    def examples(self, folder: Path, filter: str | None = None) -> int | None:
+        """Return how many examples a folder of shards holds, or a filter leaves of it.
+
+        Returns:
+            The number; None where it takes too long to find out.
+
+        Raises:
+            ValueError: There are no shards, the filter leaves nothing, or it does not fit the metadata.
+        """
+        if (folder, filter) not in self._counts:
+            from jestlab.models.data.curation import count_examples  # imports NumPy
+
+            self._counts[folder, filter] = count_examples(folder, filter)
+        return self._counts[folder, filter]
+
+    def check_benchmark(self, folder: Path) -> None:
+        """Check that a folder holds datasets to evaluate on.
+
+        Raises:
+            FileNotFoundError: It holds none.
+            ValueError: Two of them have one name, or one is of a type that is not scored.
+        """
+        if folder not in self._benchmarks:
+            from jestlab.models.data.benchmarks import dataset_folders  # imports NumPy
+
+            dataset_folders(folder)
+            self._benchmarks.add(folder)
+
 
 @dataclass(frozen=True)
 class Program:
@@ -121,9 +167,11 @@ class Program:
         price_of: Prices a config, given the configs of the runs it depends on by role; None if unknown.
         extent: Field of the config for the training length, to which the price is proportional; None if
             there is no such field.
-        complete: Fills in what only the data can tell, such as their digests; None if there is nothing.
+        complete: Fills in what only the data can tell, such as their digests, and checks that what a config
+            names is there and fits; None if there is nothing.
         inherits: Sections of a study's base that also hold for runs of this program, if the study's own
             program is another one with a section of that name and type.
+        spec_folder: Key of a free-form config that holds the folder of the spec, unless it is given.
         collective: Whether several processes compute one run together; otherwise only the first works.
         subjects: Roles of runs that it examines without making references of them: they go on competing.
         imports: Modules that all its runs import, that take long to import and that start no thread.
@@ -142,6 +190,7 @@ class Program:
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
     extent: tuple[str, ...] | None = None
     complete: Callable[[Any, Contents], Config] | None = None
+    spec_folder: str | None = None
     collective: bool = True
     inherits: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ from jestlab.platform.spec.config_tree import (
     nested,
 )
 from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.meant import check_meant
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
@@ -43,8 +44,11 @@ _SUFFIXES = (*_YAML, ".py")
 def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] = ()) -> Study:
     """Load, override and validate a study.
 
-    A relative `path` of a data folder counts from the YAML file's folder; in Python and in overrides, from
-    the working directory.
+    Relative paths count from the folder of the spec's file, in YAML, in Python and in overrides alike: paths
+    of data, benchmarks and weights, `file.py:function`, a command's `cwd`, and, as that is the spec's folder
+    unless it is given, the scripts and files that a command's words name. (`cwd: null` is the launcher's
+    working directory.) In a union they count from the file of the part that names them. A registered study
+    has no file: there they count from the working directory.
 
     Args:
         name_or_path: A registered study ("quickstart"), or a .py, .yaml or .yml file.
@@ -66,8 +70,9 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
             study = overriding.apply(study, parsed)
         except SpecError as error:
             raise UserError(f"--set {error}") from None
-        study = anchor(study, Path.cwd())
+        study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
+        check_meant(study)
     except SpecError as error:
         path = error.path[2:] if error.path[:1] == (STUDIES,) else error.path  # may be set for all parts
         by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
@@ -102,7 +107,7 @@ class _Source:
         file: Name of the study or path of the file, for errors.
         name: Of the study, if the spec gives none.
         line: Line of a place, where there are lines.
-        folder: What relative paths in it count from.
+        folder: What relative paths in it count from: its file's; None for a registered study.
         asked: The scale, if the user asked for it and the spec does not name it.
     """
 
@@ -121,7 +126,7 @@ class _Source:
             if isinstance(named := written.get(STUDIES), list | tuple):
                 written[STUDIES] = self._loaded(named, written.get("scale"))
         study = Study.parse(written)
-        return anchor(study, self.folder) if self.folder is not None else study
+        return anchor(study, self.folder, self.folder) if self.folder is not None else study
 
     def _loaded(self, named: Sequence[Any], scale: Any) -> dict[str, Any]:
         """Load the parts of a union that names them, each a registered name or a path, by their names."""
@@ -183,7 +188,7 @@ def _source(name_or_path: str, scale: str | None) -> _Source:
         raise SpecError((), f"{name_or_path}: not a spec: expected a .py, .yaml or .yml file")
     with _guarded(path.absolute()):
         written = _returned(_module_at(path.absolute()), name_or_path, scale)
-    return _Source(name_or_path, path.stem, written)
+    return _Source(name_or_path, path.stem, written, folder=path.absolute().parent)
 
 
 def _read_yaml(path: Path, scale: str | None) -> _Source:
@@ -278,16 +283,25 @@ def _guarded(path: Path) -> Iterator[None]:
         raise UserError(f"{path}:{line or 1}: {type(error).__name__}: {message}") from error
 
 
-def anchor(study: Study, folder: Path) -> Study:
-    """Make the paths of a study absolute, so that the resolved spec works from anywhere."""
+def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
+    """Make the paths of a study absolute, so that the resolved spec works from anywhere.
+
+    Args:
+        study: The study.
+        folder: What relative paths in it count from.
+        own: The folder of its spec, where commands run that name no other; None if it has none.
+    """
     written = study.to_dict()
     if study.studies:
-        written[STUDIES] = {name: anchor(part, folder).to_dict() for name, part in study.studies.items()}
-        return _parsed_again(study, written)
+        parts = {name: anchor(part, folder, own).to_dict() for name, part in study.studies.items()}
+        return _parsed_again(study, written | {STUDIES: parts})
     for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
         if "program" in section:
             section["program"] = program.anchored(section["program"], folder)
     study = _parsed_again(study, written)
+    if own is not None:
+        _enter_folder(study, written, own)
+        study = _parsed_again(study, written)
     for path in _local_paths(study):
         _anchor_in(written, ("base",), path, folder)
     for name in study.runs:
@@ -297,6 +311,16 @@ def anchor(study: Study, folder: Path) -> Study:
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), folder)
     return _parsed_again(study, written)
+
+
+def _enter_folder(study: Study, written: Tree, own: Path) -> None:
+    """Enter the folder of a spec in its written form, where configs of its programs leave it open."""
+    if key := program_of(study).spec_folder:
+        written.setdefault("base", {}).setdefault(key, str(own))
+    for name in study.runs:
+        program = program_of(study, name)
+        if program.spec_folder and program.name != study.program:
+            written["runs"][name].setdefault(program.spec_folder, str(own))
 
 
 def _parsed_again(study: Study, written: Tree) -> Study:

@@ -81,12 +81,15 @@ class RunSpec(_Part):
             of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
+        texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
+            roles without a run, `needs: {init: null}`.
         match: Whose FLOPs it spends; its examples seen are solved for when it is planned.
         overrides: Laid over the base.
     """
 
     program: str | None = None
     needs: dict[str, str] = {}
+    texts: tuple[str, ...] = ()
     match: Match | None = None
     overrides: Tree = {}
 
@@ -94,9 +97,9 @@ class RunSpec(_Part):
     def _written(self) -> dict[str, Any]:
         """As a spec writes it: the overrides, and beside them what is not config."""
         written: dict[str, Any] = {} if self.program is None else {"program": self.program}
-        if self.needs:
-            by_name = all(role == name for role, name in self.needs.items())
-            written["needs"] = list(self.needs) if by_name else dict(self.needs)
+        if self.needs or self.texts:
+            by_name = all(role == name for role, name in self.needs.items()) and not self.texts
+            written["needs"] = list(self.needs) if by_name else {**self.needs, **dict.fromkeys(self.texts)}
         if self.match is not None:
             written[MATCH] = {self.match.kind: self.match.run}
         return written | self.overrides
@@ -305,22 +308,25 @@ def _run(name: str, given: Any) -> dict[str, Any]:
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
     if program is not None and not isinstance(program, str):
         raise SpecError((*path, "program"), f"must be a string, not {shown(program)}")
+    roles = _needs(needs, (*path, "needs"))
     return {
         "program": program,
-        "needs": _needs(needs, (*path, "needs")),
+        "needs": {role: name for role, name in roles.items() if name is not None},
+        "texts": tuple(role for role, name in roles.items() if name is None),
         "match": _match(overrides.pop(MATCH, None), (*path, MATCH)),
         "overrides": plain(overrides, path),
     }
 
 
-def _needs(given: Any, path: Path) -> dict[str, str]:
+def _needs(given: Any, path: Path) -> dict[str, str | None]:
+    """Return role → name of the run; None for a role without a run, which the config gives a text."""
     listed = [given] if isinstance(given, str) else () if given is None else given
     needs: dict[Any, Any]
     if isinstance(listed, list | tuple):
         needs = {name if isinstance(name, str) else i: name for i, name in enumerate(listed)}
     else:
         needs = dict(listed.items()) if is_mapping(listed) else {0: listed}
-    if not all(isinstance(part, str) for pair in needs.items() for part in pair):
+    if not all(isinstance(role, str) and isinstance(name, str | None) for role, name in needs.items()):
         raise SpecError(
             path, f"must be a list of names of runs, or a mapping from roles to them, not {shown(given)}"
         )

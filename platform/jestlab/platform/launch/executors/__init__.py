@@ -9,6 +9,7 @@ from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import logs
 from jestlab.platform.launch.executor import Executor, Job, Marks
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
@@ -87,7 +88,7 @@ def job_of(
         record: What its worker records of its code and environment.
         retry_exit_codes: Exit codes of its command that are tried again, whatever they seem to mean.
     """
-    elsewhere = {} if executor == "local" else {"JESTLAB_COPY_LOG": "1"}
+    elsewhere = {} if executor == "local" else {logs.COPIED: "1"}
     recorded = {} if record == PARTS else {RECORD: ",".join(record)}
     retried = {RETRIED_CODES: ",".join(map(str, retry_exit_codes))} if retry_exit_codes else {}
     return Job(

@@ -1,0 +1,151 @@
+"""What is checked before anything runs: that what a spec names is there, and that batches fit the data."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+import yaml
+
+from jestlab.models.config import ShapesBenchmark, ShapesWeb
+from jestlab.models.data import shapes
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.spec.load import load
+from jestlab.platform.spec.schema import Study
+
+JOINT = {"selection": {"rule": "joint", "criterion": "hard_learner", "chunks": 2}}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 100 examples."""
+    folder = tmp_path_factory.mktemp("web")
+    shapes.make_web(folder, ShapesWeb(examples=100), seed=5)
+    return folder
+
+
+def planned(run: dict[str, Any], train: dict[str, Any] | Path, **data: Any) -> Plan:
+    given = {"kind": "folder", "path": str(train)} if isinstance(train, Path) else train
+    return plan(Study.parse({"name": "s", "runs": {"joint": {"data": {"train": given, **data}, **run}}}))
+
+
+def refusal(*arguments: Any, **data: Any) -> str:
+    with pytest.raises(UserError) as refused:
+        planned(*arguments, **data)
+    return str(refused.value)
+
+
+def test_a_super_batch_larger_than_the_training_set_is_refused(web):
+    large = JOINT | {"schedule.batch_size": 64}
+    assert refusal(large, web) == (
+        f"runs.joint: the super-batch of 320 examples is larger than the training set {web}, which holds "
+        "100: lower schedule.batch_size or the filtering ratio, or train on more data"
+    )
+    assert refusal(JOINT | {"schedule.super_batch_size": 81_920}, {"examples": 27_588}) == (
+        "runs.joint: the super-batch of 81,920 examples is larger than data.train, which holds 27,588: "
+        "lower schedule.super_batch_size or the filtering ratio, or train on more data"
+    )
+    assert refusal({"schedule.batch_size": 128}, web) == (
+        f"runs.joint: the batch of 128 examples is larger than the training set {web}, which holds 100: "
+        "lower schedule.batch_size, or train on more data"
+    )
+    assert planned(JOINT | {"schedule.batch_size": 20}, web).runs
+    written = {"name": "s", "runs": {"a": {"schedule.batch_size": 32_768}}}
+    assert plan(Study.parse(written), where="nowhere").runs  # as `jestlab costs`, which only prices
+
+
+def test_a_filter_counts_where_metadata_are_in_parquets(web, tmp_path):
+    fits = JOINT | {"schedule.batch_size": 18}  # of the 100, and not of what the filter leaves
+    message = refusal(fits, web, filter="similarity > 0.25")
+    assert "the super-batch of 90 examples is larger than what data.filter leaves of" in message
+    assert message.startswith("runs.joint: ")
+    nothing = refusal(fits, web, filter="similarity > 7")
+    assert nothing == f"runs.joint: filter 'similarity > 7': none of the 100 examples of {web} satisfies it"
+    shutil.copytree(web, tmp_path / "bare")
+    for parquet in (tmp_path / "bare").glob("*.parquet"):
+        parquet.unlink()  # metadata are in the tars then, and filtering them takes long
+    assert planned(fits, tmp_path / "bare", filter="similarity > 0.25").runs
+
+
+def test_a_diagnosis_fits_its_data_too(web):
+    runs = {
+        "learner": {"schedule.batch_size": 20},
+        "diagnosis": {"program": "diagnose", "learner": "learner", "criterion": "hard_learner",
+                      "chunks": [2], "joint_chunks": 2, "matrix_size": 8},
+    }  # fmt: skip
+    base = {"data.train": {"kind": "folder", "path": str(web)}}
+    with pytest.raises(
+        UserError, match=r"runs.diagnosis: the super-batch of 1,280 .* holds 100: lower batch_"
+    ):
+        plan(Study.parse({"name": "s", "base": base, "runs": runs}))
+
+
+def test_columns_to_count_by_exist(web):
+    counted = {"schedule.batch_size": 10, "runtime.diagnostics": {"every_steps": 5, "columns": ["similarty"]}}
+    for train in (web, {"examples": 100}):
+        assert "runtime.diagnostics.columns: " in refusal(counted, train)
+        assert "has no metadata column 'similarty': did you mean 'similarity'?" in refusal(counted, train)
+    unused = {"schedule.batch_size": 10, "runtime.diagnostics": {"columns": ["similarty"]}}
+    assert planned(unused, web).runs
+    runs = {"a": {}, "d": {"program": "diagnose", "learner": "a", "reference": "a", "columns": ["nois"]}}
+    with pytest.raises(UserError, match=r"runs.d: columns: the synthetic web has no metadata column 'nois'"):
+        plan(Study.parse({"name": "s", "runs": runs}))
+
+
+def test_a_benchmark_is_one(web, tmp_path):
+    shapes.make_benchmark(
+        tmp_path / "good", ShapesBenchmark(classification_examples=20, retrieval_examples=8)
+    )
+    small = {"schedule.batch_size": 10}
+    assert planned(small, web, benchmark={"kind": "folder", "path": str(tmp_path / "good")}).runs
+    message = refusal(small, web, benchmark={"kind": "folder", "path": str(web)})
+    assert message.startswith(f"runs.joint: {web}: holds no dataset, which is a folder with test/0.tar")
+    message = refusal(small, web, benchmark={"kind": "folder", "path": str(tmp_path / "gone")})
+    assert message.startswith("runs.joint: data.benchmark.path: no folder ")
+
+
+def study(folder: Path, command: Any, **parts: Any) -> Path:
+    path = folder / "own.yaml"
+    written = {"program": "command", "base": {"command": command, "lr": 0.1}, "runs": {"a": {}}}
+    path.write_text(yaml.safe_dump(written | parts))
+    return path
+
+
+def test_a_missing_script_is_refused_by_plan_and_launch(root, tmp_path):
+    (tmp_path / "train.py").touch()
+    spec = study(tmp_path, ["python", "nofile.py"])
+    for verb in ("plan", "launch"):
+        done = labs.here(verb, spec, root=root)
+        assert done.returncode == 1
+        assert done.stderr == (
+            f"jestlab: runs.a: command: no such file {tmp_path / 'nofile.py'}: relative paths count from "
+            "`cwd`, the spec's folder\n"
+        )
+    assert not root.exists()
+    near = labs.here("plan", study(tmp_path, "python trian.py --lr {lr}"), root=root)
+    assert near.stderr.endswith("trian.py: did you mean train.py?\n")
+    assert labs.here("plan", study(tmp_path, "python train.py --lr {lr}"), root=root).returncode == 0
+
+
+def test_scripts_of_pods_are_in_their_image(tmp_path, monkeypatch):
+    spec = study(tmp_path, ["python", "/app/train.py"])
+    with pytest.raises(UserError, match=r"no such file /app/train\.py"):
+        plan(load(str(spec)))
+    assert plan(load(str(spec)), where="elsewhere").runs
+    pods = study(tmp_path, ["python", "/app/train.py"], resources={"tpu": "v5e-1x1", "on": "kubernetes"})
+    assert labs.here("plan", pods, root=tmp_path / "lab").returncode == 0
+
+
+def test_a_command_runs_in_the_specs_folder(root, tmp_path, monkeypatch):
+    (tmp_path / "train.sh").write_text("cat data.txt; exit 3")
+    (tmp_path / "data.txt").write_text("found beside the spec")
+    spec = study(tmp_path, ["sh", "train.sh"], resources={"retries": 0})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done = labs.here("launch", "../own.yaml", "--no-reports", root=root)
+    assert "exit code 3: found beside the spec" in done.stdout
+    assert spec.exists()

@@ -1,0 +1,74 @@
+"""Names of runs that a free-form config gives as texts: meant as dependencies, or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.spec.load import load, load_stored
+from jestlab.platform.spec.schema import Study
+
+
+def written(**runs: Any) -> dict[str, Any]:
+    return {"name": "own", "program": "command", "base": {"command": ["true"]}, "runs": runs}
+
+
+def loaded(folder: Path, spec: dict[str, Any], *overrides: str) -> Study:
+    (folder / "own.yaml").write_text(yaml.safe_dump(spec))
+    return load(str(folder / "own.yaml"), None, overrides)
+
+
+def test_the_name_of_another_run_is_refused_with_both_remedies(tmp_path):
+    spec = written(pretrain={}, tune={"init": "pretrain"})
+    with pytest.raises(UserError) as refused:
+        loaded(tmp_path, spec)
+    assert str(refused.value).partition("own.yaml:")[2] == (
+        "8: runs.tune: init is the text 'pretrain', which is also the name of a run: write "
+        "`needs: {init: pretrain}` instead if that run is meant, or add `needs: {init: null}` if the text is"
+    )
+    assert load_stored("own", spec).members  # what was launched before stays what it is
+    study = loaded(tmp_path, written(pretrain={}, tune={"needs": {"init": "pretrain"}}))
+    assert study.members[1].needs == {"init": 0}
+    study = loaded(tmp_path, written(pretrain={}, tune={"init": "pretrain", "needs": {"init": None}}))
+    assert not study.members[1].needs
+    config = study.members[1].config
+    assert isinstance(config, dict)
+    assert config["init"] == "pretrain"
+    again = Study.parse(yaml.safe_load(study.to_yaml()))
+    assert again.runs["tune"].texts == ("init",)
+    assert again.to_dict() == study.to_dict()
+
+
+def test_a_need_of_that_run_by_another_role_is_enough(tmp_path):
+    spec = written(pretrain={}, tune={"teacher": {"name": "pretrain"}, "needs": ["pretrain"]})
+    assert loaded(tmp_path, spec).members
+    with pytest.raises(UserError, match=r"teacher\.name is the text 'pretrain'"):
+        loaded(tmp_path, written(pretrain={}, tune={"teacher": {"name": "pretrain"}}))
+
+
+@pytest.mark.parametrize(
+    "runs",
+    [
+        {"adam": {"optimizer": "adam"}, "adam_wide": {"optimizer": "adam", "width": 64}, "sgd": {}},
+        {"pretrain": {"mode": "pretrain"}, "tune": {"mode": "tune"}},
+        {"true": {}, "other": {"command": "true"}},
+        {"a": {"init": "b c"}, "b": {}},
+    ],
+)
+def test_honest_configs_are_left_alone(tmp_path, runs):
+    assert loaded(tmp_path, written(**runs)).members
+
+
+def test_on_an_axis_and_by_an_override(tmp_path):
+    spec = written(first={}, second={}, tune={"init": "none"})
+    spec["axes"] = [{"runs": ["tune"], "grid": {"init": ["none", "first"]}}]
+    with pytest.raises(UserError, match=r"runs\.tune: init is the text 'first'"):
+        loaded(tmp_path, spec)
+    del spec["axes"]
+    assert loaded(tmp_path, spec).members
+    with pytest.raises(UserError, match=r"runs\.tune: init is the text 'second'"):
+        loaded(tmp_path, spec, "runs.tune.init=second")
