@@ -1,0 +1,95 @@
+"""What metrics mean: declared by a spec or by a program, written and ranked by that alone."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from jestlab.analysis.metrics import Metric, MetricError, Metrics, parse_metrics
+
+PPL = {"goal": "min", "unit": "raw", "name": "PPL", "digits": 2}
+
+
+def test_a_declaration_is_read_and_written():
+    (metric,) = parse_metrics({"wiki/perplexity": PPL}).values()
+    assert metric == Metric("min", "raw", "PPL", 2)
+    assert metric.written() == {"goal": "min", "name": "PPL", "digits": 2}
+    assert Metric.parse(metric.written()) == metric
+    assert parse_metrics(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ([], "metrics: must be a mapping such as {wiki/perplexity: {goal: min}}, not []"),
+        ({"a/b": "min"}, "metrics.a/b: must be a mapping such as {goal: max, unit: percent}, not 'min'"),
+        ({"a/b": {"unit": "raw"}}, "metrics.a/b.goal: is missing: max if more is better, min if less is"),
+        ({"a/b": {"goal": "low"}}, "metrics.a/b.goal: must be max or min, not 'low'"),
+        ({"a/b": {"gaol": "min"}}, "metrics.a/b.gaol: unknown key: did you mean 'goal'?"),
+        ({"a/b": {"goal": "min", "digits": -1}}, "a/b.digits: must be a whole number from 0 to 12, not -1"),
+        ({"a/b": {"goal": "min", "digits": True}}, "digits: must be a whole number from 0 to 12, not true"),
+        ({"a/b": {"goal": "min", "scale": "cube"}}, "metrics.a/b.scale: must be linear or log, not 'cube'"),
+        ({"a/b": {"goal": "min", "unit": " "}}, "metrics.a/b.unit: must be a word, not ' '"),
+        ({"a/b": {"goal": "min", "unit": "m" * 17}}, "metrics.a/b.unit: is longer than 16 characters"),
+        ({"a/b": {"goal": "min", "name": 3}}, "metrics.a/b.name: must be a word, not 3"),
+        ({3: {"goal": "min"}}, "metrics: a metric's name is a word such as wiki/perplexity, not 3"),
+    ],
+)  # fmt: skip
+def test_a_wrong_declaration_names_place_and_remedy(written, message):
+    with pytest.raises(MetricError) as caught:
+        parse_metrics(written)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "text", "difference"),
+    [
+        (Metric("min", digits=2), 23.456, "23.46", "+23.46"),
+        (Metric("min"), 0.14539, "0.1454", "+0.1454"),
+        (Metric("max", "percent"), 0.4321, "43.2", "+43.2"),
+        (Metric("max", "percent", digits=2), -0.4321, "−43.21", "−43.21"),
+        (Metric("min", "ms", digits=0), 12.5, "12", "+12"),
+        (Metric(), 1234567.0, "1.235e+06", "+1.235e+06"),
+    ],
+)
+def test_a_value_is_written_by_unit_and_digits_whatever_it_is(metric, value, text, difference):
+    assert (metric.text(value), metric.text(value, "+")) == (text, difference)
+
+
+def test_values_that_look_alike_are_ranked_alike():
+    assert Metric("max", "percent").rank(0.12341) == Metric("max", "percent").rank(0.1234)
+    assert Metric("min", digits=1).rank(2.04) == Metric("min", digits=1).rank(1.96) == -2.0
+    assert Metric("min").rank(3.0) < Metric("min").rank(2.0)
+    assert math.isnan(Metric().rank(3.0))
+
+
+def test_the_spec_comes_before_the_program_and_a_name_before_a_pattern():
+    metrics = Metrics.of_spec({"metrics": {"*/zero_shot": PPL, "a/zero_shot": {"goal": "max"}}}, ["train"])
+    assert metrics.of("a/zero_shot") == Metric("max")
+    assert metrics.of("b/zero_shot").name == "PPL"
+    assert metrics.of("b/i2t_r5") == Metric("max", "percent")
+    assert metrics.of("loss") == Metric("min")
+    assert metrics.find("b/own") is None
+    assert metrics.of("b/own").goal is None
+    assert Metrics.of_spec({}, ["command"]).find("b/zero_shot") is None
+
+
+def test_a_unions_metrics_are_its_studies_with_its_own_first():
+    parts = {"one": {"metrics": {"a/b": {"goal": "min"}}}, "two": {"metrics": {"c/d": {"goal": "max"}}}}
+    metrics = Metrics.of_spec({"studies": parts, "metrics": {"c/d": {"goal": "min"}}}, [])
+    assert (metrics.of("a/b").goal, metrics.of("c/d").goal) == ("min", "min")
+
+
+def test_only_metrics_of_one_goal_and_unit_have_a_mean():
+    declared = {"a/x": {"goal": "max", "digits": 2}, "b/x": {"goal": "max", "digits": 2, "name": "B"}}
+    metrics = Metrics.of_spec(
+        {"metrics": declared | {"a/ppl": PPL, "a/acc": {"goal": "max", "unit": "percent"}}}, []
+    )
+    assert metrics.mean(["a/x", "b/x"]) == Metric("max", digits=2)
+    assert metrics.mean(["b/x"]).name == "B"
+    for names in (["a/x", "a/ppl"], ["a/x", "a/acc"], ["a/x", "unknown/x"]):
+        with pytest.raises(
+            ValueError, match="have no mean, since their goals or units differ: name one metric"
+        ):
+            metrics.mean(names)
