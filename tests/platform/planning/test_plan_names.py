@@ -1,0 +1,180 @@
+"""What a study mentions is there: somebody measures its metrics, and a run has the keys it compares by."""
+
+from __future__ import annotations
+
+import copy
+import sqlite3
+from typing import Any
+
+import labs_support as labs
+import pytest
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning.names import check
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import load
+from jestlab.platform.spec.load import study_names
+from jestlab.platform.spec.schema import Study
+
+METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}
+OWN: dict[str, Any] = {
+    "name": "own",
+    "program": "command",
+    "base": {"command": ["true"], "lr": 0.1, "nested": {"depth": 3}},
+    "runs": {"slow": {}, "fast": {"lr": 0.5}},
+    "metrics": METRICS,
+    "score": ["wiki/perplexity"],
+}
+NOBODY = "nothing declares or has recorded"
+DECLARE = "declare what the program measures, metrics: {tree/height: {goal: max}} or {goal: min}"
+NO_MEAN = (
+    "wiki/perplexity (min, raw), wiki/accuracy (max, percent) have no mean, since their goals or units differ"
+)
+TRAINED: dict[str, Any] = {
+    "name": "trained",
+    "runs": {"uniform": {}},
+    "base": {"evaluation": {"shots": 5}},
+}
+
+
+def claiming(**claim):
+    return {"claims": [{"statement": "x", "of": "fast", "above": "slow"} | claim]}
+
+
+def reporting(**report):
+    return {"reports": [report]}
+
+
+def refused(written, recorded=()):
+    with pytest.raises(UserError) as caught:
+        check(plan(Study.parse(written)), lambda: recorded)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "message"),
+    [
+        ({"score": ["wiki/acuracy"]}, "score.0", f"{NOBODY} 'wiki/acuracy': did you mean 'wiki/accuracy'?"),
+        ({"score": ["tree/height"]}, "score.0", f"{NOBODY} 'tree/height': {DECLARE}"),
+        ({"score": ["wiki/perplexity", "wiki/accuracy"]}, "score", NO_MEAN),
+        ({"score": None, "reports": ["pareto"]}, "score", NO_MEAN),
+        ({"score": None} | claiming(), "score", NO_MEAN),
+        (claiming(measure="wiki/perlex"), "claims.0.measure", f"{NOBODY} 'wiki/perlex': did you mean"),
+        (claiming(of={"of": "fast", "measure": "los"}), "claims.0.measure", f"{NOBODY} 'los'"),
+        (claiming(measure="loss_spikes"), "claims.0.measure", f"{NOBODY} 'loss'"),
+        (reporting(pareto={"score": "wiki/acc"}), "reports.0.score.0", f"{NOBODY} 'wiki/acc': did you mean"),
+        (reporting(pareto={"score": ["wiki/perplexity", "wiki/accuracy"]}), "reports.0.score", NO_MEAN),
+        (reporting(optimiser_spikes={"metric": "wiki/loss"}), "reports.0.metric", f"{NOBODY} 'wiki/loss'"),
+        (reporting(against={"x": "nested.depht"}), "reports.0.x",
+         "no run has 'nested.depht' in its config: did you mean 'nested.depth'?"),
+        (reporting(against={"x": "lr", "by": ["rl"]}), "reports.0.by.0", "no run has 'rl' in its config"),
+        (reporting(against={"x": "lr", "split": "rl"}), "reports.0.split", "no run has 'rl' in its config"),
+    ],
+)  # fmt: skip
+def test_a_name_that_is_nobodys_is_refused_with_the_nearest(changes, place, message):
+    assert refused(OWN | changes).startswith(f"{place}: {message}")
+
+
+def test_what_is_declared_or_recorded_is_accepted():
+    accepted = [
+        {},
+        {"score": None, "reports": ["table", {"pareto": {"score": "wiki/accuracy"}}]},
+        {"score": ["wiki/accuracy"], "reports": ["pareto", {"against": {"x": "nested.depth", "by": ["lr"]}}]},
+        {"metrics": {"*/perplexity": {"goal": "min"}, "train_*": {"goal": "min"}}}
+        | claiming(measure="train_loss"),
+        claiming(measure="score_after_0.5"),
+    ]
+    for changes in accepted:
+        check(plan(Study.parse(copy.deepcopy(OWN | changes))))
+    old = OWN | {"metrics": None, "score": ["wiki/height"]} | claiming(measure="height")
+    check(plan(Study.parse(old)), lambda: {"wiki/height", "height"})
+    assert refused(old, {"wiki/height"}).startswith("claims.0.measure: ")
+
+
+def test_the_store_is_asked_only_for_names_that_nobody_declares():
+    def recorded():
+        raise AssertionError
+
+    check(plan(Study.parse(OWN)), recorded)
+
+
+def test_what_training_evaluates_follows_from_its_benchmark():
+    good = TRAINED | {"score": ["shapes/5_shot", "shapes_retrieval/i2t_r5"]}
+    check(plan(Study.parse(good)))
+    assert refused(TRAINED | {"score": ["shapes/10_shot"]}).startswith(
+        "score.0: nothing declares or has recorded"
+    )
+    assert refused(TRAINED | {"score": ["shpaes/zero_shot"]}).endswith("did you mean 'shapes/zero_shot'?")
+    assert "claims.0.measure" in refused(
+        TRAINED | {"runs": {"fast": {}, "slow": {}}} | claiming(measure="lost")
+    )
+    check(plan(Study.parse(TRAINED | {"runs": {"fast": {}, "slow": {}}} | claiming(measure="loss"))))
+
+
+def test_better_needs_a_goal():
+    better = {"statement": "x", "of": "fast", "better_than": "slow"}
+    for changes in (
+        {"claims": [better]},
+        {"claims": [better | {"measure": "wiki/accuracy"}]},
+        {
+            "claims": [better | {"measure": "loss_spikes"}],
+            "metrics": OWN["metrics"] | {"loss": {"goal": "min"}},
+        },
+    ):
+        check(plan(Study.parse(copy.deepcopy(OWN | changes))))
+    trained = TRAINED | {"runs": {"fast": {}, "slow": {}}}
+    check(plan(Study.parse(trained | {"claims": [better]})))
+    assert refused(trained | {"claims": [better | {"measure": "temperature"}]}) == (
+        "claims.0.better_than: nothing says which temperature is better: metrics: {temperature: {goal: max}} "
+        "or {goal: min}; or claim that it is `above` or `below`"
+    )
+    unknown = OWN | {"metrics": None, "score": ["wiki/height"], "claims": [better]}
+    said = refused(unknown, {"wiki/height"})
+    assert said.startswith("claims.0.better_than: nothing says which score is better")
+
+
+def test_a_union_is_checked_study_by_study():
+    union = {
+        "name": "both",
+        "studies": {"good": OWN | {"name": "good"}, "bad": OWN | {"name": "bad", "score": ["a/b"]}},
+    }
+    assert refused(union).startswith("studies.bad.score.0: nothing declares")
+
+
+@pytest.mark.parametrize("name", study_names())
+def test_every_registered_study_mentions_what_is_there(name):
+    check(plan(load(name), absent="note"))
+
+
+@pytest.mark.process
+def test_plan_and_launch_refuse_before_anything_runs(tmp_path):
+    spec = labs.write_study(tmp_path, score=["toy/scroe"], metrics={"toy/score": {"goal": "max"}})
+    root = tmp_path / "lab"
+    for verb in ("plan", "launch"):
+        ended = labs.jestlab(verb, spec, root=root)
+        assert ended.returncode == 1
+        assert ended.stderr.strip() == (
+            "jestlab: score.0: nothing declares or has recorded 'toy/scroe': did you mean 'toy/score'?"
+        )
+    assert not root.exists()
+
+
+@pytest.mark.process
+def test_the_first_evaluation_is_the_last_moment(root, tmp_path):
+    """A declared name that the program does not report: each run ends at its first evaluation, tried once."""
+    spec = labs.write_study(
+        tmp_path, runs={"alone": {}}, score=["toy/scroe"], metrics={"toy/scroe": {"goal": "max"}},
+        resources={"retries": 2},
+    )  # fmt: skip
+    ended = labs.here("launch", spec, root=root)
+    assert ended.returncode == 1
+    with sqlite3.connect(root / "results.db") as connection:
+        (attempts,) = connection.execute("SELECT COUNT(*) FROM attempt").fetchone()
+    connection.close()
+    assert attempts == 1
+    said = ended.stdout + ended.stderr
+    assert (
+        "the first evaluation reports toy/score, toy/other, which toy does not declare, and not toy/scroe"
+        in said
+    )
+    assert "did you mean 'toy/score'?" in said
