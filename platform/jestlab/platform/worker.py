@@ -51,7 +51,9 @@ from jestlab.platform.launch.processes import (
 )
 from jestlab.platform.programs.context import Failed, Interrupted, Need, RunContext
 from jestlab.platform.programs.expected import check_first
-from jestlab.platform.store import provenance
+from jestlab.platform.programs.sources import interpreter_of, sources_of
+from jestlab.platform.spec.record import Record
+from jestlab.platform.store import code_texts, provenance
 from jestlab.platform.store.attempt import Attempt, AttemptLost, ValueRefused
 from jestlab.platform.store.records import RunRecord, RunState
 from jestlab.platform.store.store import Store
@@ -180,7 +182,8 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
 def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder) -> int:
     """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
-    about = provenance.collect(Path(__file__).parent, provenance.wanted_parts())
+    parts, wanted = provenance.wanted_parts(), _patiently(lambda: _wanted(store, run), stop)
+    about = provenance.collect(Path(__file__).parent, parts, wanted)
     directory = lab.root / run.directory
     handle = own_handle(f"{run.directory}/{logs.NAME}")
     tries = itertools.count()
@@ -199,6 +202,9 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
             stop,
         )
         _patiently(attempt.catch_up, stop)
+        if wanted.sources is not None and "sources" in parts:
+            sources = wanted.sources.files.values()
+            _patiently(lambda: code_texts.keep(store, sources, provenance.cleaner()), stop)
     except (AttemptLost, StoreError) as error:
         _say(f"jestlab: {error}")
         return EXIT_BUSY
@@ -216,6 +222,18 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
         _kept(keeper, lambda: _execute(run, context))
 
     return _ended(attempt, stop, execute, lab.root)
+
+
+def _wanted(store: Store, run: RunRecord) -> provenance.Wanted:
+    """Return what is recorded of this run: its own code, and what its studies ask for."""
+    records = [Record.model_validate(record) for record in store.record_of(run.fingerprint)]
+    files = dict.fromkeys(file for record in records for file in record.files)
+    return provenance.Wanted(
+        sources=sources_of(run.program, run.config, Path.cwd()),
+        packages=list(dict.fromkeys(package for record in records for package in record.packages)),
+        interpreter=interpreter_of(run.program, run.config, Path.cwd()),
+        files=Record(files=tuple(files)).named_files(),
+    )
 
 
 def _fetch_needs(lab: Lab, run: RunRecord) -> None:

@@ -70,9 +70,9 @@ def test_what_differs_as_json(lab):
         "selection.chunks": [None, 4],
     }
     assert said["needs"] == {"selection.reference": [None, REFERENCE.fingerprint]}
-    assert said["provenance"].pop("patch")[1].startswith("2 lines, ")
+    assert said["provenance"].pop("jestlab.patch")[1].startswith("2 lines, ")
     assert said["provenance"] == {
-        "commit": [None, "abc"],
+        "jestlab.commit": [None, "abc"],
         "versions.jax": [None, "0.10"],
         "versions.python": ["3.11.7", "3.12.1"],
         "environment.XLA_FLAGS": [None, "--x"],
@@ -97,7 +97,7 @@ def test_what_differs_for_people(lab):
 
 def test_a_run_beside_itself(lab):
     said = diff(lab, "toy/joint", "toy/joint/0")
-    assert said.count("no difference") == 3
+    assert said.count("no difference") == 4
     assert "toy/score" in said
 
 

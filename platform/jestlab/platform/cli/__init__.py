@@ -34,6 +34,7 @@ VERBS = {
     "weights": "Inspect, import and export weights.",
     "note": "Add notes to experiments and runs, and list them.",
     "tag": "Tag experiments and runs.",
+    "accept": "Accept that runs were made by other code or data.",
     "gc": "Find and delete unreferenced files.",
     "export": "Write a lab, or some experiments, to an archive.",
     "import": "Add the experiments of an archive to a lab.",

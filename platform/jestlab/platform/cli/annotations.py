@@ -38,7 +38,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
     store = Store.open(lab.store_url, create=False)
     subject = naming.subject(store, name)
     if text is not None:
-        add_note(store, subject, text, author or _author())
+        add_note(store, subject, text, author or author_of_notes())
     found = notes(store, subject)
     if as_json:
         print_json(
@@ -56,7 +56,7 @@ def _line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
-def _author() -> str:
+def author_of_notes() -> str:
     """Name this person as git does, else as the system does."""
     try:
         said = subprocess.run(

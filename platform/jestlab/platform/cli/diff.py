@@ -13,6 +13,7 @@ from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
 from jestlab.platform.cli.output import printable, show, table
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.changes import Since, changed_since
 from jestlab.platform.planning.explain import Comparison, Pair, compare
 
 _EPILOG = """\b
@@ -23,22 +24,31 @@ or the first characters of a fingerprint.
 Examples:
   jestlab diff quickstart/joint/0 quickstart/joint/1
   jestlab diff joint/0 uniform/0 --experiment quickstart
+  jestlab diff ridge/plain/0
 """
 _ABSENT = "–"
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("first", metavar="RUN")
-@click.argument("second", metavar="RUN")
+@click.argument("second", metavar="[RUN]", required=False)
 @click.option("--experiment", metavar="NAME", help="Experiment of both runs, if their names do not say it.")
 @click.option("--seed", type=int, help="Replicate of both runs, if their names do not say it.")
 @json_option()
 @lab_options
 def diff_command(
-    first: str, second: str, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
+    first: str, second: str | None, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
 ) -> None:
-    """Show how two runs differ: config, dependencies, code, machine, last scores and costs."""
+    """Show how two runs differ: config, dependencies, your own code and data, jestlab's code, machine, last
+    scores and costs. With one RUN, show how its code and data differ from what is there now.
+    """
     store = naming.existing_store(lab)
+    if second is None:
+        one = naming.run(store, first, experiment, seed)
+        since = changed_since(store, one.fingerprint)
+        titles = (one.title, "now")
+        show(as_json, _since_data(since, titles), "\n".join(_own_lines(since, titles)))
+        return
     one, other = (naming.run(store, name, experiment, seed) for name in (first, second))
     compared = compare(store, one.fingerprint, other.fingerprint)
     titles = (one.title, other.title)
@@ -51,12 +61,14 @@ def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
     sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
         ("config", compared.config, _text),
         ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
-        ("provenance", compared.provenance, _text),
     ]
     for name, pairs, write in sections:
         yield ""
-        rows = [(key, *(_shown(value, write) for value in pair)) for key, pair in pairs.items()]
-        yield table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+        yield _section(name, pairs, titles, write)
+    yield ""
+    yield from _own_lines(compared, titles)
+    yield ""
+    yield _section("provenance", compared.provenance, titles, _text)
     for name, numbers in (("scores", compared.scores), ("cost", compared.costs)):
         yield ""
         figures = [
@@ -67,14 +79,42 @@ def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
         yield table(header, figures, right=(1, 2, 3)) if figures else f"{name.upper()}  none"
 
 
+def _section(
+    name: str, pairs: Mapping[str, Pair[Any]], titles: tuple[str, str], write: Callable[[Any], str]
+) -> str:
+    """Write the table of one kind of difference."""
+    rows = [(key, *(_shown(value, write) for value in pair)) for key, pair in pairs.items()]
+    return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
+
+
+def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterator[str]:
+    """Write how the user's own code and data differ."""
+    if isinstance(compared, Since) and not compared.known:
+        yield "CODE  unknown: none was recorded"
+    else:
+        yield _section("code", compared.code, titles, lambda value: _text(value)[:12])
+    if compared.source:
+        yield ""
+        yield from map(printable, compared.source.splitlines())
+    if compared.data:
+        yield ""
+        yield _section("data", compared.data, titles, lambda value: _text(value)[:12])
+
+
+def _since_data(since: Since, titles: tuple[str, str]) -> dict[str, Any]:
+    return {"runs": list(titles), "known": since.known, "code": dict(since.code), "data": dict(since.data),
+            "source": since.source}  # fmt: skip
+
+
 def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     runs = [
         {"name": title, "fingerprint": fingerprint, "state": state}
         for title, fingerprint, state in _runs(compared, titles)
     ]
     data: dict[str, Any] = {"runs": runs}
-    for name in ("config", "needs", "provenance"):
+    for name in ("config", "needs", "code", "data", "provenance"):
         data[name] = dict(getattr(compared, name))
+    data["source"] = compared.source
     for name in ("scores", "costs"):
         pairs: Mapping[str, Pair[float]] = getattr(compared, name)
         data[name] = {

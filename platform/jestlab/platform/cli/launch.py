@@ -29,6 +29,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
         "launch quickstart --set seeds=1 --parallel 4",
         "launch my_study.yaml --on kubernetes --max-chip-hours 500",
         "launch my_study.yaml --root /data/lab --json > outcome.json",
+        "launch my_study.yaml --rerun-changed",
     )
 )
 @spec_options
@@ -38,6 +39,10 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
                    "in hours.")  # fmt: skip
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
+@click.argument("runs", metavar="[RUN]...", nargs=-1)
+@click.option("--rerun-changed", is_flag=True,
+              help="Run again what was made by other code or data than is there now, or the RUNs named, and "
+                   "what needs them.")  # fmt: skip
 @_no_reports
 @_json
 @lab_options
@@ -49,6 +54,8 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
     running are found again. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 all runs are completed,
     1 not all are, 130 interrupted.
     """
+    if options["runs"] and not options["rerun_changed"]:
+        raise click.UsageError("RUN: a launch takes the whole study; name runs after --rerun-changed alone")
     context.exit(_launching().launch(lab, study, **options))
 
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +18,14 @@ from typing import Any
 import click
 
 from jestlab.analysis.metrics import Metric
+from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.analysis.tables.claims import MARKS, difference
 from jestlab.models.data.files import write_whole
 from jestlab.platform import reports
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.output import counted, print_json, say, show, table
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
@@ -34,6 +35,7 @@ from jestlab.platform.launch.display import Listener, display
 from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import plan as planning
+from jestlab.platform.planning.changes import changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
@@ -44,6 +46,7 @@ from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.whoami import host_name, user_name
@@ -65,6 +68,8 @@ def launch(
     render: Path | None,
     no_reports: bool,
     as_json: bool,
+    runs: Sequence[str] = (),
+    rerun_changed: bool = False,
 ) -> int:
     """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
     plan = _planned(study, how)  # raises all there is to raise before anything is written
@@ -75,7 +80,9 @@ def launch(
         return 0
 
     listener = _listener(as_json)
-    plan = _compared(lab, plan, how, max_chip_hours)
+    plan, again, remarks = _compared(lab, plan, how, max_chip_hours, _Rerun(rerun_changed, runs))
+    for line in remarks:
+        listener.note(line)
     target = _Target.of(lab, study, plan.runs, how)
     store = Store.open(lab.store_url)
     gone = {
@@ -83,6 +90,9 @@ def launch(
         for each in (plan, *plan.parts)
     }
     store.record(plan)
+    if again:
+        count = len(start_over(store, again))
+        listener.note(f"{counted(count, 'run')} to run again: what they measured is replaced")
     for name, count in gone.items():
         if count:
             keep = " To keep both studies: --set name=NAME" if name == study.name else ""
@@ -209,8 +219,7 @@ def _failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
     """Find the runs that failed, all or those of one name or label, and the skipped ones that need them."""
     again: dict[str, PlannedRun] = {}
     for run in plan.runs:
-        named: list[PlannedRun | Alias] = [run, *run.aliases]
-        is_meant = name is None or any(name in (each.name, each.label) for each in named)
+        is_meant = name is None or name in _names(run)
         failed = run.state == RunState.FAILED and is_meant
         waits = run.state == RunState.SKIPPED and any(needed in again for needed in run.needs.values())
         if failed or waits:
@@ -218,23 +227,76 @@ def _failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
     return list(again.values())
 
 
-def _compared(lab: Lab, plan: Plan, how: dict[str, Any], max_chip_hours: float | None) -> Plan:
+def _names(run: PlannedRun) -> set[str]:
+    """Return the names and labels of a run in its study."""
+    places: list[PlannedRun | Alias] = [run, *run.aliases]
+    return {name for place in places for name in (place.name, place.label)}
+
+
+@dataclass(frozen=True)
+class _Rerun:
+    """Which completed runs shall run again.
+
+    Attributes:
+        changed: Whether those that were made by other code or data than is there now.
+        runs: Names or labels of those that are meant; none for all.
+    """
+
+    changed: bool = False
+    runs: Sequence[str] = ()
+
+    def chosen(self, plan: Plan, changed: Collection[str]) -> list[str]:
+        """Return the fingerprints of the runs that shall run again, with those that need them.
+
+        Raises:
+            UserError: A name is of no run of the plan.
+        """
+        named = {run.fingerprint: _names(run) for run in plan.runs}
+        names = set().union(*named.values())
+        for name in self.runs:
+            if name not in names:
+                raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, names)}")
+        found = {
+            run.fingerprint
+            for run in plan.runs
+            if self.changed
+            and run.fingerprint in changed
+            and (not self.runs or named[run.fingerprint] & set(self.runs))
+        }
+        completed = {run.fingerprint for run in plan.runs if run.state == RunState.COMPLETED}
+        order = [(run.fingerprint, list(run.needs.values())) for run in plan.runs]
+        return [fingerprint for fingerprint in with_dependents(found, order) if fingerprint in completed]
+
+
+def _compared(
+    lab: Lab, plan: Plan, how: dict[str, Any], max_chip_hours: float | None, rerun: _Rerun
+) -> tuple[Plan, list[str], list[str]]:
     """Compare a plan with the store and estimate what its runs will occupy. Writes nothing.
+
+    Returns:
+        The plan; the completed runs that shall run again; and what is to be said of the others.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown; the settings are wrong; nothing says where
             the runs go.
     """
     store = Store.open_readonly(lab.store_url)
+    again: list[str] = []
+    remarks: list[str] = []
     with nullcontext() if store is None else closing(store):
         if store is not None:
-            plan = plan.with_states(store.states(plan.fingerprints))
+            states = store.states(plan.fingerprints)
+            plan = plan.with_states(states)
+            found = changes(store, plan.study, plan.runs)
+            again = rerun.chosen(plan, found.changed)
+            remarks = found.without(again).lines(plan.study.name)
+            plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):
             place = executors.choose(how["on"], plan.study.resources, Settings.find())
             plan = budgeted(plan, store, local=place == "local")
             if max_chip_hours is not None:
                 refuse_above(plan, max_chip_hours)
-    return plan
+    return plan, again, remarks
 
 
 def _is_complete(runs: Sequence[PlannedRun]) -> bool:
@@ -287,7 +349,9 @@ class _Target:
         """Bring recorded runs to their end; runs that others need come first."""
 
         if not _is_complete(runs) and not store.has_attempts():
-            told = provenance.announcement(_CODE, self.options.record)
+            told = provenance.announcement(
+                _CODE, self.options.record, any(run.program not in OWN_PROGRAMS for run in runs)
+            )
             listener.note(f"{told}. To record less: `record: []` in {config_path()}")
 
         @functools.cache

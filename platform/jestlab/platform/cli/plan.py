@@ -58,7 +58,16 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     reasons: Mapping[str, Explanation] = {}
     if why:
         reasons = explain(plan, store.finished() if store is not None else [])
-    show(as_json, _as_data(plan, reasons), "\n".join(_lines(plan, reasons, every, place)))
+    remarks = [] if store is None else _remarks(store, plan)
+    lines = [*_lines(plan, reasons, every, place), *remarks]
+    show(as_json, _as_data(plan, reasons) | {"remarks": remarks}, "\n".join(lines))
+
+
+def _remarks(store: Store, plan: Plan) -> list[str]:
+    """Say which results were made by other code, data or versions."""
+    from jestlab.platform.planning.changes import changes
+
+    return changes(store, plan.study, plan.runs).lines(plan.study.name)
 
 
 def _store(lab: Lab) -> Store | None:

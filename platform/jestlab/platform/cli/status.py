@@ -23,6 +23,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures, liveness
 from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.spending import spending
@@ -49,7 +50,12 @@ def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
     store = existing_store(lab)
     runs, standings = _honest_runs(store, experiment)
     costs = spending(store, experiment)
-    show(as_json, [_run_details(run, standings, costs) for run in runs], _runs_table(runs, costs))
+    found = changes_of(store, experiment)
+    details = [
+        _run_details(run, standings, costs) | {"changed": list(found.changed.get(run.fingerprint, ()))}
+        for run in runs
+    ]
+    show(as_json, details, "\n".join([_runs_table(runs, costs), *found.lines(experiment)]))
 
 
 def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:

@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -156,7 +157,10 @@ class Comparison:
         config: Dotted key → values, of the fields that differ; those that a config leaves out are at their
             default.
         needs: Role → fingerprints of the needed runs, where they differ.
-        provenance: What differs in the code, machine and environment of the last attempts.
+        code: Files of the user's own code that differ → digests; a commit or a patch of it.
+        data: Recorded files that differ → digests.
+        source: The difference of the user's own code as a unified diff, as far as its text is kept.
+        provenance: What differs in jestlab's code, in machine and environment of the last attempts.
         scores: dataset/metric → the last scores.
         costs: Planned FLOPs and chip-hours, and the seconds that all attempts took.
     """
@@ -165,6 +169,9 @@ class Comparison:
     states: Pair[str]
     config: Mapping[str, Pair[Any]]
     needs: Mapping[str, Pair[str]]
+    code: Mapping[str, Pair[str]]
+    data: Mapping[str, Pair[str]]
+    source: str
     provenance: Mapping[str, Pair[Any]]
     scores: Mapping[str, Pair[float]]
     costs: Mapping[str, Pair[float]]
@@ -178,8 +185,10 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     """
     with store.reading() as connection:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
-    differing = {name: _differing(one[name], other[name]) for name in ("config", "needs", "provenance")}
+    names = ("config", "needs", "code", "data", "provenance")
+    differing = {name: _differing(one[name], other[name]) for name in names}
     return Comparison(
+        source=source_diff(store, *(side["sources"] for side in (one, other))),
         fingerprints=Pair(first, second),
         states=Pair(one["state"], other["state"]),
         scores=_pairs(one["scores"], other["scores"]),
@@ -220,6 +229,9 @@ def _side(connection: Connection, fingerprint: str) -> dict[str, Any]:
         "state": run.state,
         "config": {"program": run.program, "seed": run.seed} | flatten(_config(run)),
         "needs": dict(needs.tuples().all()),
+        "code": _code(attempts[-1]) if attempts else {},
+        "data": json.loads(attempts[-1].inputs or "{}") if attempts else {},
+        "sources": json.loads(attempts[-1].sources or "{}") if attempts else {},
         "provenance": _provenance(attempts[-1]) if attempts else {},
         "scores": {f"{dataset}/{metric}": value for dataset, metric, value in scores},
         "costs": _costs(dict(planned.tuples().all()), budget, attempts),
@@ -239,8 +251,8 @@ def _config(run: Any) -> dict[str, Any]:
 def _provenance(attempt: Any) -> dict[str, Any]:
     versions, environment = (json.loads(text or "{}") for text in (attempt.versions, attempt.environment))
     return {
-        "commit": attempt.git_commit,
-        "patch": _patch(attempt.git_patch),
+        "jestlab.commit": attempt.git_commit,
+        "jestlab.patch": _patch(attempt.git_patch),
         "device": attempt.device,
         "host": attempt.host,
         "executor": attempt.executor,
@@ -248,6 +260,43 @@ def _provenance(attempt: Any) -> dict[str, Any]:
         **{f"versions.{package}": version for package, version in sorted(versions.items())},
         **{f"environment.{name}": value for name, value in sorted(environment.items())},
     }
+
+
+def _code(attempt: Any) -> dict[str, str | None]:
+    """Return what is known of the user's own code: its files, and the state of its repository."""
+    files: dict[str, str | None] = json.loads(attempt.sources or "{}")
+    return {**files, "commit": attempt.code_commit, "patch": _patch(attempt.code_patch)}
+
+
+def source_diff(
+    store: Store, first: Mapping[str, str], second: Mapping[str, str], now: Mapping[str, Path] | None = None
+) -> str:
+    """Return the difference between two states of the user's own code.
+
+    Args:
+        store: Which keeps the text of files.
+        first: File → digest, of the one state.
+        second: The same of the other.
+        now: File → path of the second state, if that is what is there now; None if the store has it, too.
+    """
+    import difflib
+
+    from jestlab.platform.store import code_texts
+
+    differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    digests = {digest for name in differing for digest in (first.get(name), second.get(name)) if digest}
+    known = code_texts.texts(store, digests)
+    known |= dict(code_texts.readable(now[name] for name in differing if now and name in now))
+    parts = []
+    for name in differing:
+        sides = [state.get(name) for state in (first, second)]
+        if all(side is None or side in known for side in sides):
+            one, other = ([] if side is None else known[side].splitlines() for side in sides)
+            diff = list(difflib.unified_diff(one, other, f"a/{name}", f"b/{name}", lineterm=""))
+            parts += diff or [f"{name}: differs in lines that are left out, or in the ends of lines"]
+        else:
+            parts.append(f"{name}: its text is not kept (too large, no text, or not wanted)")
+    return "\n".join(parts)
 
 
 def _patch(patch: str | None) -> str | None:

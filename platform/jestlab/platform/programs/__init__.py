@@ -23,7 +23,7 @@ def get(name: str) -> Program:
         name: One of jestlab's own, "package.module:callable" or "path/to/file.py:callable". The callable is
             called with `(config, context)`: the config, a plain mapping with `seed` in it, and a
             `RunContext`. Its name is part of a run's identity, but neither the folder of its file nor its
-            code: to run again after the code has changed, give the config a key such as `version: 2`.
+            code: after the code has changed, `jestlab launch --rerun-changed` runs it again.
 
     Raises:
         UserError: There is no such program.

@@ -16,8 +16,8 @@ one: [sh, -c, "…"]. Its environment holds:
     JESTLAB_REPORTS, JESTLAB_REPLIES   where it reports: see `jestlab.platform.client`
 
 It runs in `cwd`, by default the folder of its spec. Its identity is the whole config except `cwd`, the
-command included, but not the files that the command names: give the config a key such as `version: 2` when
-they change what they do.
+command included, but not the files that the command names. Attempts record those files, and what they import
+of the user's own: a plan and a launch say which results were made by other ones (`--rerun-changed`).
 Exit code 0 completes the run. It is not tried again after wrong usage (exit code 2), if it cannot be executed
 (126, 127), and if it ends in the traceback of a TypeError or another fault of Python code, unless `resources:
 {retry_exit_codes: [2]}` names the exit code.
@@ -135,6 +135,25 @@ def _filled(word: str, values: Mapping[str, Any]) -> str:
     """Fill a word whose placeholders are config keys; what others become is not known: no script then."""
     known = all(name in values for name in placeholder_names(word))
     return fill(word, values) if known else "-"
+
+
+def known_words(config: Mapping[str, Any]) -> list[str]:
+    """Return the words of a config's command, with the placeholders filled that the config alone fills.
+
+    What is not a command has no words.
+    """
+    try:
+        words = _words(config.get("command"))
+    except ValueError:
+        return []
+    values = _values(config)
+    found = []
+    for word in words:
+        try:
+            found.append(fill(word, values))
+        except KeyError:  # the run's folder, or a needed run's
+            found.append(word)
+    return found
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:

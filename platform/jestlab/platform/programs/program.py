@@ -295,6 +295,14 @@ def _run(file: Path) -> ModuleType:
     return module
 
 
+def file_of(name: str) -> Path | None:
+    """Return the file of a callable's module; None if there is none to read, or no such module."""
+    try:
+        return _source(name)
+    except UserError:
+        return None
+
+
 def _source(name: str) -> Path | None:
     """Return the file to read; None if there is none, as for a compiled module."""
     match = _FILE.fullmatch(name)

@@ -292,6 +292,8 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
         own: The folder of its spec, where commands run that name no other; None if it has none.
     """
     written = study.to_dict()
+    if study.record.files:
+        written["record"] = study.record.anchored(folder).model_dump(mode="json", exclude_defaults=True)
     if study.studies:
         parts = {name: anchor(part, folder, own).to_dict() for name, part in study.studies.items()}
         return _parsed_again(study, written | {STUDIES: parts})

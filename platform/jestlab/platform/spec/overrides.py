@@ -55,8 +55,8 @@ def apply(study: Study, overrides: Sequence[tuple[Path, Any]]) -> Study:
         study: The study.
         overrides: Paths from the spec's root (`base.a.b`, `runs.<name>.a.b`, `runs.<name>.needs`, `seeds`,
             `axes.<n>.grid.<key>`, `resources.parallel`, `reports.<n>.baseline`, …), the last one winning. In
-            a union, `studies.<name>.` before any of these means that part; `base`, `seeds` and `resources`
-            without it mean every part, `base` as far as its program has such a key.
+            a union, `studies.<name>.` before any of these means that part; `base`, `seeds`, `resources` and
+            `record` without it mean every part, `base` as far as its program has such a key.
 
     Returns:
         A new study, validated; its configs are validated when `members` is read.
@@ -85,8 +85,8 @@ def _set(study: Study, written: Tree, path: Path, value: Any) -> None:
         written["base"] = _lay(written.get("base", {}), rest, value, _fields(study, None), path)
     elif head == "runs":
         _set_run(study, written, path, value)
-    elif head == "resources":
-        written["resources"] = merge(written.get("resources", {}), nested(rest, value))
+    elif head in ("resources", "record"):
+        written[head] = merge(written.get(head, {}), nested(rest, value))
     elif head == "axes":
         _set_axis(written, path, value)
     elif head in ("reports", "claims"):
@@ -111,7 +111,7 @@ def _set_in_union(study: Study, written: Tree, path: Path, value: Any) -> None:
         raise SpecError(path, f"is a part: write --set {STUDIES}.{'.'.join(path)}=…")
     if head not in ("base", "seeds"):
         _set(study, written, path, value)
-    if head in ("base", "seeds", "resources"):
+    if head in ("base", "seeds", "resources", "record"):
         for name in _accepting(study, rest, value) if head == "base" else study.studies:
             with within(STUDIES, name):
                 _set(study.studies[name], written[STUDIES][name], path, value)

@@ -34,6 +34,7 @@ from jestlab.platform.spec.config_tree import (
     plain,
 )
 from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS, Report
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
@@ -119,6 +120,7 @@ class Study(_Part):
         axes: Values that runs take.
         seeds: Replicates.
         resources: What a launch may use.
+        record: What attempts record besides code and machine.
         reports: What it ends in.
         claims: What its runs decide.
         metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
@@ -138,6 +140,7 @@ class Study(_Part):
     axes: tuple[Axis, ...] = ()
     seeds: tuple[int, ...] = (0,)
     resources: Resources = Resources()
+    record: Record = Record()
     reports: tuple[Report, ...] = ()
     # Serialized one by one: a serializer of the whole field would write its default, too.
     claims: tuple[Annotated[InstanceOf[Claim], PlainSerializer(Claim.written)], ...] = ()

@@ -133,8 +133,10 @@ class Attempt:
                 state = "unknown" if row is None else row.state
                 raise AttemptLost(f"attempt {number} at run {fingerprint[:8]} is {state}: not taken up")
             move(connection, fingerprint, RunState.RUNNING, None)
-            in_json = ("versions", "environment")
-            columns = vars(provenance) | {name: to_json(getattr(provenance, name)) for name in in_json}
+            columns = vars(provenance) | {
+                name: None if (value := getattr(provenance, name)) is None else to_json(value)
+                for name in ("versions", "environment", "sources", "inputs")
+            }
             connection.execute(
                 update(AttemptRow)
                 .where(AttemptRow.id == row.id)

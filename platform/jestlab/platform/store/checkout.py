@@ -1,7 +1,7 @@
-"""The checkout that jestlab runs from, if it does: its commit, and what is not committed, without secrets.
+"""Checkouts of code, jestlab's own and a user's: their commit, and what is not committed, without secrets.
 
-Only jestlab's own checkout is looked at. Git finds a repository in any folder above, such as that of a
-project with jestlab installed in its `.venv`; that one is somebody else's, and tells nothing about this code.
+Git finds a repository in any folder above, such as that of a project with jestlab installed in its `.venv`;
+that one is somebody else's, and tells nothing about jestlab's code: `Checkout.of` returns none then.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color")
 
 @dataclass(frozen=True)
 class Checkout:
-    """Where jestlab's code is checked out.
+    """Where code is checked out.
 
     Attributes:
         commit: The commit that is checked out.
-        folder: Of jestlab, from the top of the repository: empty, or where another project holds jestlab.
+        folder: Of the code, from the top of the repository; empty for all of it.
         place: Any folder of the code, on this machine.
     """
 
@@ -54,6 +54,14 @@ class Checkout:
             return None
         return cls(commit.strip(), known.strip().removesuffix(_WORKER), code)
 
+    @classmethod
+    def around(cls, file: Path) -> Checkout | None:
+        """Return the checkout that a file of a user's lies in; None without one, or without a commit."""
+        if repository_of(file) is None:
+            return None
+        commit = git(file.parent, "rev-parse", "HEAD")
+        return None if commit is None else cls(commit.strip(), "", file.parent)
+
     def changed(self) -> list[str]:
         """Return the files with changes that are not committed."""
         return (git(self.place, *_DIFF, "--name-only", "--", f":/{self.folder}") or "").splitlines()
@@ -71,6 +79,11 @@ class Checkout:
         left_out = len(patch) - PATCH_BYTES
         patch = without_secrets(patch[:PATCH_BYTES])
         return patch if left_out <= 0 else f"{patch}\n[{left_out} more characters left out]\n"
+
+
+def repository_of(file: Path) -> Path | None:
+    """Return the top of the repository that a file lies in, as git would find it; None without one."""
+    return next((folder for folder in file.parents if (folder / ".git").exists()), None)
 
 
 def without_secrets(text: str) -> str:

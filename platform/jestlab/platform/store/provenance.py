@@ -6,25 +6,33 @@ In kept values, credentials in URLs are replaced, and so is every value of a var
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
+import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 from urllib.parse import unquote
 
+from jestlab.analysis.mixing import DECISIVE
 from jestlab.models.processes import launched_with_others
+from jestlab.platform.digests import digest_of
 from jestlab.platform.lab.lab import STORE
 from jestlab.platform.store.checkout import Checkout
 from jestlab.platform.whoami import host_name
 
-Part = Literal["changes", "environment"]
+if TYPE_CHECKING:
+    from jestlab.platform.programs.sources import Sources
+
+Part = Literal["changes", "environment", "sources"]
 PARTS: tuple[Part, ...] = get_args(Part)
-"""What may be left out on a user's wish: changes of jestlab's code that are not committed, and variables."""
+"""What may be left out on a user's wish: changes of code that are not committed, variables, and the text of
+the user's own code, of which the digests remain."""
 
 RECORD = "JESTLAB_RECORD"
 """Variable in a worker's environment: the parts to record, with commas between them; all without it."""
@@ -43,6 +51,10 @@ class Provenance:
         git_commit: Commit of jestlab's checkout; None where jestlab is installed otherwise.
         git_patch: Uncommitted changes of it, without secrets; None without any.
         environment: Variables that may matter, without secrets.
+        code_commit: Commit of the repository of the user's own code; None without one.
+        code_patch: Uncommitted changes of it, without secrets; None without any.
+        sources: Files of the user's own code → SHA-256; None if no such code is known.
+        inputs: Other files that the study wants recorded → SHA-256; None for no file; None if it names none.
     """
 
     host: str
@@ -51,26 +63,64 @@ class Provenance:
     git_commit: str | None
     git_patch: str | None
     environment: dict[str, str] = field(default_factory=dict)
+    code_commit: str | None = None
+    code_patch: str | None = None
+    sources: dict[str, str] | None = None
+    inputs: dict[str, str | None] | None = None
 
 
-def collect(code: Path, parts: Collection[str] = PARTS) -> Provenance:
+@dataclass(frozen=True)
+class Wanted:
+    """What is recorded of one run beyond what is recorded of every attempt.
+
+    Attributes:
+        sources: The user's own code that it executes; None for none.
+        packages: Packages whose versions may matter.
+        interpreter: The Python that its command starts; None for the worker's own.
+        files: Files and folders that it reads, by name.
+    """
+
+    sources: Sources | None = None
+    packages: Collection[str] = ()
+    interpreter: str | None = None
+    files: Mapping[str, Path] = field(default_factory=dict)
+
+
+def collect(code: Path, parts: Collection[str] = PARTS, wanted: Wanted | None = None) -> Provenance:
     """Gather the provenance of this process.
 
     Args:
         code: A folder of jestlab's code.
         parts: Those of `PARTS` that are wanted.
+        wanted: What the run and its study ask for besides.
     """
-    checkout = Checkout.of(code)
-    hidden = secret_values(os.environ)
-    changes = checkout is not None and "changes" in parts
+    wanted = wanted or Wanted()
+    sources = wanted.sources
+    own = Checkout.of(code)
+    users = None if sources is None else Checkout.around(next(iter(sources.files.values())))
+    clean = cleaner()
+
+    def patch(checkout: Checkout | None) -> str | None:
+        return checkout.patch(clean) if checkout is not None and "changes" in parts else None
+
     return Provenance(
         host=host_name(),
         device=device(),
-        versions=_versions(),
-        git_commit=checkout.commit if checkout else None,
-        git_patch=checkout.patch(lambda text: _clean(text, hidden)) if checkout and changes else None,
+        versions=versions(wanted.packages, wanted.interpreter),
+        git_commit=own.commit if own else None,
+        git_patch=patch(own),
         environment=kept_variables(os.environ) if "environment" in parts else {},
+        code_commit=users.commit if users else None,
+        code_patch=patch(users),
+        sources=None if sources is None else sources.digests(),
+        inputs={name: digest_of(file) for name, file in wanted.files.items()} or None,
     )
+
+
+def cleaner() -> Callable[[str], str]:
+    """Return a function that replaces the secrets of this process's environment in a text by `***`."""
+    hidden = secret_values(os.environ)
+    return lambda text: _clean(text, hidden)
 
 
 def wanted_parts() -> Collection[str]:
@@ -79,8 +129,14 @@ def wanted_parts() -> Collection[str]:
     return PARTS if said is None else said.split(",")
 
 
-def announcement(code: Path, parts: Collection[str]) -> str:
-    """Say in one line what will be recorded of each attempt; arguments as of `collect`."""
+def announcement(code: Path, parts: Collection[str], own_code: bool) -> str:
+    """Say in one line what will be recorded of each attempt.
+
+    Args:
+        code: As of `collect`.
+        parts: As of `collect`.
+        own_code: Whether programs of the user's own run.
+    """
     told = ["host", "device", "package versions"]
     if "environment" in parts:
         told.append(f"{len(kept_variables(os.environ))} environment variables without secrets")
@@ -90,6 +146,9 @@ def announcement(code: Path, parts: Collection[str]) -> str:
         if changed and "changes" in parts:
             files = "1 file" if changed == 1 else f"{changed} files"
             told.append(f"what is not committed there ({files}, without secrets)")
+    if own_code:
+        text = ", with their text without secrets" if "sources" in parts else ""
+        told.append(f"digests of your own scripts{text}")
     return f"recorded of each attempt: {', '.join(told[:-1])} and {told[-1]}"
 
 
@@ -104,14 +163,53 @@ def device() -> str:
     return f"{os.cpu_count()} cores {platform.machine()}"
 
 
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for package in _PACKAGES:
+_ASK = """
+import json, platform, sys
+from importlib import metadata
+found = {"python": platform.python_version()}
+for package in sys.argv[1:]:
+    try:
+        found[package] = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+_ASK_SECONDS = 20.0
+
+
+def versions(packages: Collection[str] = (), interpreter: str | None = None) -> dict[str, str]:
+    """Return the versions of Python and of packages, of those that are installed.
+
+    Args:
+        packages: Which, beside jestlab's own.
+        interpreter: The Python that is asked for all but what jestlab itself works with; None for this one.
+    """
+    found = {"python": platform.python_version()}
+    for package in dict.fromkeys((*_PACKAGES, *packages)):
         try:
-            versions[package] = metadata.version(package)
+            found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue  # an optional one, or a checkout that was never installed
-    return versions
+    if interpreter is None:
+        return found
+    asked = (*DECISIVE, *packages)
+    own = {name: version for name, version in found.items() if name not in asked}
+    return own | _asked(interpreter, asked)
+
+
+def _asked(interpreter: str, packages: Collection[str]) -> dict[str, str]:
+    """Ask another Python for its version and for those of packages; nothing if it does not answer."""
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", _ASK, *packages],
+            capture_output=True,
+            timeout=_ASK_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
+        found = json.loads(done.stdout)
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return {}
+    return {str(name): str(version) for name, version in found.items()}
 
 
 # ---- the environment

@@ -7,7 +7,6 @@ as often as it takes. A line that a crash cut short was never promised to anybod
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import math
 import os
@@ -18,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from jestlab.platform.digests import size_and_digest
 from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
 
 PREFIX = "spool-"
@@ -77,7 +77,7 @@ class Batch:
             raise ValueError(f"artifact {name!r} at {path} lies outside the lab {root}")
         if not path.exists():
             raise ValueError(f"artifact {name!r}: nothing at {path}")
-        size, sha256 = _digest(path)
+        size, sha256 = size_and_digest(path)
         uri = path.relative_to(root).as_posix()
         return cls(artifacts=[{"name": name, "uri": uri, "size": size, "sha256": sha256}])
 
@@ -200,20 +200,6 @@ def as_number(value: float) -> float | None:
     """Return a value as the store keeps it: NULL for NaN."""
     number = float(value)
     return None if math.isnan(number) else number
-
-
-def _digest(path: Path) -> tuple[int, str]:
-    """Size in bytes and SHA-256 of a file, or of a folder's relative names and contents in sorted order."""
-    total, digest = 0, hashlib.sha256()
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    for file in files:
-        if file != path:
-            digest.update(file.relative_to(path).as_posix().encode() + b"\0")
-        with file.open("rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-                total += len(block)
-    return total, digest.hexdigest()
 
 
 def _batch(kept: dict[str, Any]) -> Batch:

@@ -230,6 +230,19 @@ class Store:
                     return name, study
         return None
 
+    def record_of(self, fingerprint: str) -> list[dict[str, Any]]:
+        """Return what the studies that a run belongs to want recorded: the `record` of each that has one."""
+        query = (
+            select(Experiment.spec)
+            .join(Member, Member.experiment_id == Experiment.id)
+            .join(Run, Run.id == Member.run_id)
+            .where(Run.fingerprint == fingerprint, Experiment.spec.contains('"record":'))
+            .distinct()
+        )
+        with self.reading() as connection:
+            specs = [json.loads(spec) for spec in connection.scalars(query)]
+        return [spec["record"] for spec in specs if "record" in spec]
+
     def runs(self, experiment: str) -> list[RunRow]:
         """Return the runs of an experiment, in the study's order.
 

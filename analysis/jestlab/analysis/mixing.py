@@ -1,0 +1,121 @@
+"""Which results mix different code, package versions or data: pure logic on what attempts recorded.
+
+What a run was made by is a mapping from items ("code ridge.py", "data train.csv", "package numpy", "jestlab")
+to the values that its attempts recorded, digests or versions. What nobody recorded is unknown, and differs
+from nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+DECISIVE = ("jax", "jaxlib", "numpy")
+"""Packages whose versions count for every program; a study names further ones in `record`."""
+
+ABSENT = "not there"
+"""Value of a file that was to be recorded and did not exist."""
+
+JESTLAB = "jestlab"
+"""The item of jestlab's own code, which runs of its own programs are made by."""
+
+OWN_PROGRAMS = frozenset({"train", "embed", "diagnose", "weights"})
+"""jestlab's own programs: what they compute depends on jestlab's code."""
+
+Made = Mapping[str, frozenset[str]]
+"""What a run was made by: item → values."""
+
+Accepted = Sequence[Mapping[str, Collection[str]]]
+"""Differences that somebody accepted, each as item → values that count as equal."""
+
+
+def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Collection[str] = ()) -> Made:
+    """Return what a run was made by.
+
+    Args:
+        program: Name of its program.
+        attempts: All its attempts, with columns of `v_attempts`: number, state, started_at, first_step,
+            sources, inputs, versions, git_commit, and changes: how long the patch of jestlab's code is.
+        packages: Packages that count beside `DECISIVE`.
+    """
+    found: dict[str, set[str]] = {}
+    for attempt in contributing(attempts):
+        for item, value in recorded(program, attempt, packages).items():
+            found.setdefault(item, set()).add(value)
+    return {item: frozenset(values) for item, values in found.items()}
+
+
+def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the attempts that a run's result rests on: that which completed it, and those that it resumed.
+
+    An attempt that began at step 0 started over.
+    """
+    begun = sorted((a for a in attempts if _given(a["started_at"])), key=lambda a: int(a["number"]))
+    completed = [place for place, attempt in enumerate(begun) if attempt["state"] == "COMPLETED"]
+    chosen: list[Mapping[str, Any]] = []
+    for attempt in reversed(begun[: completed[-1] + 1] if completed else begun):
+        chosen.append(attempt)
+        if not int(attempt["first_step"] or 0):
+            break
+    return chosen[::-1]
+
+
+def recorded(program: str, attempt: Mapping[str, Any], packages: Collection[str] = ()) -> dict[str, str]:
+    """Return what one attempt recorded, item → value; arguments as of `made_by`."""
+    found = {f"code {name}": digest for name, digest in _json(attempt["sources"]).items()}
+    found |= {f"data {name}": digest or ABSENT for name, digest in _json(attempt["inputs"]).items()}
+    versions = _json(attempt["versions"])
+    found |= {f"package {name}": versions[name] for name in (*DECISIVE, *packages) if name in versions}
+    if program in OWN_PROGRAMS and (code := own_code(attempt["git_commit"], attempt["changes"], versions)):
+        found[JESTLAB] = code
+    return found
+
+
+def own_code(commit: Any, changes: Any, versions: Mapping[str, str]) -> str | None:
+    """Name jestlab's own code by its commit and the size of what is not committed, else by its version."""
+    if not _given(commit):
+        return versions.get("jestlab")
+    size = int(changes) if _given(changes) else 0
+    return f"{commit} with {size} characters of changes" if size else str(commit)
+
+
+def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
+    """Return the items of which runs were made by several values, item → values in order of appearance.
+
+    Args:
+        runs: What each was made by; an item counts among the runs that have it.
+        accepted: Differences that do not count.
+    """
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for item, its in run.items():
+            values.setdefault(item, {}).update(dict.fromkeys(sorted(its)))
+    return {item: list(its) for item, its in values.items() if len(_classes(item, its, accepted)) > 1}
+
+
+def _classes(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:
+    """Group values that are equal, or were accepted as equal."""
+    groups = [{value} for value in values]
+    for alike in (set(said[item]) for said in accepted if item in said):
+        touched = [group for group in groups if group & alike]
+        groups = [group for group in groups if not group & alike]
+        if touched:
+            groups.append(set().union(*touched, alike))
+    return groups
+
+
+def names_of(items: Iterable[str]) -> str:
+    """Write items as people call them: "ridge.py, train.csv, numpy"."""
+    return ", ".join(item.partition(" ")[2] or item for item in items)
+
+
+def _json(text: Any) -> dict[str, Any]:
+    """Read what an attempt recorded; nothing where it is unknown."""
+    found: dict[str, Any] = json.loads(text) if isinstance(text, str) and text else {}
+    return found
+
+
+def _given(value: Any) -> bool:
+    """Whether there is a value: neither NULL nor what pandas makes of it."""
+    return value is not None and value == value

@@ -1,0 +1,215 @@
+"""The user's own code that a run executes: its script or module, and what that imports of the user's own.
+
+Nothing is executed: imports are read from the syntax, so that a plan finds the same files as a worker. They
+are followed in the script's own folder and in the repository around it, never into installed packages, and
+not where a program puts the name of a module together. jestlab's own programs have no code of the user's.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jestlab.platform.digests import digest_of
+from jestlab.platform.programs.command import known_words
+from jestlab.platform.programs.program import file_of, names_callable
+from jestlab.platform.store.checkout import repository_of
+
+MOST_FILES = 2_000
+"""More files of one program are left out."""
+
+_MOST_BYTES = 1 << 20  # larger files are not read for imports
+_LARGEST = 1 << 26  # a larger file that a command names is data: `record: {files: …}`
+_INTERPRETER = re.compile(r"(python|pypy|ruby|perl|node|julia|Rscript|bash|sh|zsh|env)[\d.]*")
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+_INSTALLED = frozenset({"site-packages", "dist-packages", "__pycache__"})
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Files of the user's own code.
+
+    Attributes:
+        folder: Of the script or module that is executed.
+        files: Path from that folder → the file, the executed one first.
+    """
+
+    folder: Path
+    files: Mapping[str, Path]
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each file by its path; files that cannot be read are left out."""
+        found = {name: digest_of(file) for name, file in self.files.items()}
+        return {name: digest for name, digest in found.items() if digest is not None}
+
+
+def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources | None:
+    """Find the user's own code of a run.
+
+    Args:
+        program: Name of its program.
+        config: Of the run, as resolved.
+        place: Working directory in which a command or a module is looked for.
+
+    Returns:
+        The files as they are now; None for a program of jestlab's own, and where no file is found.
+    """
+    if program == "command":
+        words, cwd = known_words(config), config.get("cwd")
+        folder = Path(cwd) if cwd else place
+        return _followed(tuple(_of_command(words, folder)), folder if "-m" in words else None)
+    if names_callable(program):
+        file = file_of(program)
+        return None if file is None or not _is_own(file) else _followed((file,), _root_of(program, file))
+    return None
+
+
+def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str | None:
+    """Return the Python that a run's command starts with, if that is another one than this process's.
+
+    Args:
+        program: Name of its program.
+        config: Of the run.
+        place: Working directory.
+    """
+    words = known_words(config) if program == "command" else []
+    if not words or not _PYTHON.fullmatch(Path(words[0]).name):
+        return None
+    cwd = config.get("cwd")
+    named = str((Path(cwd) if cwd else place) / words[0]) if os.sep in words[0] else words[0]
+    found = shutil.which(named)
+    return None if found is None or Path(found).parent == Path(sys.executable).parent else found
+
+
+def _root_of(program: str, file: Path) -> Path:
+    """Return the folder that the imports of a callable's module count from."""
+    module = program.rpartition(":")[0]
+    if module.endswith(".py"):
+        return file.parent
+    depth = module.count(".") + (file.name == "__init__.py")
+    return file.parents[depth]
+
+
+# ---- words of a command
+
+
+def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
+    """Yield the files of the user's own that the words of a command name."""
+    parts: list[str] = []
+    for word in words:
+        try:
+            parts += shlex.split(word) if any(map(str.isspace, word)) else [word]
+        except ValueError:  # text with a quotation mark
+            continue
+    runs_python = any(_PYTHON.fullmatch(Path(part).name) for part in parts)
+    for index, part in enumerate(parts):
+        if index == 0 and (os.sep not in part or _INTERPRETER.fullmatch(Path(part).name)):
+            continue  # found on the path, or an interpreter
+        if runs_python and part == "-m" and index + 1 < len(parts):
+            found = _Imports((cwd,)).files(parts[index + 1])[-1:]
+            mains = [path.parent / "__main__.py" for path in found if path.name == "__init__.py"]
+            yield from (path for path in (*found, *mains) if path.is_file())
+            continue
+        file = Path(os.path.normpath(cwd / part)) if part else cwd
+        if file.is_file() and file.stat().st_size <= _LARGEST and _is_own(file):
+            yield file
+
+
+def _is_own(file: Path) -> bool:
+    """Whether a file is the user's: no interpreter, and of no installed package."""
+    if _INTERPRETER.fullmatch(file.name) and shutil.which(str(file)):
+        return False
+    system = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/dev/", "/proc/", "/sys/")
+    return not _INSTALLED & set(file.parts) and not str(file).startswith(system)
+
+
+# ---- imports
+
+
+def _followed(entries: Sequence[Path], root: Path | None) -> Sources | None:
+    """Return files and what they import of the user's own.
+
+    Args:
+        entries: The files that are executed or named.
+        root: The folder that modules are found in, if a module is executed; None for a script.
+    """
+    if not entries:
+        return None
+    first = entries[0]
+    base = root or first.parent
+    top = repository_of(first) or base
+    inside = [folder for folder in dict.fromkeys((base, top, top / "src")) if folder.is_relative_to(top)]
+    seen: dict[Path, None] = dict.fromkeys(entries)
+    waiting = list(entries)
+    imports = _Imports(inside)
+    while waiting and len(seen) < MOST_FILES:
+        file = waiting.pop(0)
+        for found in imports.of(file):
+            if found not in seen and found.is_relative_to(top) and _is_own(found):
+                seen[found] = None
+                waiting.append(found)
+    return Sources(first.parent, {os.path.relpath(file, first.parent): file for file in seen})
+
+
+class _Imports:
+    """Finds the modules that Python files import below some folders."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self._roots = tuple(roots)
+
+    def of(self, file: Path) -> Iterator[Path]:
+        """Yield the files of the modules that a file imports."""
+        if file.suffix != ".py":
+            return
+        for name, folders in _imported(file):
+            yield from self.files(name, folders)
+
+    def files(self, name: str, folders: Sequence[Path] | None = None) -> list[Path]:
+        """Return the file of a module, after those of the packages around it, as far as they are there."""
+        places = self._roots if folders is None else tuple(folders)
+        found: list[Path] = []
+        for part in name.split(".") if name else ():
+            packages = [place / part for place in places]
+            inits = (folder / "__init__.py" for folder in packages)
+            init = next((file for file in inits if file.is_file()), None)
+            if init is not None:
+                found.append(init)
+                places = (init.parent,)
+                continue
+            modules = (place / f"{part}.py" for place in places)
+            module = next((file for file in modules if file.is_file()), None)
+            if module is not None:
+                return [*found, module]
+            places = tuple(folder for folder in packages if folder.is_dir())  # without an __init__.py
+            if not places:
+                return found
+        return found
+
+
+def _imported(file: Path) -> Iterator[tuple[str, tuple[Path, ...] | None]]:
+    """Yield the names of modules that a file imports, and the folders that relative ones count from."""
+    try:
+        if file.stat().st_size > _MOST_BYTES:
+            return
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            folders = (file.parents[node.level - 1],) if 0 < node.level <= len(file.parents) else None
+            prefix = f"{node.module}." if node.module else ""
+            if node.module:
+                yield node.module, folders
+            elif folders and (folders[0] / "__init__.py").is_file():
+                yield folders[0].name, (folders[0].parent,)
+            yield from ((f"{prefix}{alias.name}", folders) for alias in node.names if alias.name != "*")

@@ -1,0 +1,149 @@
+"""Code has an identity: what was made by other code is said, shown, accepted, or run again."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import labs_support as labs
+import own_code
+import pytest
+
+from jestlab.analysis import query
+from jestlab.platform.lab.lab import Lab
+
+pytestmark = pytest.mark.usefixtures("forking")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    return own_code.write(tmp_path / "study")
+
+
+def launched(root: Path, spec: Path, *arguments: str) -> str:
+    done = labs.here("launch", spec, "--no-reports", *arguments, root=root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def said(root: Path, *arguments: object) -> str:
+    done = labs.here(*arguments, root=root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def scores(root: Path) -> list[tuple[str, int, float]]:
+    found = query.frame(Lab.find(root).store_url, view="evaluations")
+    return sorted(zip(found["label"], found["seed"], found["value"], strict=True))
+
+
+def test_other_code_is_said_shown_and_run_again(root, spec):
+    first = launched(root, spec)
+    assert "digests of your own scripts" in first
+    assert "other code" not in said(root, "plan", spec) + said(root, "status", "ridge")
+    own_code.change(spec.parent, 1.0)
+    told = (
+        "6 of 6 runs were made by other code: noise.py changed (jestlab diff ridge/plain/0; --rerun-changed "
+        'runs them again; jestlab accept ridge --reason "…")'
+    )
+    assert told in said(root, "plan", spec)
+    assert told in said(root, "status", "ridge")
+    assert told in launched(root, spec)
+    assert scores(root)[1] == ("plain", 1, 0.51)
+    shown = said(root, "diff", "ridge/plain/0")
+    assert "-NOISE = 0.1\n+NOISE = 1.0" in shown and "ridge.py" not in shown
+    again = launched(root, spec, "--rerun-changed", "plain")
+    assert "3 runs to run again: what they measured is replaced" in again
+    assert scores(root) == [
+        ("plain", 0, 0.5), ("plain", 1, 0.6), ("plain", 2, 0.7),
+        ("wide", 0, 0.5), ("wide", 1, 0.51), ("wide", 2, 0.52),
+    ]  # fmt: skip
+    assert "3 of 6 runs were made by other code" in said(root, "status", "ridge")
+    both = said(root, "diff", "ridge/wide/1", "ridge/plain/1")
+    assert "-NOISE = 0.1\n+NOISE = 1.0" in both
+    statuses = json.loads(said(root, "status", "ridge", "--json"))
+    assert {(row["label"], *row["changed"], row["attempts"]) for row in statuses} == {
+        ("plain", 2),
+        ("wide", "code noise.py", 1),
+    }
+    launched(root, spec, "--rerun-changed")
+    assert "other code" not in said(root, "status", "ridge")
+
+
+def test_a_difference_that_was_accepted_is_not_said_again_and_the_next_one_is(root, spec):
+    launched(root, spec, "--set", "seeds=1")
+    (spec.parent / "noise.py").write_text("NOISE = 0.1  # a comment\n")
+    assert "2 of 2 runs were made by other code" in launched(root, spec)
+    refused = labs.here("accept", "ridge", "--reason", " ", root=root)
+    assert (refused.returncode, "say why" in refused.stderr) == (1, True)
+    assert "noise.py" in said(root, "accept", "ridge", "--reason", "a comment alone", "--author", "Ada")
+    for verb in (["plan", spec], ["status", "ridge"]):
+        assert "other code" not in said(root, *verb)
+    assert "nothing to accept" in said(root, "accept", "ridge", "--reason", "again")
+    [row] = json.loads(said(root, "accept", "ridge", "--json"))
+    assert (row["author"], row["reason"], list(row["accepted"])) == (
+        "Ada", "a comment alone", ["code noise.py"],
+    )  # fmt: skip
+    own_code.change(spec.parent, 2.0)
+    assert "noise.py changed" in said(root, "plan", spec)
+
+
+def test_data_and_packages_that_the_spec_names_count_as_code_does(root, tmp_path):
+    data = tmp_path / "study" / "data"
+    spec = own_code.write(tmp_path / "study", record={"packages": ["click"], "files": ["data/"]}, seeds=1)
+    data.mkdir()
+    (data / "train.csv").write_text("1\n")
+    launched(root, spec)
+    [(versions, inputs)] = set(
+        query.select(Lab.find(root).store_url, "attempts", columns=["versions", "inputs"]).rows
+    )
+    assert "click" in json.loads(versions) and list(json.loads(inputs)) == ["data"]
+    (data / "train.csv").write_text("2\n")
+    assert "2 of 2 runs were made by other data: data changed" in said(root, "plan", spec)
+    assert "DATA" in said(root, "diff", "ridge/plain/0")
+
+
+def test_rerun_names_are_checked_and_need_the_option(root, spec):
+    launched(root, spec, "--set", "seeds=1")
+    wrong = labs.here("launch", spec, "--rerun-changed", "plane", root=root)
+    assert "no run 'plane' in ridge: did you mean 'plain'?" in wrong.stderr
+    alone = labs.here("launch", spec, "plain", root=root)
+    assert (alone.returncode, "--rerun-changed" in alone.stderr) == (2, True)
+
+
+def test_the_code_of_an_older_lab_is_unknown_and_no_warning(root, spec):
+    launched(root, spec, "--set", "seeds=1")
+    with sqlite3.connect(root / "results.db") as store:
+        store.execute("UPDATE attempt SET sources = NULL, code_commit = NULL")
+    own_code.change(spec.parent, 1.0)
+    assert "nothing to run" in (told := launched(root, spec, "--set", "seeds=1"))
+    assert "other code" not in told + said(root, "plan", spec) + said(root, "status", "ridge")
+    assert "CODE  unknown" in said(root, "diff", "ridge/plain/0")
+
+
+def test_versions_that_differ_within_one_cell_are_said(root, spec):
+    launched(root, spec, "--set", "seeds=2")
+    with sqlite3.connect(root / "results.db") as store:
+        version = "json_set(versions, '$.numpy', CASE run_id WHEN 1 THEN '1.0' ELSE '2.0' END)"
+        store.execute(f"UPDATE attempt SET versions = {version}")
+    told = 'results mix 2 versions of numpy: plain (jestlab accept ridge --reason "…")'
+    assert told in said(root, "status", "ridge") and told in said(root, "plan", spec, "--set", "seeds=2")
+
+
+def test_what_needs_a_run_that_runs_again_runs_again(root, tmp_path):
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "other.py").write_text("")
+    third = {"command": ["python", "other.py"]}
+    runs = {"first": {"width": 1}, "second": {"needs": ["first"], **third}, "third": third}
+    spec = own_code.write(tmp_path / "study", seeds=1, runs=runs)
+    launched(root, spec)
+    own_code.change(tmp_path / "study", 1.0)
+    assert "1 of 3 runs was made by other code" in said(root, "plan", spec)
+    assert "2 runs to run again" in launched(root, spec, "--rerun-changed")
+    assert {(row["run"], row["attempts"]) for row in json.loads(said(root, "status", "ridge", "--json"))} == {
+        ("first", 2), ("second", 2), ("third", 1),
+    }  # fmt: skip
+    store = query.frame(Lab.find(root).store_url, view="runs").set_index("run")["directory"]
+    assert store["first"].startswith("runs/first.again2-") and ".again" not in store["third"]
+    assert labs.here("db", "check", root=root).returncode == 0
