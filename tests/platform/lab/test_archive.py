@@ -30,6 +30,7 @@ from jestlab.platform.store.annotations import Subject, add_note, add_tags, tags
 from jestlab.platform.store.engine import writable
 from jestlab.platform.store.published import import_cells
 from jestlab.platform.store.records import RunState
+from jestlab.platform.store.rerun import start_over
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.views import VIEWS
 
@@ -249,6 +250,18 @@ def test_what_was_running_is_not_running_here(lab, tmp_path):
     found = query.select(copy.store_url, "attempts", "label = 'waiting'", ["state", "reason"]).rows
     assert found == [("PREEMPTED", "was running when it was exported")]
     assert query.select(copy.store_url, "runs", "label = 'waiting'", ["state"]).rows == [("PREEMPTED",)]
+
+
+@plans.ON_SQLITE
+def test_a_run_that_starts_over_goes_along_with_its_earlier_attempts(lab, tmp_path):
+    store = Store.open(lab.store_url)
+    assert start_over(store, [JOINT.fingerprint]) == [JOINT.fingerprint]
+    stores.attempt(store, JOINT, number=3, log=f"runs/joint.again3-{JOINT.fingerprint[:8]}/log.txt")
+    export(lab, tmp_path / "lab.tar.gz")
+    copy = Lab.find(tmp_path / "copy")
+    assert take(copy, tmp_path / "lab.tar.gz").new == 4
+    logs = [query.select(each.store_url, "attempts", columns=["label", "log"]).rows for each in (lab, copy)]
+    assert sorted(logs[0]) == sorted(logs[1])
 
 
 @plans.ON_SQLITE

@@ -275,7 +275,9 @@ class _Merge:
                 ended = {"ended_at": values["heartbeat_at"]}
                 values |= ended | {"state": RunState.PREEMPTED, "reason": _EXPORTED}
             values["log"] = self._moved(row["run"], values["log"])
-            if not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
+            folder = values["log"].rpartition("/")[0]  # perhaps that of before the run started over
+            is_before = FOLDER.fullmatch(folder) and folder.endswith(f"-{row['run'][:8]}")
+            if not is_before and not values["log"].startswith(f"{self._taken[row['run']][1]}/"):
                 raise damaged(f"the path {one_line(values['log'], 100)!r}")
             self._attempts[row["run"], values["number"]] = self._new(Attempt, values)
 
