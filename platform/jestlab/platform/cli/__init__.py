@@ -35,6 +35,7 @@ VERBS = {
     "note": "Add notes to experiments and runs, and list them.",
     "tag": "Tag experiments and runs.",
     "accept": "Accept that runs were made by other code or data.",
+    "retract": "Retract the results of runs, and what rests on them.",
     "gc": "Find and delete unreferenced files.",
     "export": "Write a lab, or some experiments, to an archive.",
     "import": "Add the experiments of an archive to a lab.",

@@ -57,7 +57,8 @@ def diff_command(
 
 def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
     for title, fingerprint, state in _runs(compared, titles):
-        yield f"{title}  {fingerprint[:8]}  {state}"
+        why = compared.retracted.get(fingerprint)
+        yield f"{title}  {fingerprint[:8]}  {state}" + (f", retracted: {_text(why)}" if why else "")
     sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
         ("config", compared.config, _text),
         ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
@@ -108,7 +109,12 @@ def _since_data(since: Since, titles: tuple[str, str]) -> dict[str, Any]:
 
 def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     runs = [
-        {"name": title, "fingerprint": fingerprint, "state": state}
+        {
+            "name": title,
+            "fingerprint": fingerprint,
+            "state": state,
+            "retracted": compared.retracted.get(fingerprint),
+        }
         for title, fingerprint, state in _runs(compared, titles)
     ]
     data: dict[str, Any] = {"runs": runs}

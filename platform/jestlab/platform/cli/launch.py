@@ -43,6 +43,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @click.option("--rerun-changed", is_flag=True,
               help="Run again what was made by other code or data than is there now, or the RUNs named, and "
                    "what needs them.")  # fmt: skip
+@click.option("--rerun-retracted", is_flag=True,
+              help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
 @_no_reports
 @_json
 @lab_options
@@ -54,8 +56,8 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
     running are found again. Ctrl-C stops all runs, each at a checkpoint. Exit code: 0 all runs are completed,
     1 not all are, 130 interrupted.
     """
-    if options["runs"] and not options["rerun_changed"]:
-        raise click.UsageError("RUN: a launch takes the whole study; name runs after --rerun-changed alone")
+    if options["runs"] and not (options["rerun_changed"] or options["rerun_retracted"]):
+        raise click.UsageError("RUN: a launch takes the whole study; name runs with --rerun-changed alone")
     context.exit(_launching().launch(lab, study, **options))
 
 

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from jestlab.platform.launch.display import Listener, display
 from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import plan as planning
-from jestlab.platform.planning.changes import changes
+from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun
@@ -70,6 +70,7 @@ def launch(
     as_json: bool,
     runs: Sequence[str] = (),
     rerun_changed: bool = False,
+    rerun_retracted: bool = False,
 ) -> int:
     """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
     plan = _planned(study, how)  # raises all there is to raise before anything is written
@@ -80,7 +81,9 @@ def launch(
         return 0
 
     listener = _listener(as_json)
-    plan, again, remarks = _compared(lab, plan, how, max_chip_hours, _Rerun(rerun_changed, runs))
+    plan, again, remarks = _compared(
+        lab, plan, how, max_chip_hours, _Rerun(rerun_changed, rerun_retracted, runs)
+    )
     for line in remarks:
         listener.note(line)
     target = _Target.of(lab, study, plan.runs, how)
@@ -239,13 +242,15 @@ class _Rerun:
 
     Attributes:
         changed: Whether those that were made by other code or data than is there now.
+        retracted: Whether those whose results are retracted.
         runs: Names or labels of those that are meant; none for all.
     """
 
     changed: bool = False
+    retracted: bool = False
     runs: Sequence[str] = ()
 
-    def chosen(self, plan: Plan, changed: Collection[str]) -> list[str]:
+    def chosen(self, plan: Plan, found: Changes) -> list[str]:
         """Return the fingerprints of the runs that shall run again, with those that need them.
 
         Raises:
@@ -256,16 +261,12 @@ class _Rerun:
         for name in self.runs:
             if name not in names:
                 raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, names)}")
-        found = {
-            run.fingerprint
-            for run in plan.runs
-            if self.changed
-            and run.fingerprint in changed
-            and (not self.runs or named[run.fingerprint] & set(self.runs))
-        }
+        wanted = {*(found.changed if self.changed else ()), *(found.retracted if self.retracted else ())}
+        if self.runs:
+            wanted = {run for run in wanted if named[run] & set(self.runs)}
         completed = {run.fingerprint for run in plan.runs if run.state == RunState.COMPLETED}
         order = [(run.fingerprint, list(run.needs.values())) for run in plan.runs]
-        return [fingerprint for fingerprint in with_dependents(found, order) if fingerprint in completed]
+        return [fingerprint for fingerprint in with_dependents(wanted, order) if fingerprint in completed]
 
 
 def _compared(
@@ -288,7 +289,7 @@ def _compared(
             states = store.states(plan.fingerprints)
             plan = plan.with_states(states)
             found = changes(store, plan.study, plan.runs)
-            again = rerun.chosen(plan, found.changed)
+            again = rerun.chosen(plan, found)
             remarks = found.without(again).lines(plan.study.name)
             plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):

@@ -52,7 +52,17 @@ def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
     costs = spending(store, experiment)
     found = changes_of(store, experiment)
     details = [
-        _run_details(run, standings, costs) | {"changed": list(found.changed.get(run.fingerprint, ()))}
+        _run_details(run, standings, costs)
+        | {
+            "changed": list(found.changed.get(run.fingerprint, ())),
+            "retracted": found.retracted.get(run.fingerprint),
+        }
+        for run in runs
+    ]
+    runs = [
+        replace(run, reason=f"retracted: {found.retracted[run.fingerprint]}")
+        if run.fingerprint in found.retracted
+        else run
         for run in runs
     ]
     show(as_json, details, "\n".join([_runs_table(runs, costs), *found.lines(experiment)]))

@@ -22,6 +22,7 @@ from jestlab.platform.planning.explain import Pair, source_diff
 from jestlab.platform.programs.sources import interpreter_of, sources_of
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.store import retractions
 from jestlab.platform.store.acceptances import accepted_in
 from jestlab.platform.store.provenance import versions
 from jestlab.platform.store.records import RunState
@@ -83,6 +84,8 @@ class Changes:
         changed: Runs that were made by other code or data than is there now, with the items that differ.
         mixed: Items of which the results of one label mix several values, with the labels.
         values: All values of every item that differs anywhere, those of now included.
+        named: One of the changed runs, by its label and seed.
+        retracted: Completed runs whose results are retracted, or rest on such results, with the reason.
     """
 
     completed: int = 0
@@ -90,16 +93,26 @@ class Changes:
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     named: str = ""
+    retracted: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, fingerprints: Collection[str]) -> Changes:
         """Return what is left to say when these runs run again."""
         changed = {run: items for run, items in self.changed.items() if run not in fingerprints}
-        return replace(self, changed=changed)
+        retracted = {run: why for run, why in self.retracted.items() if run not in fingerprints}
+        return replace(self, changed=changed, retracted=retracted)
 
     def lines(self, experiment: str) -> list[str]:
         """Say in one line each what differs, and what can be done."""
         accept = f'jestlab accept {shlex.quote(experiment)} --reason "…"'
         said = []
+        if self.retracted:
+            count = len(self.retracted)
+            some = f"{count} of {self.completed} runs" if self.completed > 1 else "the run"
+            reasons = "; ".join(dict.fromkeys(" ".join(why.split()) for why in self.retracted.values()))
+            said.append(
+                f"{some} {'is' if count == 1 else 'are'} retracted: {reasons} "
+                "(--rerun-retracted runs them again; jestlab retract lists them)"
+            )
         if self.changed:
             items = dict.fromkeys(item for its in self.changed.values() for item in its)
             kinds = [kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)]
@@ -160,6 +173,7 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
         for item in note(differing(its, accepted)):
             if not any(item in items for items in changed.values()):
                 mixed.setdefault(item, {})[label] = None
+    why = retractions.reasons(store)
     first = next((run for run in done if run.fingerprint in changed), None)
     return Changes(
         completed=len(done),
@@ -167,6 +181,7 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
         mixed={item: tuple(labels) for item, labels in mixed.items()},
         values={item: tuple(its) for item, its in values.items()},
         named="" if first is None else f"{first.label}/{first.seed}",
+        retracted={run.fingerprint: why[run.fingerprint] for run in done if run.fingerprint in why},
     )
 
 

@@ -154,6 +154,7 @@ class Comparison:
     Attributes:
         fingerprints: Their identities.
         states: Their states in the store.
+        retracted: Fingerprint → reason, of those whose results are retracted.
         config: Dotted key → values, of the fields that differ; those that a config leaves out are at their
             default.
         needs: Role → fingerprints of the needed runs, where they differ.
@@ -167,6 +168,7 @@ class Comparison:
 
     fingerprints: Pair[str]
     states: Pair[str]
+    retracted: Mapping[str, str]
     config: Mapping[str, Pair[Any]]
     needs: Mapping[str, Pair[str]]
     code: Mapping[str, Pair[str]]
@@ -183,11 +185,14 @@ def compare(store: Store, first: str, second: str) -> Comparison:
     Raises:
         UserError: One of them is not in the store.
     """
+    from jestlab.platform.store import retractions
+
     with store.reading() as connection:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
     names = ("config", "needs", "code", "data", "provenance")
     differing = {name: _differing(one[name], other[name]) for name in names}
     return Comparison(
+        retracted=retractions.reasons(store),
         source=source_diff(store, *(side["sources"] for side in (one, other))),
         fingerprints=Pair(first, second),
         states=Pair(one["state"], other["state"]),

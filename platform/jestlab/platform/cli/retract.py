@@ -1,0 +1,71 @@
+"""`jestlab retract`: say that the results of a run are wrong, and of what rests on them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.annotations import author_of_notes
+from jestlab.platform.cli.options import json_option, lab_options
+from jestlab.platform.cli.output import print_json, printable, say, table
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store.retractions import retract, retracted, undo
+from jestlab.platform.store.store import Store
+
+_EPILOG = """\b
+RUN is experiment/run (with /seed where there are several), or the first
+characters of a fingerprint.
+
+\b
+Examples:
+  jestlab retract quickstart/reference/0 "wrong shards"
+  jestlab retract quickstart/reference/0 --undo
+  jestlab retract
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("name", metavar="[RUN]", required=False)
+@click.argument("reason", required=False)
+@click.option("--undo", "undone", is_flag=True, help="Take the retraction of RUN back.")
+@click.option("--author", metavar="NAME", help="Who says so  [default: git's user.name, else you]")
+@json_option("Print all retracted runs as JSON.")
+@lab_options
+def retract_command(
+    name: str | None, reason: str | None, *, undone: bool, author: str | None, as_json: bool, lab: Lab
+) -> None:
+    """Retract the results of RUN, and of every run that needed it, for a REASON; without RUN, list all.
+
+    Nothing is deleted: tables strike them through, claims that rest on them count as not run, and `jestlab
+    launch --rerun-retracted` runs them again.
+    """
+    store = Store.open(lab.store_url, create=False)
+    if name is not None:
+        run = naming.run(store, name)
+        if undone == (reason is not None):
+            raise click.UsageError('expected the REASON: jestlab retract RUN "wrong shards", or --undo')
+        if reason is None:
+            undo(store, run.fingerprint)
+        else:
+            retract(store, run.fingerprint, reason, author or author_of_notes())
+    elif undone:
+        raise click.UsageError("--undo: expected the RUN whose retraction is taken back")
+    found = retracted(store)
+    if as_json:
+        print_json([asdict(row) for row in found])
+    elif found:
+        rows = [
+            [
+                row.experiment,
+                row.label,
+                str(row.seed),
+                "" if row.origin == row.fingerprint else f"needs {row.origin[:8]}",
+                *(" ".join(printable(said).split()) for said in (row.reason, row.author)),
+            ]
+            for row in found
+        ]
+        say(table(["experiment", "run", "seed", "because it", "reason", "by"], rows, right=(2,)))
+    else:
+        say("no results are retracted")
