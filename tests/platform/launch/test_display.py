@@ -12,7 +12,7 @@ import plans_support as plans
 import pytest
 
 from jestlab.platform.launch import logs
-from jestlab.platform.launch.display import Lines, Moving, Rate, display
+from jestlab.platform.launch.display import Lines, Moving, display
 from jestlab.platform.store.records import Progress, RunState
 
 
@@ -61,16 +61,6 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     for expected in ("5/10 steps", "[1/2] COMPLETED  joint (seed 0)", "1/2 runs"):
         assert expected in said
     assert ("loss 0.1235" in said) == (columns == 140)
-
-
-def test_a_rate_is_over_the_last_seconds():
-    rate = Rate()
-    assert rate.add(None) is None
-    assert rate.add(100.0, at=0.0) is None
-    assert rate.add(300.0, at=2.0) == pytest.approx(100.0)
-    for second in range(3, 40):
-        latest = rate.add(300.0 + 10.0 * second, at=float(second))
-    assert latest == pytest.approx(10.0)
 
 
 def test_a_launch_on_a_real_terminal(root, tmp_path):

@@ -21,8 +21,11 @@ from jestlab.platform.cli.output import counted, show, table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures, liveness
-from jestlab.platform.launch.display import Rate
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
+from jestlab.platform.launch.reconcile import RetryRules
+from jestlab.platform.launch.waiting import waits_for
+from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
@@ -69,14 +72,29 @@ def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
 
 
 def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
-    """Read the runs of an experiment and their leases; doubts that a run is RUNNING become its reason."""
+    """Read the runs of an experiment and their leases.
+
+    Doubts that a run is RUNNING become its reason, and so does what a run waits for.
+    """
     runs = store.runs(experiment)
-    standings = leases.standings(store, [run.fingerprint for run in runs])
+    fingerprints = [run.fingerprint for run in runs]
+    standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
+    titles = {run.fingerprint: f"{run.label} (seed {run.seed})" for run in reversed(runs)}
+    intervals, is_launched = (
+        Intervals.from_environment(),
+        liveness.any_launcher(leases.heartbeats(store), now()),
+    )
+    rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
     honest = []
     for run in runs:
         standing = standings[run.fingerprint]
-        reason = liveness.doubts(standing.lease, now()) or failures.reason_of(standing)
-        honest.append(replace(run, reason=reason))
+        its_needs = needs.get(run.fingerprint, {}).items()
+        titled = {titles.get(needed, f"run {needed[:8]}"): state for needed, state in its_needs}
+        state, reason = waits_for(standing, titled, rules, now(), is_launched=is_launched)
+        doubts = liveness.doubts(standing.lease, now())
+        if standing.state == RunState.FAILED:
+            reason = failures.reason_of(standing)
+        honest.append(replace(run, state=state, reason=doubts or reason))
     return honest, standings
 
 
@@ -273,8 +291,8 @@ class Line:
     """What is shown of a run: its last loss, and its cost so far and planned.
 
     Attributes:
-        rate: Examples per second, over the last seconds.
-        eta_seconds: Until its end, at this rate.
+        rate: Examples per second: see `Pace`.
+        eta_seconds: Until its end, at this speed.
     """
 
     run: RunRow
@@ -291,26 +309,22 @@ class Watch:
         """Watch an experiment; nothing is read yet."""
         self._store = store
         self._experiment = experiment
-        self._examples: dict[str, Rate] = {}
-        self._steps: dict[str, Rate] = {}
+        self._paces: dict[str, Pace] = {}
 
     def look(self) -> list[Line]:
         """Read the current state of all runs."""
         runs, _ = _honest_runs(self._store, self._experiment)
         shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
-        progress = self._store.progress(shown, ("loss", "examples_seen"))
+        progress = self._store.progress(shown, ("loss", EXAMPLES))
         costs = spending(self._store, self._experiment)
         return [self._line(run, progress.get(run.fingerprint), costs.get(run.fingerprint)) for run in runs]
 
     def _line(self, run: RunRow, progress: Progress | None, cost: Spending | None) -> Line:
         latest = progress.latest if progress is not None else {}
-        rate = eta = None
-        if run.state == RunState.RUNNING:
-            rate = self._examples.setdefault(run.fingerprint, Rate()).add(latest.get("examples_seen"))
-            steps = self._steps.setdefault(run.fingerprint, Rate()).add(float(run.step))
-            if steps and run.total_steps is not None:
-                eta = (run.total_steps - run.step) / steps
-        return Line(run, latest.get("loss"), rate, eta, cost or Spending())
+        speeds = Speeds()
+        if run.state == RunState.RUNNING and progress is not None:
+            speeds = self._paces.setdefault(run.fingerprint, Pace()).add(progress)
+        return Line(run, latest.get("loss"), speeds.examples, speeds.seconds_left, cost or Spending())
 
 
 @click.command(epilog=examples("watch quickstart", "watch quickstart --once --json"))
@@ -325,8 +339,10 @@ class Watch:
 def watch_command(
     context: click.Context, experiment: str, *, every: float, once: bool, as_json: bool, lab: Lab
 ) -> None:
-    """Show the progress of EXPERIMENT's runs: step, loss, speed, time left, FLOPs so far and planned; and the
-    total cost, actual of planned, also in chip-hours and dollars where they are known.
+    """Show the progress of EXPERIMENT's runs: step, loss, speed, time left, FLOPs so far and planned, and
+    what runs wait for; and the total cost, actual of planned, also in chip-hours and dollars where known.
+
+    The speed is that between the last reports of a run, or since its attempt began.
 
     Ends when no run is running or waiting; Ctrl-C ends the display and leaves the runs alone. Exit code: 0
     all runs are completed or have not ended yet, 1 a run has failed or was stopped.
@@ -334,9 +350,6 @@ def watch_command(
     watch = Watch(existing_store(lab), experiment)
     lines: Sequence[Line] = watch.look()
     if once or as_json or not sys.stdout.isatty():
-        if any(line.run.state == RunState.RUNNING for line in lines):
-            time.sleep(every)  # a speed takes two looks
-            lines = watch.look()
         show(as_json, [_line_data(line) for line in lines], text(lines))
     else:
         lines = _live(watch, lines, every)

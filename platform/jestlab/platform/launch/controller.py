@@ -24,6 +24,7 @@ from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, LaunchedJob, Marks
 from jestlab.platform.launch.executors import Executors, job_of
 from jestlab.platform.launch.liveness import Liveness, Termination
+from jestlab.platform.launch.pace import EXAMPLES
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
@@ -267,7 +268,7 @@ class _Controller:
         self._stop_if_alike(standings)
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
-            self.listener.progress(self.store.progress(running, ("loss", "examples_seen")))
+            self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
         return self._claim(ready)
 
     def _seen(self, run: Standing, target: Target, signs: Mapping[int, Signs]) -> Seen:

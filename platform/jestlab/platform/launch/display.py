@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Mapping
 from typing import IO, TYPE_CHECKING
 
 from jestlab.platform.launch.logs import one_line
+from jestlab.platform.launch.pace import Pace
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.store.records import Progress, RunState
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _WIDE = 100  # columns from which loss and rate find room beside label, bar and time
 _LONG = 2_000  # letters of a message; what a terminal would obey is none of them
-_RATE_SAMPLES = 15  # about as many seconds
 
 
 class Listener:
@@ -93,7 +92,7 @@ class Moving(Lines):
         self._bars: Bars | None = None
         self._all: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
-        self._rates: dict[str, Rate] = {}
+        self._paces: dict[str, Pace] = {}
 
     def begin(self, count: int) -> None:
         """Draw the bar for all runs."""
@@ -148,7 +147,7 @@ class Moving(Lines):
             if self._bars is None or fingerprint not in self._tasks or not progress.total_steps:
                 continue
             latest = progress.latest
-            rate = self._rates.setdefault(fingerprint, Rate()).add(latest.get("examples_seen"))
+            rate = self._paces.setdefault(fingerprint, Pace()).add(progress).examples
             self._bars.update(
                 self._tasks[fingerprint],
                 completed=progress.step,
@@ -169,20 +168,3 @@ class Moving(Lines):
             super()._print(line)
         else:
             self._bars.console.print(line, markup=False, highlight=False)
-
-
-class Rate:
-    """Measures how fast a number grows, over the last seconds."""
-
-    def __init__(self) -> None:
-        """Create it; nothing has been measured yet."""
-        self._seen: deque[tuple[float, float]] = deque(maxlen=_RATE_SAMPLES)
-
-    def add(self, value: float | None, at: float | None = None) -> float | None:
-        """Add a value, seen `at` a time in seconds; return the rate per second, None before two values."""
-        if value is None:
-            return None
-        at = time.monotonic() if at is None else at
-        self._seen.append((at, value))
-        (began, first), (ended, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (ended - began) if ended > began and last > first else None

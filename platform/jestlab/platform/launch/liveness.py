@@ -165,6 +165,14 @@ class Termination:
         self._failed.add(lease.id)
 
 
+def any_launcher(heartbeats: Mapping[str, datetime], now: datetime) -> bool:
+    """Whether any launcher is alive, by the names and heartbeats that the store has of them."""
+    return any(
+        (now - heartbeat).total_seconds() <= SILENT_SECONDS and state_of(name) != JobState.GONE
+        for name, heartbeat in heartbeats.items()
+    )
+
+
 def doubts(lease: Lease | None, now: datetime) -> str | None:
     """Say why a run that the store calls RUNNING may have stopped, and what to do; None without doubts."""
     if lease is None or not lease.is_live:

@@ -60,7 +60,7 @@ def beat(store: Store, launcher_id: int) -> None:
         connection.execute(update(Launcher).where(Launcher.id == launcher_id).values(heartbeat_at=now()))
 
 
-def heartbeats(store: Store) -> dict[str, object]:
+def heartbeats(store: Store) -> dict[str, datetime]:
     """Return every launcher's last heartbeat, by name; only a change of it has a meaning."""
     with store.reading() as connection:
         rows = connection.execute(select(Launcher.name, Launcher.heartbeat_at))

@@ -198,11 +198,23 @@ class Standing:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: steps done, total steps where known, newest value of each metric asked for."""
+    """How far a run is.
+
+    Attributes:
+        step: Steps done.
+        total_steps: Steps to do in all, where known.
+        latest: Newest value of each metric asked for.
+        first_step: Where it was when its attempt was claimed.
+        started_at: When its attempt began; None where none is RUNNING.
+        reported_at: When it reported this, by the same clock, or changed its state since.
+    """
 
     step: int
     total_steps: int | None
     latest: Mapping[str, float]
+    first_step: int = 0
+    started_at: datetime | None = None
+    reported_at: datetime | None = None
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 
 from jestlab.platform.digests import size_and_digest
-from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, upsert
+from jestlab.platform.store.tables import Artifact, Evaluation, Metric, MetricName, Run, insert, now, upsert
 
 PREFIX = "spool-"
 """Of the names of its files."""
@@ -240,9 +240,8 @@ class Points:
         upsert(connection, Artifact, artifacts, ("run_id", "name"), ("uri", "size", "sha256"))
         if batch.progress:
             step, total_steps = batch.progress
-            connection.execute(
-                update(Run).where(Run.id == self._run_id).values(step=step, total_steps=total_steps)
-            )
+            reported = {"step": step, "total_steps": total_steps, "updated_at": now()}
+            connection.execute(update(Run).where(Run.id == self._run_id).values(**reported))
 
     def _ids(self, connection: Connection, wanted: set[str]) -> dict[str, int]:
         if not (new := wanted - self._names.keys()):

@@ -272,15 +272,35 @@ class Store:
                 .scalar_subquery()
                 for name_id in names
             ]
-            query = select(Run.fingerprint, Run.step, Run.total_steps, *newest)
+            attempt = (Attempt.first_step, Attempt.started_at)
+            query = select(
+                Run.fingerprint, Run.step, Run.total_steps, Run.updated_at, *attempt, *newest
+            ).outerjoin(Attempt, (Attempt.run_id == Run.id) & (Attempt.state == RunState.RUNNING))
             found = {}
             for chunk in chunks(fingerprints):
                 for row in connection.execute(query.where(Run.fingerprint.in_(chunk))):
-                    fingerprint, step, total_steps, *values = row
+                    fingerprint, step, total_steps, reported_at, first_step, started_at, *values = row
                     pairs = zip(names.values(), values, strict=True)
                     latest = {name: value for name, value in pairs if value is not None}
-                    found[fingerprint] = Progress(step, total_steps, latest)
+                    found[fingerprint] = Progress(
+                        step, total_steps, latest, first_step or 0, started_at, reported_at
+                    )
         return found
+
+    def needs(self, fingerprints: Iterable[str]) -> dict[str, dict[str, RunState]]:
+        """Return the runs that each of these runs needs, with their states, by fingerprint."""
+        needed = aliased(Run)
+        found: dict[str, dict[str, RunState]] = defaultdict(dict)
+        query = (
+            select(Run.fingerprint, needed.fingerprint, needed.state)
+            .join(Need, Need.run_id == Run.id)
+            .join(needed, needed.id == Need.needs_id)
+        )
+        with self.reading() as connection:
+            for chunk in chunks(fingerprints):
+                for run, its_need, state in connection.execute(query.where(Run.fingerprint.in_(chunk))):
+                    found[run][its_need] = RunState(state)
+        return dict(found)
 
     def members(self, experiment: str) -> list[str]:
         """Return the fingerprints of an experiment's runs; none if there is no such experiment."""

@@ -110,7 +110,7 @@ class Run(Base):
     failures: Mapped[int] = mapped_column(default=0)  # attempts that FAILED since the run was last launched
     stop_reason: Mapped[str | None]  # why its user wants it to stop; None while it may run
     created_at: Mapped[datetime]
-    updated_at: Mapped[datetime]
+    updated_at: Mapped[datetime]  # when its state changed, or it reported its progress
 
 
 class Member(Base):
