@@ -65,7 +65,7 @@ def test_status_of_all_and_of_one(lab):
     assert runs[1].split() == ["uniform", "0", "COMPLETED", "5/10", "1"]
     assert runs[2].split() == ["uniform", "1", "FAILED", "6/10", "1", "ValueError:", "|", "no"]
     assert runs[3].split()[:5] == ["joint", "ratio=0.8", "0", "PENDING", "0"]
-    assert runs[3].endswith("waits to be launched: no launcher is alive")
+    assert runs[3].endswith("waits for a slot")
 
 
 def test_status_as_json(lab):
