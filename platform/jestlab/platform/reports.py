@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
@@ -77,9 +77,10 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
     made, stale = Made(), []
     for each in studies:
         made.files[each.name] = []
-        if not each.reports and not each.claims and not each.studies:
-            continue
         folder = lab.reports / each.name
+        if not each.reports and not each.claims and not each.studies:
+            remove_stale(folder, ())
+            continue
         if (build := read_build(folder, sources[each.name])) is None:
             stale.append(each)
             continue
@@ -99,6 +100,7 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
         made.files[each.name] = files
         folder = lab.reports / each.name
         names = tuple(str(path.relative_to(folder)) for path in files)
+        remove_stale(folder, names)
         if files:
             Build(sources[each.name], names, tuple(notes)).write(folder)
     return made
@@ -283,8 +285,9 @@ def write_page(
     """Write the page of an experiment to a folder, and forget what the reports there were built from."""
     from jestlab.analysis.report import build
 
-    for name in (BUILD_FILE, PAGE_BUILD_FILE):
-        (folder / name).unlink(missing_ok=True)
+    (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
+    if (before := _read(folder / BUILD_FILE)) is not None:  # which files are ours has to be known later
+        replace(before, made_from="").write(folder)
     return build(lab.store_url, experiment, folder, baseline, scope)
 
 
@@ -317,14 +320,48 @@ class Build:
         write_whole(folder / name, text + "\n")
 
 
+def _read(path: Path) -> Build | None:
+    """Read what reports were built from; None if there is no such file, or none of ours."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Build(found["made_from"], tuple(map(str, found["files"])), tuple(found["notes"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def remove_stale(folder: Path, kept: Collection[str]) -> None:
+    """Remove files of earlier reports that are not among those kept, relative to their folder.
+
+    Only what jestlab wrote is removed, and nobody has changed since.
+    """
+    path = folder / BUILD_FILE
+    before = _read(path)
+    if before is None:
+        return
+    written_ns = path.stat().st_mtime_ns
+    root = folder.resolve()
+    emptied = {folder}
+    for name in set(before.files) - set(kept):
+        file = folder / name
+        is_ours = file.resolve().is_relative_to(root) and not file.is_symlink() and file.is_file()
+        if is_ours and file.stat().st_mtime_ns <= written_ns:
+            file.unlink()
+            emptied.add(file.parent)
+    if not kept:
+        path.unlink()
+    for place in sorted(emptied, key=lambda place: -len(place.parts)):
+        with suppress(OSError):  # it holds something
+            place.rmdir()
+
+
 def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | None:
     """Read what a folder's reports were built from; None unless that is this key, and all files are there."""
-    try:
-        found = json.loads((folder / name).read_text(encoding="utf-8"))
-        build = Build(found["made_from"], tuple(found["files"]), tuple(found["notes"]))
-    except (OSError, ValueError, KeyError, TypeError):  # none, or none of ours
-        return None
-    if build.made_from != made_from or not all((folder / file).is_file() for file in build.files):
+    build = _read(folder / name)
+    if (
+        build is None
+        or build.made_from != made_from
+        or not all((folder / file).is_file() for file in build.files)
+    ):
         return None
     return build
 

@@ -45,6 +45,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
                    "what needs them.")  # fmt: skip
 @click.option("--rerun-retracted", is_flag=True,
               help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
+@click.option("--replace", is_flag=True,
+              help="Replace the experiment of this name: another study, or another user's.")  # fmt: skip
 @_no_reports
 @_json
 @lab_options

@@ -48,6 +48,7 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.taken import refuse_taken
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.whoami import host_name, user_name
 
@@ -71,6 +72,7 @@ def launch(
     runs: Sequence[str] = (),
     rerun_changed: bool = False,
     rerun_retracted: bool = False,
+    replace: bool = False,
 ) -> int:
     """Launch a study, write its reports, and return the exit code; arguments as of `jestlab launch`."""
     plan = _planned(study, how)  # raises all there is to raise before anything is written
@@ -84,6 +86,8 @@ def launch(
     plan, again, remarks = _compared(
         lab, plan, how, max_chip_hours, _Rerun(rerun_changed, rerun_retracted, runs)
     )
+    if not replace:
+        _refuse_taken(lab, plan)
     for line in remarks:
         listener.note(line)
     target = _Target.of(lab, study, plan.runs, how)
@@ -107,6 +111,14 @@ def launch(
     if not outcome.launched:
         listener.note(f"nothing to run: all {len(plan.runs)} runs are COMPLETED")
     return _end(lab, store, plan, plan.runs, outcome, listener, not no_reports, as_json)
+
+
+def _refuse_taken(lab: Lab, plan: Plan) -> None:
+    """Raise UserError if a study of a plan would replace another one, or somebody else's."""
+    store = Store.open_readonly(lab.store_url)
+    if store is not None:
+        with closing(store):
+            refuse_taken(store, {each.study.name: each.fingerprints for each in (plan, *plan.parts)})
 
 
 def _recorded(lab: Lab) -> set[str]:

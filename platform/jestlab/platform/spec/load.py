@@ -30,6 +30,7 @@ from jestlab.platform.spec.config_tree import (
 )
 from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.meant import check_meant
+from jestlab.platform.spec.names import check_names
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
@@ -73,6 +74,8 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
         study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_meant(study)
+        if source.folder is not None or study.name != source.name:
+            check_names(study, study_names())
     except SpecError as error:
         path = error.path[2:] if error.path[:1] == (STUDIES,) else error.path  # may be set for all parts
         by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)

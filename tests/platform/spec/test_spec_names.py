@@ -1,0 +1,55 @@
+"""Names that mean something else on the command line are none of studies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.spec.load import load, load_stored
+
+RUNS = {"program": "command", "base": {"command": ["true"]}, "runs": {"a": {}}}
+
+
+def written(folder: Path, file: str = "own.yaml", **parts) -> str:
+    path = folder / file
+    path.write_text(yaml.safe_dump(RUNS | parts if "studies" not in parts else parts))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("summary", r"a table \(`jestlab table summary`\)"),
+        ("comparison", r"a table \(`jestlab table comparison`\)"),
+        ("launch", r"a verb \(`jestlab launch`\)"),
+        ("pareto", "a kind of report"),
+    ],
+)
+def test_tables_verbs_and_kinds_of_reports_are_reserved(tmp_path, name, what):
+    message = rf"name: '{name}' is the name of {what}: give the study another one, such as my_{name}$"
+    with pytest.raises(UserError, match=message):
+        load(written(tmp_path, name=name))
+    with pytest.raises(UserError, match=message):
+        load(written(tmp_path, f"{name}.yaml"))
+    with pytest.raises(UserError, match=rf"^--set {message}"):
+        load(written(tmp_path), None, [f"name={name}"])
+    assert load(written(tmp_path, name=f"my_{name}")).name == f"my_{name}"
+
+
+def test_what_was_launched_before_keeps_its_name():
+    assert load_stored("summary", RUNS | {"name": "summary"}).name == "summary"
+
+
+def test_registered_studies_keep_theirs_also_as_parts(tmp_path):
+    assert load("comparison").name == "comparison"
+    assert load("comparison", None, ["seeds=1"]).name == "comparison"
+    assert "comparison" in load("paper").studies
+    union = load(written(tmp_path, name="mine", studies=["comparison"]))
+    assert "comparison" in union.studies
+    with pytest.raises(UserError, match=r"studies\.summary: is the name of a table"):
+        load(written(tmp_path, name="mine", studies={"summary": RUNS}))
+    with pytest.raises(UserError, match="'plot' is the name of a verb"):
+        load("quickstart", None, ["name=plot"])
