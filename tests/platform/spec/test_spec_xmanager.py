@@ -73,7 +73,7 @@ def test_a_script_of_two_lines_launches_a_yaml_file(folder, root):
         (["--scale", "nano"], "study.py has no scale 'nano': valid: smoke, mini"),
         (["--set", "seed=3"], "unknown key 'seed': did you mean 'seeds'?"),
         (["--scal", "mini"], "Unknown command line flag 'scal'. Did you mean: scale ?"),
-        (["another.py"], "unexpected extra argument"),
+        (["another.py"], "RUN: a launch takes the whole study"),
     ],
 )
 def test_errors_are_printed_in_one_line(folder, root, options, message):
