@@ -23,7 +23,10 @@ VIEWS = {
     "examples_seen flops_total final",
     "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
-    "git_commit git_patch log label seed heartbeat_at exit_code versions",
+    "git_commit git_patch log label seed heartbeat_at exit_code versions first_step sources inputs "
+    "code_commit code_patch",
+    "v_acceptances": "experiment accepted reason author created_at",
+    "v_retractions": "experiment run label seed fingerprint reason author created_at origin",
     "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "
     "learner_flops scoring_flops selection_flops reference_scoring_flops total_flops "
     "reference_training_flops reference_training_share_flops",

@@ -119,6 +119,18 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
         return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
 
 
+def columns_of(connection: Connection, view: str) -> list[str]:
+    """Return the columns of a view; those of an older store may be fewer.
+
+    Args:
+        connection: From `connect`.
+        view: Name of a view that every store has.
+    """
+    from sqlalchemy import text
+
+    return list(connection.execute(text(f"SELECT * FROM {view} WHERE 1 = 0")).keys())
+
+
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Pause the garbage collector: with a hundred thousand rows it would scan all objects again and again,

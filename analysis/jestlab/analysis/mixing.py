@@ -23,6 +23,8 @@ JESTLAB = "jestlab"
 OWN_PROGRAMS = frozenset({"train", "embed", "diagnose", "weights"})
 """jestlab's own programs: what they compute depends on jestlab's code."""
 
+_MOST_FILES = 4  # that are listed
+
 Made = Mapping[str, frozenset[str]]
 """What a run was made by: item → values."""
 
@@ -56,7 +58,7 @@ def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
     chosen: list[Mapping[str, Any]] = []
     for attempt in reversed(begun[: completed[-1] + 1] if completed else begun):
         chosen.append(attempt)
-        if not int(attempt["first_step"] or 0):
+        if not _given(attempt["first_step"]) or not int(attempt["first_step"]):
             break
     return chosen[::-1]
 
@@ -94,6 +96,22 @@ def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[s
     return {item: list(its) for item, its in values.items() if len(_classes(item, its, accepted)) > 1}
 
 
+def odd_ones(rows: Mapping[str, Made], accepted: Accepted = ()) -> dict[str, list[str]]:
+    """Return for each item the rows that were made by another value of it than most rows; the last of a tie.
+
+    Args:
+        rows: Row → what it was made by; an item counts among the rows that have it.
+        accepted: As in `differing`.
+    """
+    found = {}
+    for item, values in differing(rows.values(), accepted).items():
+        groups = _classes(item, values, accepted)
+        its = [[row for row, made in rows.items() if made.get(item, frozenset()) & group] for group in groups]
+        most = max(its, key=len)
+        found[item] = [row for row in rows if item in rows[row] and row not in most]
+    return found
+
+
 def _classes(item: str, values: Iterable[str], accepted: Accepted) -> list[set[str]]:
     """Group values that are equal, or were accepted as equal."""
     groups = [{value} for value in values]
@@ -108,6 +126,13 @@ def _classes(item: str, values: Iterable[str], accepted: Accepted) -> list[set[s
 def names_of(items: Iterable[str]) -> str:
     """Write items as people call them: "ridge.py, train.csv, numpy"."""
     return ", ".join(item.partition(" ")[2] or item for item in items)
+
+
+def digests_of(files: Mapping[str, str | None]) -> str:
+    """List files with the beginning of their digests, as far as they are few: "ridge.py 3fa2c81b"."""
+    listed = [f"{name} {digest[:8] if digest else ABSENT}" for name, digest in files.items()]
+    more = f" and {len(listed) - _MOST_FILES} more" if len(listed) > _MOST_FILES else ""
+    return ", ".join(listed[:_MOST_FILES]) + more
 
 
 def _json(text: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from .frames import unknown_experiment
 from .intervals import half_widths
 from .measures import Measures, Place
 from .metrics import Metric, Metrics, lacks_goal
+from .soundness import retractions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -200,7 +201,8 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         claim: The claim.
         experiment: Name of the experiment.
         scale: Of it.
-        runs: One row a label and seed: run, label, seed, fingerprint, state.
+        runs: One row a label and seed: run, label, seed, fingerprint, state, and perhaps retracted: why its
+            results are wrong, else nothing.
         measures: What they can be judged by.
     """
     import pandas as pd
@@ -210,6 +212,9 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
     labels = list(dict.fromkeys(label for _, label in weights))
     planned = set() if unknown else set.intersection(*(study.seeds[label] for label in labels))
     completed = {seed for seed in planned if all(study.completed(label, seed) for label in labels)}
+    wrong = dict.fromkeys(filter(None, (study.runs[label, s].retracted for label in labels for s in planned)))
+    if wrong:
+        completed = set()
     values = {
         measure: measures.values(
             measure, {(label, seed) for by, label in weights if by == measure for seed in completed}
@@ -254,7 +259,8 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         seeds=len(known),
         planned=len(planned),
         enough=_enough(claim, where, by_seed) if verdict == "undecided" and not unclear else None,
-        gap=unclear
+        gap=("retracted: " + "; ".join(" ".join(reason.split()) for reason in wrong) if wrong else "")
+        or unclear
         or _gap(study, labels, unknown, planned, completed)
         or _lacking(measures, values, weights, completed)
         or ("one seed has no interval" if len(known) == 1 else ""),
@@ -271,6 +277,7 @@ def _of_study(
         return []
     runs = frame(connection, _RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
+    runs["retracted"] = runs["fingerprint"].map(retractions(connection, experiment))
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
@@ -280,6 +287,7 @@ def _of_study(
 class _Run(NamedTuple):
     fingerprint: str
     completed: bool
+    retracted: str | None = None
 
 
 class _Runs:
@@ -289,9 +297,11 @@ class _Runs:
         self.runs: dict[Place, _Run] = {}
         self.seeds: dict[str, set[int]] = {}
         self._points: dict[str, dict[str, None]] = {}
-        columns = (rows[name] for name in ("run", "label", "seed", "fingerprint", "state"))
-        for run, label, seed, fingerprint, state in zip(*columns, strict=True):
-            self.runs[label, int(seed)] = _Run(str(fingerprint), state == "COMPLETED")
+        columns = [rows[name] for name in ("run", "label", "seed", "fingerprint", "state")]
+        reasons = rows["retracted"] if "retracted" in rows else [None] * len(rows)
+        for run, label, seed, fingerprint, state, reason in zip(*columns, reasons, strict=True):
+            wrong = reason if isinstance(reason, str) else None
+            self.runs[label, int(seed)] = _Run(str(fingerprint), state == "COMPLETED", wrong)
             self.seeds.setdefault(label, set()).add(int(seed))
             self._points.setdefault(run, {})[label] = None
 

@@ -30,6 +30,7 @@ from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import with_the_papers
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import (
+    Acceptance,
     Attempt,
     Budget,
     Cost,
@@ -38,6 +39,7 @@ from jestlab.platform.store.tables import (
     Need,
     Note,
     Published,
+    Retraction,
     Run,
     Tag,
 )
@@ -418,6 +420,10 @@ def _of_store(store: Store, study: Study) -> Iterator[Sequence[Any]]:
         select(func.count(), func.max(Published.updated_at)).select_from(Published),
         *(select(func.count(), func.max(table.id)).select_from(table) for table in (Note, Tag, Run)),
         select(func.count()).select_from(Need),
+        *(
+            select(func.count(), func.max(table.id), func.max(table.created_at)).select_from(table)
+            for table in (Acceptance, Retraction)
+        ),
     )
     with store.reading() as connection:
         for query in (places, attempts, costs, budgets, parts, *counts):

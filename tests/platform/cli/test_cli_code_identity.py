@@ -67,8 +67,11 @@ def test_other_code_is_said_shown_and_run_again(root, spec):
         ("plain", 2),
         ("wide", "code noise.py", 1),
     }
+    assert "made by another noise.py than other rows" in said(root, "table", "ridge")
+    explained = said(root, "table", "ridge", "--explain", "plain", "toy/score")
+    assert "code noise.py " in explained and "ridge.py " in explained and "jestlab " in explained
     launched(root, spec, "--rerun-changed")
-    assert "other code" not in said(root, "status", "ridge")
+    assert "other code" not in said(root, "status", "ridge") and "‡" not in said(root, "table", "ridge")
 
 
 def test_a_difference_that_was_accepted_is_not_said_again_and_the_next_one_is(root, spec):
@@ -87,6 +90,8 @@ def test_a_difference_that_was_accepted_is_not_said_again_and_the_next_one_is(ro
     )  # fmt: skip
     own_code.change(spec.parent, 2.0)
     assert "noise.py changed" in said(root, "plan", spec)
+    explained = said(root, "table", "ridge", "--explain", "plain", "toy/score")
+    assert "Ada accepted on " in explained and "that noise.py differs: a comment alone" in explained
 
 
 def test_data_and_packages_that_the_spec_names_count_as_code_does(root, tmp_path):

@@ -37,12 +37,26 @@ def test_a_run_and_what_needed_it_are_retracted_and_run_again(root, spec):
     assert line in said(root, "plan", spec) and line in said(root, "launch", spec, "--no-reports")
     assert "retracted: wrong shards" in said(root, "status", "toy")
     assert "COMPLETED, retracted: wrong shards" in said(root, "diff", "toy/reference", "toy/uniform")
+    assert "~~" in (table := said(root, "table", "toy")) and "joint is retracted: wrong shards" in table
     again = said(root, "launch", spec, "--no-reports", "--rerun-retracted")
     assert "2 runs to run again" in again and line not in again
     assert set(retracted(root).values()) == {None}
     assert said(root, "retract") == "no results are retracted\n"
     attempts = {row["run"]: row["attempts"] for row in json.loads(said(root, "status", "toy", "--json"))}
     assert attempts == {"reference": 2, "joint": 2, "uniform": 1}
+
+
+def test_a_retraction_makes_reports_anew(root, spec):
+    said(root, "launch", spec, "--set", "reports=[table]")
+    page = root / "reports" / "toy" / "table.md"
+    assert "~~" not in page.read_text()
+    said(root, "retract", "toy/uniform", "wrong shards")
+    said(root, "launch", spec, "--set", "reports=[table]")
+    assert "~~" in page.read_text() and "uniform is retracted: wrong shards" in page.read_text()
+    assert "wrong shards" in (root / "reports" / "toy" / "report.html").read_text()
+    said(root, "retract", "toy/uniform", "--undo")
+    said(root, "launch", spec, "--set", "reports=[table]")
+    assert "~~" not in page.read_text()
 
 
 def test_a_retraction_can_be_taken_back(root, spec):

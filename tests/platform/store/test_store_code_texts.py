@@ -14,8 +14,8 @@ from jestlab.platform.store.store import Store
 
 
 @pytest.fixture
-def store(sqlite_url: str) -> Iterator[Store]:
-    store = Store.open(sqlite_url)
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
     yield store
     store.close()
 

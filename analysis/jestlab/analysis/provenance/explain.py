@@ -10,8 +10,11 @@ from typing import Any
 
 from ..configs import flat
 from ..connection import connect
+from ..mixing import digests_of
 from ..tables.core import Column, Table
 from .history import History, load
+
+_CHANGED = " with uncommitted changes"
 
 Differences = dict[str, tuple[str | None, str | None]]
 """Config key → value of the other run, value of this run; as JSON, None where a run has none."""
@@ -30,9 +33,13 @@ class Attempt:
         device: What it computed on.
         started_at: UTC, to the second.
         ended_at: UTC, to the second.
-        git_commit: Commit of the code.
-        patched: Whether the code had uncommitted changes; the store has them.
+        git_commit: Commit of jestlab's code.
+        patched: Whether jestlab's code had uncommitted changes; the store has them.
         log: Path of its log, relative to the lab's root.
+        sources: Files of the user's own code → SHA-256; None if unknown, or there is no such code.
+        inputs: Recorded files that it read → SHA-256; None if the spec names none.
+        code_commit: Commit of the repository of the user's own code.
+        code_patched: Whether that had uncommitted changes.
     """
 
     number: int
@@ -46,15 +53,33 @@ class Attempt:
     git_commit: str | None
     patched: bool
     log: str | None
+    sources: Mapping[str, str] | None = None
+    inputs: Mapping[str, str | None] | None = None
+    code_commit: str | None = None
+    code_patched: bool = False
 
     def __str__(self) -> str:
-        code = (self.git_commit or "of an unknown commit")[:20]
-        code += " with uncommitted changes" if self.patched else ""
+        jestlab = (self.git_commit or "of an unknown commit")[:20]
+        jestlab += _CHANGED if self.patched else ""
         when = " to ".join(part for part in (self.started_at, self.ended_at) if part)
         why = f" ({self.why})" if self.why else ""
         return "; ".join(
-            part for part in (f"{self.number} {self.state}{why}", self.where, f"code {code}", when) if part
+            part
+            for part in (f"{self.number} {self.state}{why}", self.where, self.own, f"jestlab {jestlab}", when)
+            if part
         )
+
+    @property
+    def own(self) -> str:
+        """The user's own code and data, in words; empty if none is known."""
+        parts = []
+        if self.sources is not None:
+            commit = f" of commit {self.code_commit[:12]}" if self.code_commit else ""
+            changed = _CHANGED if self.code_patched else ""
+            parts.append(f"code {digests_of(self.sources)}{commit}{changed}")
+        if self.inputs:
+            parts.append(f"data {digests_of(self.inputs)}")
+        return ", ".join(parts)
 
     @property
     def where(self) -> str:
@@ -84,6 +109,7 @@ class Contribution:
         step: Steps done.
         directory: Its folder, relative to the lab's root.
         attempts: All attempts at the run.
+        retracted: Why its results are wrong; None if nobody says so.
     """
 
     experiment: str
@@ -98,6 +124,7 @@ class Contribution:
     step: int
     directory: str
     attempts: tuple[Attempt, ...]
+    retracted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +143,7 @@ class Explanation:
         differences: Config key → value of the baseline, value of this row; as JSON, None where it has none.
         published: For a published cell: source, table, position, printed, value, citation, data, note, …, and
             check (result of recalculating it; empty if it follows from no other cell).
+        accepted: Differences between the runs that somebody accepted, a line each.
     """
 
     table: str
@@ -128,6 +156,7 @@ class Explanation:
     baseline: str | None = None
     differences: Mapping[str, tuple[str | None, str | None]] | None = None
     published: Mapping[str, Any] | None = None
+    accepted: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for JSON."""
@@ -143,6 +172,7 @@ class Explanation:
                 f"  {key}: {theirs or '—'} → {ours or '—'}"
                 for key, (theirs, ours) in self.differences.items()
             ] or ["  none"]
+        lines += ["", *self.accepted] if self.accepted else []
         return "\n".join(lines)
 
     def _run_lines(self) -> list[str]:
@@ -155,6 +185,7 @@ class Explanation:
                 f"  run {run.experiment}/{run.label}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
                 f"{run.step}, in {run.directory}"
             )
+            lines += [f"  retracted: {run.retracted}"] if run.retracted else []
             lines += [f"  attempt {attempt}" for attempt in run.attempts]
         return lines
 
@@ -191,9 +222,13 @@ class Origins:
         self._runs: dict[tuple[str, str], dict[str, Any]] = {}
         self._attempts: dict[str, dict[int, Attempt]] = {}  # of each run, by number
         self._configs: dict[tuple[str, str], dict[str, str]] = {}
+        self._retracted: dict[str, str] = {}
+        self._accepted: dict[str, tuple[str, ...]] = {}
         for history in histories:
             for run in history.runs.to_dict("records"):
                 self._runs[history.experiment, run["fingerprint"]] = {str(k): v for k, v in run.items()}
+            self._retracted |= history.retracted
+            self._accepted[history.experiment] = history.accepted
             # A run may occur in several studies, and in one under several labels.
             for row in history.attempts.to_dict("records"):
                 attempt = _attempt(row)
@@ -248,7 +283,10 @@ class Origins:
         mine = rows[name]
         theirs = rows.get(mine.baseline or "") if shown.compares else None
         runs = tuple(self._contribution(mine, theirs, place, shown) for place in range(len(mine.runs)))
-        return replace(about, runs=runs, baseline=mine.baseline, differences=mine.differences)
+        studies = dict.fromkeys(experiment for experiment, _ in mine.runs)
+        accepted = tuple(line for study in studies for line in self._accepted.get(study, ()))
+        told = replace(about, runs=runs, baseline=mine.baseline, differences=mine.differences)
+        return replace(told, accepted=accepted)
 
     def rows(self, table: Table) -> dict[str, RowParts]:
         """Return what the numbers of each row of a table were computed from, for rows that rest on runs."""
@@ -309,6 +347,7 @@ class Origins:
             step=int(run["step"]),
             directory=str(run["directory"]),
             attempts=self.attempts(fingerprint),
+            retracted=self._retracted.get(fingerprint),
         )
 
     def _between(self, other: tuple[str, str], one: tuple[str, str]) -> Differences:
@@ -348,11 +387,17 @@ def _attempt(row: Mapping[Any, Any]) -> Attempt:
     """An attempt from a row of `History.attempts`."""
     import pandas as pd
 
-    names = ("state", "reason", "executor", "host", "device", "started_at", "ended_at", "git_commit", "log")
+    names = (
+        "state", "reason", "executor", "host", "device", "started_at", "ended_at", "git_commit", "log",
+        "code_commit", "sources", "inputs",
+    )  # fmt: skip
     fields: dict[str, Any] = {name: None if pd.isna(row[name]) else row[name] for name in names}
+    for name in ("sources", "inputs"):
+        fields[name] = None if fields[name] is None else json.loads(fields[name])
     for name in ("started_at", "ended_at"):
         fields[name] = None if fields[name] is None else str(fields[name])[:19]
-    return Attempt(**fields, number=int(row["number"]), patched=bool(row["patched"]))
+    fields |= {"patched": bool(row["patched"]), "code_patched": bool(row["code_patched"])}
+    return Attempt(**fields, number=int(row["number"]))
 
 
 def _published(table: Table, row: str, column: str) -> dict[str, Any] | None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..connection import frame
+from ..connection import columns_of, frame
 from ..frames import imported_from
+from ..mixing import digests_of, names_of
+from ..soundness import retractions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,8 +27,16 @@ _RUNS = """
 _ATTEMPTS = """
     SELECT label, seed, fingerprint, number, state, reason, executor, started_at, heartbeat_at, ended_at,
         exit_code, host, device, log, git_commit, versions,
-        CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched
+        CASE WHEN git_patch IS NULL OR git_patch = '' THEN 0 ELSE 1 END AS patched{own}
     FROM v_attempts WHERE experiment = :experiment"""
+_OWN = """, code_commit, sources, inputs,
+        CASE WHEN code_patch IS NULL OR code_patch = '' THEN 0 ELSE 1 END AS code_patched"""
+_UNKNOWN = ", NULL AS code_commit, NULL AS sources, NULL AS inputs, 0 AS code_patched"
+"""Of an older store."""
+
+_ACCEPTED = """
+    SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
+
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
 
@@ -44,7 +55,10 @@ class History:
             state, reason, step, total_steps, attempts, config (JSON), directory (relative to the lab's root).
         attempts: One row an attempt, in the order of the runs: label, seed, fingerprint, number, state,
             reason, executor, started_at, heartbeat_at, ended_at (UTC, as text), exit_code, host, device, log,
-            git_commit, versions (JSON), patched (1 where the code differed from the commit).
+            git_commit, versions (JSON), patched (1 where jestlab's code differed from the commit), and of the
+            user's own code code_commit, code_patched, sources and inputs (file → SHA-256, JSON).
+        retracted: Fingerprint → why the run's results are wrong.
+        accepted: Differences that somebody accepted, a line each.
         costs: One row a run, all columns of `v_costs`.
     """
 
@@ -57,6 +71,8 @@ class History:
     runs: pd.DataFrame
     attempts: pd.DataFrame
     costs: pd.DataFrame
+    retracted: Mapping[str, str] = field(default_factory=dict)
+    accepted: tuple[str, ...] = ()
 
     def states(self) -> dict[str, int]:
         """Count runs by state; a run that occurs under several labels counts once."""
@@ -91,7 +107,10 @@ def load(connection: Connection, experiment: str) -> History | None:
         ordered = rows.assign(place=rows["fingerprint"].map(order))
         return ordered.sort_values(["place", "label", *by], ignore_index=True).drop(columns="place")
 
-    attempts = in_order(frame(connection, _ATTEMPTS, experiment=experiment), "number")
+    is_new = "sources" in columns_of(connection, "v_attempts")
+    query = _ATTEMPTS.format(own=_OWN if is_new else _UNKNOWN)
+    attempts = in_order(frame(connection, query, experiment=experiment), "number")
+    accepted = frame(connection, _ACCEPTED, experiment=experiment).to_dict("records") if is_new else []
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
     costs = in_order(frame(connection, _COSTS, experiment=experiment))
@@ -106,6 +125,12 @@ def load(connection: Connection, experiment: str) -> History | None:
         runs=runs,
         attempts=attempts,
         costs=costs.astype(dict.fromkeys(amounts, float)),
+        retracted=retractions(connection, experiment),
+        accepted=tuple(
+            f"{row['author']} accepted on {str(row['created_at'])[:10]} that "
+            f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"
+            for row in accepted
+        ),
     )
 
 
@@ -116,7 +141,8 @@ class Recipe:
     Attributes:
         spec: The resolved spec as YAML.
         commands: Commands in the order they are run.
-        code: Code that ran, most attempts first: a line for each commit and its machines.
+        code: Code that ran, most attempts first: lines of the user's own code, and for each commit of jestlab
+            and its machines one.
         versions: Package → versions, over all attempts.
         caveats: What differs between attempts, or is not known.
     """
@@ -144,23 +170,31 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     options += f" --scope {scope}" if scope != "scoring" else ""
     ran = zip(attempts["git_commit"], attempts["patched"], attempts["device"], strict=True)
     counts = Counter((_known(commit), bool(patched), _known(device)) for commit, patched, device in ran)
+    own = attempts[attempts["sources"].notna()]
+    ran = zip(own["sources"], own["code_commit"], own["code_patched"], strict=True)
+    users = Counter((str(sources), _known(commit), bool(patched)) for sources, commit, patched in ran)
     caveats = []
+    if len(users) > 1:
+        caveats.append("Not all runs were made by the same code: jestlab diff RUN RUN shows the difference.")
     if history.imported_from is not None:
         caveats.append(f"The experiment was imported from {history.imported_from}: others have run it.")
     if attempts["patched"].any():
         caveats.append(
-            "The code had uncommitted changes, which the store keeps: "
+            "jestlab's code had uncommitted changes, which the store keeps: "
             f"jestlab query \"SELECT git_patch FROM v_attempts WHERE experiment = '{history.experiment}'\""
         )
     if attempts["git_commit"].nunique() > 1:
-        caveats.append("Not all runs were made by the same commit.")
+        caveats.append("Not all runs were made by the same commit of jestlab.")
     return Recipe(
         spec=yaml.safe_dump(history.spec, sort_keys=False, allow_unicode=True, width=100),
         commands=(
             "jestlab launch study.yaml",
             *(f"jestlab {verb} {name}{options}" for verb in ("table", "plot", "report")),
         ),
-        code=tuple(_code_line(*where, attempts=count) for where, count in counts.most_common()),
+        code=(
+            *(_own_line(*own, attempts=count) for own, count in users.most_common()),
+            *(_code_line(*where, attempts=count) for where, count in counts.most_common()),
+        ),
         versions=_versions(list(attempts["versions"].dropna().unique())),
         caveats=tuple(caveats),
     )
@@ -172,9 +206,19 @@ def _known(text: object) -> str:
 
 def _code_line(commit: str, patched: bool, device: str, attempts: int) -> str:
     changes = " with uncommitted changes" if patched else ""
-    code = f"commit {commit[:12]}{changes}" if commit else "code of unknown commit"
-    count = f"{attempts} {'attempt' if attempts == 1 else 'attempts'}"
-    return f"{code} on {device or 'an unknown device'}: {count}"
+    code = f"jestlab's commit {commit[:12]}{changes}" if commit else "jestlab of an unknown commit"
+    return f"{code} on {device or 'an unknown device'}: {_attempts(attempts)}"
+
+
+def _own_line(sources: str, commit: str, patched: bool, attempts: int) -> str:
+    """Write the user's own code: its files, and the state of their repository."""
+    changes = " with uncommitted changes" if patched else ""
+    where = f" of commit {commit[:12]}{changes}" if commit else ""
+    return f"own code {digests_of(json.loads(sources))}{where}: {_attempts(attempts)}"
+
+
+def _attempts(count: int) -> str:
+    return f"{count} {'attempt' if count == 1 else 'attempts'}"
 
 
 def _versions(documents: list[str]) -> dict[str, str]:

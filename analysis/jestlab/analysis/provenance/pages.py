@@ -19,7 +19,7 @@ from typing import Any
 
 from ..connection import shown
 from ..tables.core import Table
-from .explain import Origins, number, published_lines
+from .explain import Attempt, Origins, number, published_lines
 from .history import History
 
 SUFFIX = ".provenance.json"
@@ -91,7 +91,7 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
                         str(attempt.number),
                         f"{attempt.state}: {attempt.why}" if attempt.why else attempt.state,
                         attempt.where or "—",
-                        (attempt.git_commit or "—")[:12] + (" with changes" if attempt.patched else ""),
+                        _code(attempt),
                         attempt.started_at or "—",
                         attempt.ended_at or "—",
                         attempt.log or "—",
@@ -100,6 +100,12 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
                 ],
             }
     return found
+
+
+def _code(attempt: Attempt) -> str:
+    """Write the user's own code, and jestlab's apart."""
+    jestlab = (attempt.git_commit or "—")[:12] + (" with changes" if attempt.patched else "")
+    return f"{attempt.own}; jestlab {jestlab}" if attempt.own else jestlab
 
 
 @dataclass(frozen=True)

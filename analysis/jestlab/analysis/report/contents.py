@@ -17,6 +17,7 @@ from ..frames import Frames
 from ..frames import read as read_frames
 from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
+from ..soundness import Soundness
 from ..tables import finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
@@ -162,6 +163,7 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
             gaps["results"] = str(error)
         known = studies(connection)
         judged = load_verdicts(connection, experiment, known, frames)
+        sound = Soundness.read(connection, [experiment])
     assert history is not None
     study = known[experiment]
     scope = study.scope if scope is None else scope
@@ -174,6 +176,10 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
     if frames is not None and compared is not None:
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, compared, scope, gaps)
+        results = [replace(part, table=sound.marked(part.table)) for part in results]
+        if retracted := {row: why for part in results for row, why in part.table.struck.items()}:
+            told = "; ".join(f"{row} ({why})" for row, why in retracted.items())
+            said = replace(said, sentence=f"Some results are retracted: {told}. {said.sentence}")
     extra = requested(url, history, frames, compared, scope)
     stills = extra.stills
     if all(still.name != "learnability" for still in stills):

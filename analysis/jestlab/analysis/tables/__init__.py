@@ -11,6 +11,7 @@ from ..claims import parts_of
 from ..costs import Scope
 from ..curves import Crossing
 from ..frames import Frames, experiments, imported_from, read
+from ..soundness import Soundness
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
@@ -78,7 +79,8 @@ def table(
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
     made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results)
-    return replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
+    made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
+    return Soundness.read(url, made.experiments).marked(made)
 
 
 def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:

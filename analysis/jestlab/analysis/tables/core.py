@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from ..soundness import MIXED
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest
@@ -55,6 +56,11 @@ class Column:
     inputs: tuple[str, ...] = ()
     compares: bool = False
 
+    @property
+    def made(self) -> bool:
+        """Whether its numbers were made by runs; their count is not."""
+        return bool(self.formula) and self.key != "seeds"
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -65,12 +71,14 @@ class Cell:
         bold: Whether it is the best of its column.
         shade: −1…1, 0 for no colour.
         mark: Signs behind the text that a note explains.
+        struck: Whether it is struck through, since it rests on results that are wrong.
     """
 
     text: str
     bold: bool = False
     shade: float = 0.0
     mark: str = ""
+    struck: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,8 @@ class Table:
         published: What was printed elsewhere: a row a cell, with `row` and `column` beside the columns of
             `v_published`. None where nothing is.
         baselines: Row → the row that it is compared with.
+        struck: Row → why the results that it rests on are wrong.
+        mixed: Rows whose numbers mix code, versions or data.
     """
 
     name: str
@@ -134,6 +144,8 @@ class Table:
     parts: pd.DataFrame | None = None
     published: pd.DataFrame | None = None
     baselines: Mapping[str, str] = field(default_factory=dict)
+    struck: Mapping[str, str] = field(default_factory=dict)
+    mixed: frozenset[str] = frozenset()
 
     @property
     def opens(self) -> bool:
@@ -184,7 +196,10 @@ class Table:
         rows = [
             {key: plain(value) for key, value in row.items() if key != "row"} for row in records(self.frame)
         ]
-        content = {"name": self.name, "caption": self.caption, "notes": list(self.notes), "rows": rows}
+        content: dict[str, Any] = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
+        content |= {"retracted": dict(self.struck)} if self.struck else {}
+        content |= {"mixed": sorted(self.mixed)} if self.mixed else {}
+        content["rows"] = rows
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @cached_property
@@ -229,15 +244,23 @@ class Table:
 
     def _lines(self, rows: list[Record]) -> tuple[Line, ...]:
         """The rows of one section, the best of each column in bold, those that stand apart first."""
-        best = [_best(column, rows) for column in self.columns]
+        best = [
+            _best(column, [row for row in rows if row["row"] not in self.struck]) for column in self.columns
+        ]
 
         def cell(row: Record, column: Column, top: float | None) -> Cell:
-            competes = top is not None and not row["apart"]
+            name, text = str(row["row"]), column.show(row)
+            behind = {name, self.baselines.get(name, name)} if column.compares else {name}
+            rests = column.made and text not in ("", MISSING)
+            struck = rests and not behind.isdisjoint(self.struck)
+            competes = top is not None and not row["apart"] and not struck
             return Cell(
-                column.show(row),
+                text,
                 bold=competes and column.rank is not None and column.rank(row) == top,
                 shade=0.0 if column.shade is None else column.shade(row),
-                mark="" if column.mark is None else column.mark(row),
+                mark=("" if column.mark is None else column.mark(row))
+                + (MIXED if rests and not behind.isdisjoint(self.mixed) else ""),
+                struck=struck,
             )
 
         lines = [

@@ -61,6 +61,7 @@ def _md_row(line: Line) -> list[str]:
 
 def _markdown_cell(cell: Cell) -> str:
     text = _md(cell.text)
+    text = f"~~{text}~~" if cell.struck else text
     return (f"**{text}**" if cell.bold else text) + cell.mark
 
 
@@ -167,6 +168,7 @@ def _text(cell: Cell) -> str:
     """Write the text of a cell with its emphasis and marks."""
     text = escape(cell.text)
     text = f"<b>{text}</b>" if cell.bold else text
+    text = f"<s>{text}</s>" if cell.struck else text
     return f"{text}<sup>{escape(cell.mark)}</sup>" if cell.mark else text
 
 
@@ -222,6 +224,7 @@ def latex(table: Table) -> str:
         [
             "% \\usepackage{booktabs}",
             *(["% \\usepackage[table]{xcolor}", _COLOURS] if shaded else []),
+            *(["% \\usepackage[normalem]{ulem}"] if table.struck else []),
             *(["% \\usepackage{graphicx}"] if wide else []),
             "\\begin{table}",
             "  \\centering",
@@ -265,6 +268,7 @@ def _latex_row(line: Line) -> str:
 
 def _latex_cell(cell: Cell) -> str:
     text = f"\\textbf{{{_tex(cell.text)}}}" if cell.bold else _tex(cell.text)
+    text = f"\\sout{{{text}}}" if cell.struck else text
     text += f"\\textsuperscript{{{_tex(cell.mark)}}}" if cell.mark else ""
     if not cell.shade:
         return text

@@ -1,0 +1,156 @@
+"""What speaks against results: retractions, and numbers that mix code, package versions or data.
+
+The logic of mixing is `mixing`; here it is applied to what the store's views say, and to tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from .connection import columns_of, connect, frame
+from .mixing import JESTLAB, Accepted, Made, differing, made_by, names_of, odd_ones
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from .tables.core import Table
+
+MIXED = "‡"
+"""Sign of cells that mix."""
+
+_RUNS = "SELECT fingerprint, program, config FROM v_runs WHERE experiment = :experiment"
+_ATTEMPTS = """
+    SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
+        LENGTH(git_patch) AS changes
+    FROM v_attempts WHERE experiment = :experiment"""
+_SPEC = "SELECT spec FROM v_experiments WHERE experiment = :experiment"
+_ACCEPTED = "SELECT accepted FROM v_acceptances WHERE experiment = :experiment"
+_RETRACTED = "SELECT fingerprint, reason FROM v_retractions WHERE experiment = :experiment"
+
+
+@dataclass(frozen=True)
+class Soundness:
+    """What is known of how the results of some experiments were made.
+
+    Attributes:
+        retracted: Fingerprint → why the results are wrong.
+        made: Fingerprint → what the run was made by.
+        scripts: Fingerprint → what the run executes: only what executes the same is compared.
+        accepted: Differences that do not count.
+    """
+
+    retracted: Mapping[str, str] = field(default_factory=dict)
+    made: Mapping[str, Made] = field(default_factory=dict)
+    scripts: Mapping[str, str] = field(default_factory=dict)
+    accepted: Accepted = ()
+
+    @classmethod
+    def read(cls, store: str | Connection, experiments: Iterable[str]) -> Soundness:
+        """Read it from a store; of an older one, of which nothing is known, nothing.
+
+        Args:
+            store: SQLAlchemy URL of the store, or a connection from `connect`.
+            experiments: Their names.
+        """
+        names = list(experiments)
+        with connect(store) as connection:
+            if not names or "sources" not in columns_of(connection, "v_attempts"):
+                return cls()
+            retracted: dict[str, str] = {}
+            made: dict[str, Made] = {}
+            scripts: dict[str, str] = {}
+            accepted: list[Mapping[str, Sequence[str]]] = []
+            for name in names:
+                runs = frame(connection, _RUNS, experiment=name)
+                programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
+                configs = dict(zip(runs["fingerprint"], runs["config"], strict=True))
+                scripts |= {run: _script(program, configs[run]) for run, program in programs.items()}
+                packages = _packages(connection, name)
+                attempts = frame(connection, _ATTEMPTS, experiment=name)
+                for run, its in attempts.groupby("fingerprint", sort=False):
+                    rows = [{str(k): v for k, v in row.items()} for row in its.to_dict("records")]
+                    made[str(run)] = made_by(programs[run], rows, packages)
+                accepted += map(json.loads, frame(connection, _ACCEPTED, experiment=name)["accepted"])
+                retracted |= retractions(connection, name)
+        return cls(retracted, made, scripts, accepted)
+
+    def marked(self, table: Table) -> Table:
+        """Mark rows of a table whose numbers mix, strike through those that are retracted, and say why."""
+        if table.parts is None:
+            return table
+        of_rows = {
+            str(row): list(dict.fromkeys(its["fingerprint"].map(str)))
+            for row, its in table.parts.groupby("row", sort=False)
+        }
+        struck: dict[str, str] = {}
+        notes: dict[str, None] = {}
+        mixed: set[str] = set()
+        for row, runs in of_rows.items():
+            if reasons := dict.fromkeys(self.retracted[run] for run in runs if run in self.retracted):
+                struck[row] = "; ".join(" ".join(reason.split()) for reason in reasons)
+                notes[f"{row} is retracted: {struck[row]}"] = None
+            for alike in self._by_script(runs).values():
+                found = differing([self.made[run] for run in alike], self.accepted)
+                for item, values in found.items():
+                    mixed.add(row)
+                    notes[f"{MIXED} {row} mixes {len(values)} {_kinds(item)}"] = None
+        for item, rows in self._odd_rows({row: of_rows[row] for row in of_rows if row not in mixed}):
+            mixed.update(rows)
+            notes[f"{MIXED} {', '.join(rows)}: made by another {names_of([item])} than other rows"] = None
+        if not notes:
+            return table
+        return replace(table, struck=struck, mixed=frozenset(mixed), notes=(*table.notes, *notes))
+
+    def _by_script(self, runs: Iterable[str]) -> dict[str, list[str]]:
+        """Group runs by what they execute; those of which nothing is known are left out."""
+        found: dict[str, list[str]] = {}
+        for run in runs:
+            if run in self.made:
+                found.setdefault(self.scripts[run], []).append(run)
+        return found
+
+    def _odd_rows(self, of_rows: Mapping[str, Sequence[str]]) -> list[tuple[str, list[str]]]:
+        """Find rows that were made by something else than most that execute the same: (item, rows)."""
+        by_script: dict[str, dict[str, Made]] = {}
+        for row, runs in of_rows.items():
+            for script, its in self._by_script(runs).items():
+                by_script.setdefault(script, {})[row] = self.made[its[0]]
+        return [
+            (item, odd)
+            for rows in by_script.values()
+            for item, odd in odd_ones(rows, self.accepted).items()
+            if item != JESTLAB
+        ]
+
+
+def retractions(connection: Connection, experiment: str) -> dict[str, str]:
+    """Return why results of an experiment are wrong, by fingerprint; nothing in an older store."""
+    if "sources" not in columns_of(connection, "v_attempts"):
+        return {}
+    rows = frame(connection, _RETRACTED, experiment=experiment)
+    return dict(zip(rows["fingerprint"].map(str), rows["reason"].map(str), strict=True))
+
+
+def _kinds(item: str) -> str:
+    """Say what there are several of: "states of ridge.py", "versions of numpy", "commits of jestlab"."""
+    if item == JESTLAB:
+        return "commits of jestlab"
+    what = "versions" if item.startswith("package ") else "states"
+    return f"{what} of {names_of([item])}"
+
+
+def _script(program: str, config: str) -> str:
+    """Say what a run executes: its program, of a command also the words."""
+    if program != "command":
+        return program
+    return json.dumps(json.loads(config or "{}").get("command"))
+
+
+def _packages(connection: Connection, experiment: str) -> list[str]:
+    """Return the packages that a study wants recorded."""
+    specs = frame(connection, _SPEC, experiment=experiment)["spec"]
+    record = json.loads(specs.iloc[0] or "{}").get("record", {}) if len(specs) else {}
+    return [str(name) for name in record.get("packages", ())]
