@@ -90,11 +90,23 @@ def test_exit_codes_that_the_spec_names_are_tried_again(root, tmp_path):
     assert sqlite3.connect(root / "results.db").execute(counts).fetchall() == [(2,), (1,)]
 
 
+def test_a_function_that_fails_by_its_own_fault_is_not_tried_again(root, tmp_path):
+    runs = {"a": {"program": "json:loads"}, "b": {"fail_at": 3}}  # called with a config and a context
+    spec = labs.write_study(tmp_path, runs=runs, resources={"retries": 1})
+    done = labs.here("launch", spec, "--no-reports", root=root)
+    assert "not tried again: TypeError: loads() takes 1 positional argument" in done.stdout
+    counts = "SELECT run, attempts FROM v_runs ORDER BY run"
+    assert sqlite3.connect(root / "results.db").execute(counts).fetchall() == [("a", 1), ("b", 2)]
+
+
 def test_the_codes_are_whole_numbers_and_part_of_the_resolved_spec():
     written = {"name": "own", "runs": {"a": {}}, "resources": {"retry_exit_codes": [17, 75]}}
     assert Study.parse(written).to_dict()["resources"] == {"retry_exit_codes": [17, 75]}
     with pytest.raises(UserError, match=r"resources\.retry_exit_codes.* 255"):
         Study.parse(written | {"resources": {"retry_exit_codes": [256]}})
+
+
+MODELS = "from pathlib import Path; from jestlab.models.data"
 
 
 def caught(source: str, **names) -> BaseException:
@@ -117,7 +129,9 @@ def caught(source: str, **names) -> BaseException:
         ("open('/no/such/file')", False),
         ("import sys; sys.exit(2)", False),
         ("from jestlab.models.data.filters import Filter; Filter.parse('(')", False),
-        ("from jestlab.models.data.datasets import digest; digest(__import__('pathlib').Path('/no'))", False),
+        (f"{MODELS}.datasets import digest; digest(Path('/no'))", False),
+        (f"{MODELS}.benchmarks import load_benchmark; load_benchmark(Path('/no'), 32)", False),
+        (f"{MODELS}.tokenizer import train_tokenizer; train_tokenizer(['a'], 2)", False),
         ("open('/lab/runs/a/state.json')", True),  # the lab may be away for a moment
         ("import sys; sys.exit(1)", True),
         ("raise ValueError('diverged')", True),

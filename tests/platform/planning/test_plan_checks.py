@@ -54,6 +54,10 @@ def test_a_super_batch_larger_than_the_training_set_is_refused(web):
         "lower schedule.batch_size, or train on more data"
     )
     assert planned(JOINT | {"schedule.batch_size": 20}, web).runs
+    # A folder that a spec identifies is not looked into, and one that is missing cannot be.
+    known = {"kind": "folder", "path": str(web), "digest": "0" * 64}
+    assert planned(large, known).runs
+    assert "320 examples is larger than the training set" in refusal(large, known | {"examples": 200})
     written = {"name": "s", "runs": {"a": {"schedule.batch_size": 32_768}}}
     assert plan(Study.parse(written), where="nowhere").runs  # as `jestlab costs`, which only prices
 

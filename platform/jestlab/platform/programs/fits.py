@@ -22,31 +22,40 @@ from jestlab.platform.programs.program import Contents
 def check_fits(config: TrainConfig | EmbedConfig | DiagnoseConfig, contents: Contents) -> None:
     """Check columns, benchmark and super-batch of a config against the data that it names.
 
-    Folders that are missing are passed over: whether they are an error is decided elsewhere.
+    A folder that is missing is not looked into: whether that is an error is decided elsewhere. Nor is one
+    whose digest the spec gives, so that data of any size are planned at once; `data.train.examples` counts
+    then.
 
     Raises:
         UserError: Metadata lack a column that the config names; the super-batch is larger than the training
             set; the benchmark's folder holds no dataset.
         ValueError: The filter leaves nothing, or does not fit the metadata.
     """
-    data = config.data
-    folder = Path(data.train.path) if isinstance(data.train, ShardFolder) else None
-    if folder is not None and not folder.is_dir():
-        return
-    _check_columns(data, folder, contents)
-    _check_counted(config, folder, contents)
-    if isinstance(config, TrainConfig) and isinstance(data.benchmark, BenchmarkFolder):
-        benchmark = Path(data.benchmark.path)
-        if benchmark.is_dir():
-            contents.check_benchmark(benchmark)
-    if not isinstance(config, EmbedConfig):
-        _check_size(config, folder, contents)
+    train, benchmark = config.data.train, config.data.benchmark
+    if isinstance(config, TrainConfig) and isinstance(benchmark, BenchmarkFolder) and _is_open(benchmark):
+        contents.check_benchmark(Path(benchmark.path))
+    if isinstance(train, ShapesWeb):
+        _check_counted(config, None, contents)
+        _check_size(config, train.examples, "data.train")
+    elif not _is_open(train):
+        _check_size(config, train.examples, f"the training set {train.path}")
+    else:
+        folder = Path(train.path)
+        _check_columns(config.data, folder, contents)
+        _check_counted(config, folder, contents)
+        _check_size(config, contents.examples(folder), f"the training set {folder}")
+        if config.data.filter is not None:
+            left = contents.examples(folder, config.data.filter)
+            _check_size(config, left, f"what data.filter leaves of {folder}")
 
 
-def _check_columns(data: Data, folder: Path | None, contents: Contents) -> None:
+def _is_open(folder: ShardFolder | BenchmarkFolder) -> bool:
+    """Whether a plan looks into a folder."""
+    return folder.digest is None and Path(folder.path).is_dir()
+
+
+def _check_columns(data: Data, folder: Path, contents: Contents) -> None:
     """Raise UserError if a filter or a recaption uses columns that a folder's metadata lack."""
-    if folder is None or (data.filter is None and data.recaption is None):
-        return
     asked = {"filter": data.filter, "recaption": data.recaption}
     columns = {field: list(Filter.parse(text).columns) for field, text in asked.items() if text is not None}
     if "recaption" in columns:
@@ -77,30 +86,25 @@ def _check_counted(
         raise UserError(f"{place}: {where} has no metadata {missing}")
 
 
-def _check_size(config: TrainConfig | DiagnoseConfig, folder: Path | None, contents: Contents) -> None:
-    """Raise UserError if a super-batch is larger than the training set: it would hold examples twice."""
-    data = config.data
+def _check_size(config: TrainConfig | EmbedConfig | DiagnoseConfig, count: int | None, what: str) -> None:
+    """Raise UserError if a super-batch is larger than the training set: it would hold examples twice.
+
+    Args:
+        config: Of the run.
+        count: How many examples there are; None where that is unknown.
+        what: What holds them.
+    """
+    if count is None or isinstance(config, EmbedConfig):
+        return
     if isinstance(config, TrainConfig):
-        size, key = config.super_batch_size, "schedule."
-        selects = config.selects
-        name = "schedule.super_batch_size" if config.schedule.super_batch_size else "schedule.batch_size"
+        size, selects = config.super_batch_size, config.selects
+        field = "schedule.super_batch_size" if config.schedule.super_batch_size else "schedule.batch_size"
+        remedy = f"lower {field}" + (" or the filtering ratio" if selects else "")
     else:
-        size, key, selects, name = config.super_batch_size(), "", True, "batch_size"
-    count: int | None
-    if isinstance(data.train, ShapesWeb):
-        count, what = data.train.examples, "data.train"
-    else:
-        assert folder is not None
-        # First without the filter, which takes a look at all metadata.
-        count, what = contents.examples(folder), f"the training set {folder}"
-        if count is not None and size <= count and data.filter is not None:
-            left = contents.examples(folder, data.filter)
-            count, what = (count, what) if left is None else (left, f"what data.filter leaves of {folder}")
-    if count is not None and size > count:
-        batch = "super-batch" if selects else "batch"
-        ratio = "filtering ratio" if key else "filtering ratios"
-        remedy = f"lower {name}" + (f" or the {ratio}" if selects else "")
+        size, selects = config.super_batch_size(), True
+        remedy = "lower batch_size or the filtering ratios"
+    if size > count:
         raise UserError(
-            f"the {batch} of {size:,} examples is larger than {what}, which holds {count:,}: {remedy}, "
-            "or train on more data"
+            f"the {'super-batch' if selects else 'batch'} of {size:,} examples is larger than {what}, which "
+            f"holds {count:,}: {remedy}, or train on more data"
         )
