@@ -37,7 +37,7 @@ _PASSING = (StoreError, BucketUnreachable)
 _USAGE, _NOT_EXECUTABLE, _NOT_FOUND = 2, 126, 127
 """Exit codes of parsers of arguments, and of shells that cannot execute a command."""
 
-_STATUS = re.compile(r"(RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED)")
+_STATUS = re.compile(r"\b(RESOURCE_EXHAUSTED|UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED)\b")
 """What XLA, gRPC and TensorStore call that which may pass, whichever Python exception says it."""
 
 _HEADER = "Traceback (most recent call last):"
