@@ -9,6 +9,7 @@ from pathlib import Path
 import labs_support as labs
 import own_code
 import pytest
+from rows_support import added_after
 
 from jestlab.analysis import query
 from jestlab.platform.lab.lab import Lab
@@ -117,14 +118,48 @@ def test_rerun_names_are_checked_and_need_the_option(root, spec):
     assert (alone.returncode, "--rerun-changed" in alone.stderr) == (2, True)
 
 
+def as_of_0004(path: Path) -> None:
+    """Make of a store one of the schema before code had an identity."""
+    with sqlite3.connect(path) as store:
+        views = store.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
+        for [view] in views:
+            store.execute(f"DROP VIEW {view}")
+        for table, columns in added_after("0004").items():
+            for column in columns:
+                store.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+            if not columns:
+                store.execute(f"DROP TABLE {table}")
+        store.execute("UPDATE alembic_version SET version_num = '0004'")
+
+
 def test_the_code_of_an_older_lab_is_unknown_and_no_warning(root, spec):
     launched(root, spec, "--set", "seeds=1")
-    with sqlite3.connect(root / "results.db") as store:
-        store.execute("UPDATE attempt SET sources = NULL, code_commit = NULL")
+    as_of_0004(root / "results.db")
+    assert "run jestlab db upgrade" in labs.here("status", "ridge", root=root).stderr
+    said(root, "db", "upgrade")
     own_code.change(spec.parent, 1.0)
     assert "nothing to run" in (told := launched(root, spec, "--set", "seeds=1"))
     assert "other code" not in told + said(root, "plan", spec) + said(root, "status", "ridge")
-    assert "CODE  unknown" in said(root, "diff", "ridge/plain/0")
+    for runs in (["ridge/plain/0"], ["ridge/plain/0", "ridge/wide/0"]):
+        assert "CODE  unknown" in said(root, "diff", *runs)
+    assert "‡" not in said(root, "table", "ridge")
+    launched(root, spec, "--set", "seeds=2")  # the new seeds are known, the old ones are not
+    assert "other code" not in said(root, "status", "ridge") and "‡" not in said(root, "table", "ridge")
+
+
+def test_status_of_an_imported_study_executes_nothing(root, tmp_path):
+    """What it would run next is named by its config, which may be anybody's."""
+    trap, sprung = tmp_path / "study" / "python", tmp_path / "sprung"
+    spec = own_code.write(tmp_path / "study", seeds=1, runs={"plain": {}, "trap": {"width": 2}})
+    launched(root, spec)
+    trap.write_text(f"#!/bin/sh\ntouch {sprung}\n")
+    trap.chmod(0o755)
+    with sqlite3.connect(root / "results.db") as store:
+        config = json.dumps({"command": [str(trap), "ridge.py"], "cwd": str(trap.parent)})
+        store.execute("UPDATE run SET config = ?, state = 'FAILED' WHERE id = 2", [config])
+        store.execute("UPDATE member SET label = 'plain'")
+    said(root, "status", "ridge")
+    assert not sprung.exists()
 
 
 def test_versions_that_differ_within_one_cell_are_said(root, spec):

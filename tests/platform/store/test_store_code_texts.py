@@ -37,11 +37,14 @@ def test_a_file_is_kept_once_under_the_digest_of_what_it_was(store, tmp_path, mo
     assert len(kept(store, tmp_path / "one.py")) == 1
 
 
-def test_what_is_large_or_no_text_is_known_by_its_digest_alone(store, tmp_path, monkeypatch):
+def test_what_is_large_or_no_script_is_known_by_its_digest_alone(store, tmp_path, monkeypatch):
     monkeypatch.setattr(code_texts, "MOST_FILE_BYTES", 10)
     monkeypatch.setattr(code_texts, "MOST_BYTES", 12)
-    contents = {"a": b"0123456789A", "b": b"\xff\xfe", "c": b"a\0b", "d": b"dd" * 4, "e": b"eeeee"}
+    contents = {
+        "a.py": b"0123456789A", "b.py": b"\xff\xfe", "c.py": b"a\0b", "d.py": b"dd" * 4, "e.py": b"eeeee",
+        ".env": b"A=1", "run": b"#!/a",
+    }  # fmt: skip
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-    files = [tmp_path / name for name in "abcde"] + [tmp_path / "missing"]
-    assert list(kept(store, *files).values()) == ["dddddddd"]
+    files = [*(tmp_path / name for name in contents), tmp_path / "missing.py"]
+    assert sorted(kept(store, *files).values()) == ["#!/a", "dddddddd"]

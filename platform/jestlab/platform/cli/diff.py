@@ -90,7 +90,7 @@ def _section(
 
 def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterator[str]:
     """Write how the user's own code and data differ."""
-    if isinstance(compared, Since) and not compared.known:
+    if not compared.known:
         yield "CODE  unknown: none was recorded"
     else:
         yield _section("code", compared.code, titles, lambda value: _text(value)[:12])
@@ -120,7 +120,7 @@ def _as_data(compared: Comparison, titles: tuple[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {"runs": runs}
     for name in ("config", "needs", "code", "data", "provenance"):
         data[name] = dict(getattr(compared, name))
-    data["source"] = compared.source
+    data |= {"source": compared.source, "known": compared.known}
     for name in ("scores", "costs"):
         pairs: Mapping[str, Pair[float]] = getattr(compared, name)
         data[name] = {

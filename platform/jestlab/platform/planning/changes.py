@@ -15,7 +15,16 @@ from typing import Any, Protocol
 
 from sqlalchemy import func, select
 
-from jestlab.analysis.mixing import JESTLAB, Made, contributing, differing, made_by, names_of, recorded
+from jestlab.analysis.mixing import (
+    JESTLAB,
+    OWN_PROGRAMS,
+    Made,
+    contributing,
+    differing,
+    made_by,
+    names_of,
+    recorded,
+)
 from jestlab.platform.digests import digest_of
 from jestlab.platform.errors import SpecError
 from jestlab.platform.planning.explain import Pair, source_diff
@@ -219,7 +228,7 @@ class Since:
     """How the user's own code and data differ from what a run was made by.
 
     Attributes:
-        known: Whether the run's code was recorded.
+        known: Whether the run's code was recorded, or is jestlab's own.
         code: File → digests, then and now; None where it is not there.
         data: The same of recorded files.
         source: The difference of the code as a unified diff.
@@ -238,7 +247,7 @@ def changed_since(store: Store, fingerprint: str) -> Since:
     last = made[-1] if made else {"sources": None, "inputs": None}
     sources = sources_of(run.program, run.config, Path.cwd())
     then = json.loads(last["sources"] or "{}")
-    here = {} if sources is None else sources.digests()
+    here = {} if sources is None or last["sources"] is None else sources.digests()
     files: dict[str, Path] = {}
     for record in store.record_of(fingerprint):
         files |= Record.model_validate(record).named_files()
@@ -250,7 +259,7 @@ def changed_since(store: Store, fingerprint: str) -> Since:
         return {n: Pair(one.get(n), other.get(n)) for n in names if one.get(n) != other.get(n)}
 
     return Since(
-        known=last["sources"] is not None,
+        known=last["sources"] is not None or run.program in OWN_PROGRAMS,
         code=pairs(then, here),
         data=pairs(data, now),
         source=source_diff(store, then, here, {} if sources is None else sources.files),
@@ -264,7 +273,7 @@ class _Now:
         self._record = record
         self._sources: dict[str, dict[str, str]] = {}
         self._inputs: dict[str, str] | None = None
-        self._versions: dict[str | None, dict[str, str]] = {}
+        self._versions: dict[str, str] | None = None
 
     def files(self, run: Subject, then: Made) -> Made:
         """Return the files of a run's code and data, of those that it was made by."""
@@ -276,11 +285,15 @@ class _Now:
         return {item: frozenset([value]) for item, value in found.items() if item in then}
 
     def packages(self, run: Subject, names: Sequence[str]) -> Made:
-        """Return the versions of packages that a run would find."""
-        python = interpreter_of(run.program, run.config, Path.cwd())
-        if python not in self._versions:
-            self._versions[python] = versions(names, python)
-        there = {"sources": None, "inputs": None, "versions": json.dumps(self._versions[python])}
+        """Return the versions of packages that a run would find here; of another Python nobody is asked.
+
+        NOTE: the config may be that of an imported study, which names what is executed.
+        """
+        if interpreter_of(run.program, run.config, Path.cwd()) is not None:
+            return {}
+        if self._versions is None:
+            self._versions = versions(names)
+        there = {"sources": None, "inputs": None, "versions": json.dumps(self._versions)}
         found = recorded("", there, names)
         return {item: frozenset([value]) for item, value in found.items()}
 

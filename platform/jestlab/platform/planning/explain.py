@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from jestlab.analysis.costs import COMPONENTS
+from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun
@@ -158,6 +159,7 @@ class Comparison:
         config: Dotted key → values, of the fields that differ; those that a config leaves out are at their
             default.
         needs: Role → fingerprints of the needed runs, where they differ.
+        known: Whether the code of both runs was recorded, or is jestlab's own.
         code: Files of the user's own code that differ → digests; a commit or a patch of it.
         data: Recorded files that differ → digests.
         source: The difference of the user's own code as a unified diff, as far as its text is kept.
@@ -171,6 +173,7 @@ class Comparison:
     retracted: Mapping[str, str]
     config: Mapping[str, Pair[Any]]
     needs: Mapping[str, Pair[str]]
+    known: bool
     code: Mapping[str, Pair[str]]
     data: Mapping[str, Pair[str]]
     source: str
@@ -191,8 +194,11 @@ def compare(store: Store, first: str, second: str) -> Comparison:
         one, other = (_side(connection, fingerprint) for fingerprint in (first, second))
     names = ("config", "needs", "code", "data", "provenance")
     differing = {name: _differing(one[name], other[name]) for name in names}
+    if not (known := one["known"] and other["known"]):
+        differing["code"] = one["sources"] = other["sources"] = {}
     return Comparison(
         retracted=retractions.reasons(store),
+        known=known,
         source=source_diff(store, *(side["sources"] for side in (one, other))),
         fingerprints=Pair(first, second),
         states=Pair(one["state"], other["state"]),
@@ -234,6 +240,7 @@ def _side(connection: Connection, fingerprint: str) -> dict[str, Any]:
         "state": run.state,
         "config": {"program": run.program, "seed": run.seed} | flatten(_config(run)),
         "needs": dict(needs.tuples().all()),
+        "known": run.program in OWN_PROGRAMS or bool(attempts and attempts[-1].sources is not None),
         "code": _code(attempts[-1]) if attempts else {},
         "data": json.loads(attempts[-1].inputs or "{}") if attempts else {},
         "sources": json.loads(attempts[-1].sources or "{}") if attempts else {},

@@ -127,7 +127,7 @@ def _is_own(file: Path) -> bool:
     """Whether a file is the user's: no interpreter, and of no installed package."""
     if _INTERPRETER.fullmatch(file.name) and shutil.which(str(file)):
         return False
-    system = ("/usr/", "/bin/", "/sbin/", "/lib", "/etc/", "/dev/", "/proc/", "/sys/")
+    system = ("/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/etc/", "/dev/", "/proc/", "/sys/")
     return not _INSTALLED & set(file.parts) and not str(file).startswith(system)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.store.store import Store, of_experiment
-from jestlab.platform.store.tables import Acceptance, Experiment, insert, now, to_json
+from jestlab.platform.store.tables import Acceptance, Experiment, execute_many, insert, now, to_json
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class AcceptanceRow:
 def accept(
     store: Store, experiment: str, values: Mapping[str, Sequence[str]], reason: str, author: str
 ) -> None:
-    """Note that differences between the runs of an experiment do not matter.
+    """Note that differences between the runs of an experiment do not matter; of a union, in all its studies.
 
     Args:
         store: Where it is noted.
@@ -49,14 +49,14 @@ def accept(
     if not reason.strip():
         raise UserError('say why the difference does not matter: --reason "…"')
     with store.writing() as connection:
-        row = {
-            "experiment_id": of_experiment(connection, experiment, Experiment.id),
-            "accepted": to_json(values),
-            "reason": reason,
-            "author": author,
-            "created_at": now(),
-        }
-        connection.execute(insert(connection, Acceptance).values(**row))
+        spec = json.loads(of_experiment(connection, experiment, Experiment.spec))
+        names = [experiment, *spec.get("studies", ())]
+        row = {"accepted": to_json(values), "reason": reason, "author": author, "created_at": now()}
+        rows = [
+            {"experiment_id": its_id, **row}
+            for its_id in connection.scalars(select(Experiment.id).where(Experiment.name.in_(names)))
+        ]
+        execute_many(connection, insert(connection, Acceptance), rows)
 
 
 def acceptances(store: Store, experiment: str) -> list[AcceptanceRow]:

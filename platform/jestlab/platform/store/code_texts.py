@@ -1,7 +1,7 @@
 """Text of users' code in the store, kept once a file, without secrets: so that a change of it can be shown.
 
-The digest is of the file as it was. Files that are larger than `MOST_FILE_BYTES`, or are not text, are known
-by their digest alone.
+The digest is of the file as it was. Files that are larger than `MOST_FILE_BYTES`, or are no scripts, are
+known by their digest alone: what else a command names may be data, or credentials.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ MOST_FILE_BYTES = 256 * 1024
 MOST_BYTES = 4 * 1024 * 1024
 """Of all files of one run together."""
 
+_SUFFIXES = frozenset({".py", ".sh", ".bash", ".zsh", ".pl", ".rb", ".js", ".ts", ".jl", ".r", ".lua"})
+_SHEBANG = "#!"
+
 
 def readable(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
-    """Yield digest and text of those files that are small enough, and text, as long as the limits allow."""
+    """Yield digest and text of those files that are scripts, as long as the limits allow."""
     left = MOST_BYTES
     for file in files:
         try:
@@ -33,7 +36,8 @@ def readable(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
             digest = digest_of(file)
         except (OSError, UnicodeDecodeError):
             continue
-        if digest is not None and "\0" not in text:
+        is_script = file.suffix.lower() in _SUFFIXES or text.startswith(_SHEBANG)
+        if is_script and digest is not None and "\0" not in text:
             left -= size
             yield digest, text
 

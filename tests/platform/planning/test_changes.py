@@ -1,0 +1,111 @@
+"""What runs were made by, against each other and against what is there now, on each database."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stores_support as stores
+
+from jestlab.platform.digests import digest_of
+from jestlab.platform.planning.changes import changes, changes_of
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.acceptances import accept, acceptances
+from jestlab.platform.store.retractions import retract, retracted, undo
+from jestlab.platform.store.store import Store
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
+    yield store
+    store.close()
+
+
+def study(folder: Path, name: str = "ridge", **parts: Any) -> dict[str, Any]:
+    (folder / "ridge.py").write_text("print(1)\n")
+    command = {"command": ["python", "ridge.py"], "cwd": str(folder)}
+    return {"name": name, "program": "command", "base": command, "runs": {"plain": {}}, "seeds": 2, **parts}
+
+
+def recorded(store: Store, written: dict[str, Any], *made: dict[str, Any]) -> Plan:
+    """Record a study's plan, and of each of its runs one attempt with these columns."""
+    planned = plan(Study.parse(written))
+    store.record(planned)
+    for run, columns in zip(planned.runs, made, strict=False):
+        its: Any = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in columns.items()}
+        stores.attempt(store, run, **its)
+    return planned.with_states(store.states(planned.fingerprints))
+
+
+def lines(store: Store, planned: Plan) -> list[str]:
+    said = changes(store, planned.study, planned.runs).lines(planned.study.name)
+    assert changes_of(store, planned.study.name).lines(planned.study.name) == said
+    return [line.partition(" (")[0] for line in said]
+
+
+def test_code_is_compared_with_what_is_there_now(store, tmp_path):
+    written = study(tmp_path)
+    now = digest_of(tmp_path / "ridge.py")
+    planned = recorded(store, written, {"sources": {"ridge.py": now}}, {"sources": {"ridge.py": "0" * 64}})
+    assert lines(store, planned) == ["1 of 2 runs was made by other code: ridge.py changed"]
+    accept(store, "ridge", changes_of(store, "ridge").values, "a comment", "Ada")
+    assert lines(store, planned) == []
+    (tmp_path / "ridge.py").write_text("print(2)\n")
+    assert lines(store, planned) == ["2 of 2 runs were made by other code: ridge.py changed"]
+    (tmp_path / "ridge.py").unlink()  # as on a machine that has not got the script: nobody knows
+    assert lines(store, planned) == []
+
+
+def test_data_are_compared_with_what_is_there_now(store, tmp_path):
+    written = study(tmp_path, record={"files": [str(tmp_path / "x.csv"), str(tmp_path / "y.csv")]})
+    (tmp_path / "x.csv").write_text("1")
+    inputs = {"x.csv": digest_of(tmp_path / "x.csv"), "y.csv": None}
+    planned = recorded(store, written, {"inputs": inputs}, {"inputs": inputs})
+    assert lines(store, planned) == []
+    (tmp_path / "x.csv").write_text("2")
+    assert lines(store, planned) == ["2 of 2 runs were made by other data: x.csv changed"]
+
+
+def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
+    written = {"name": "own", "runs": {"a": {}}, "seeds": 2}
+    planned = recorded(store, written, {"git_commit": "c0"}, {"git_commit": "c0", "git_patch": "diff"})
+    assert lines(store, planned) == ["results mix 2 commits of jestlab: a"]
+    one_each = {
+        "name": "apart",
+        "runs": {"a": {"optimizer.learning_rate": 0.25}, "b": {"optimizer.learning_rate": 0.5}},
+    }
+    planned = recorded(store, one_each, {}, {"git_commit": "c1"})
+    assert lines(store, planned) == []
+
+
+def test_accepting_for_a_union_counts_in_its_studies(store, tmp_path):
+    part = study(tmp_path, name="part")
+    union = {"name": "both", "studies": {"part": part}}
+    old = {"sources": {"ridge.py": "0" * 64}}
+    planned = recorded(store, union, old, old)
+    assert lines(store, planned) == ["2 of 2 runs were made by other code: ridge.py changed"]
+    accept(store, "both", changes_of(store, "both").values, "a comment", "Ada")
+    assert changes_of(store, "part").lines("part") == lines(store, planned) == []
+    assert len(acceptances(store, "part")) == 1
+
+
+def test_retractions_are_listed_and_taken_back(store, tmp_path):
+    planned = recorded(store, study(tmp_path), {}, {})
+    first = planned.runs[0].fingerprint
+    retract(store, first, "wrong\nshards", "Ada")
+    assert lines(store, planned) == ["1 of 2 runs is retracted: wrong shards"]
+    [row] = retracted(store)
+    assert (row.experiment, row.label, row.seed, row.author, row.origin) == (
+        "ridge",
+        "plain",
+        0,
+        "Ada",
+        first,
+    )
+    undo(store, first)
+    assert retracted(store) == [] and lines(store, planned) == []
