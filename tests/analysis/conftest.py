@@ -25,6 +25,7 @@ VIEWS = {
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
     "git_commit git_patch log label seed heartbeat_at exit_code versions first_step sources inputs "
     "code_commit code_patch",
+    "v_sources": "sha256 text",
     "v_acceptances": "experiment accepted reason author created_at",
     "v_retractions": "experiment run label seed fingerprint reason author created_at origin",
     "v_costs": "experiment run label seed fingerprint image_tower_flops text_tower_flops "

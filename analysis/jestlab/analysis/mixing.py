@@ -7,6 +7,7 @@ from nothing.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -126,6 +127,31 @@ def _classes(item: str, values: Iterable[str], accepted: Accepted) -> list[set[s
 def names_of(items: Iterable[str]) -> str:
     """Write items as people call them: "ridge.py, train.csv, numpy"."""
     return ", ".join(item.partition(" ")[2] or item for item in items)
+
+
+def differing_files(first: Mapping[str, str], second: Mapping[str, str]) -> list[str]:
+    """Return the files of two states of code, file → digest, that are not the same in both."""
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+
+
+def unified_diff(first: Mapping[str, str], second: Mapping[str, str], texts: Mapping[str, str]) -> str:
+    """Return the difference between two states of code as a unified diff; empty for none.
+
+    Args:
+        first: File → digest, of the one state.
+        second: The same of the other.
+        texts: Digest → text, as far as it is known.
+    """
+    parts: list[str] = []
+    for name in differing_files(first, second):
+        sides = [state.get(name) for state in (first, second)]
+        if any(side is not None and side not in texts for side in sides):
+            parts.append(f"{name}: its text is not kept (too large, no script, or not wanted)")
+            continue
+        one, other = ([] if side is None else texts[side].splitlines() for side in sides)
+        lines = list(difflib.unified_diff(one, other, f"a/{name}", f"b/{name}", lineterm=""))
+        parts += lines or [f"{name}: differs in lines that are left out, or in the ends of lines"]
+    return "\n".join(parts)
 
 
 def digests_of(files: Mapping[str, str | None]) -> str:

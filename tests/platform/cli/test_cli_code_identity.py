@@ -71,7 +71,12 @@ def test_other_code_is_said_shown_and_run_again(root, spec):
     assert "made by another noise.py than other rows" in said(root, "table", "ridge")
     explained = said(root, "table", "ridge", "--explain", "plain", "toy/score")
     assert "code noise.py " in explained and "ridge.py " in explained and "jestlab " in explained
-    launched(root, spec, "--rerun-changed")
+    assert "the code of its runs differs" not in explained
+    launched(root, spec, "--set", "seeds=4")
+    assert "‡ wide mixes 2 states of noise.py" in said(root, "table", "ridge")
+    explained = said(root, "table", "ridge", "--explain", "wide", "toy/score")
+    assert "the code of its runs differs" in explained and "-NOISE = 0.1\n+NOISE = 1.0" in explained
+    launched(root, spec, "--rerun-changed", "--set", "seeds=4")
     assert "other code" not in said(root, "status", "ridge") and "‡" not in said(root, "table", "ridge")
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..configs import flat
 from ..connection import connect
-from ..mixing import digests_of
+from ..mixing import digests_of, unified_diff
 from ..tables.core import Column, Table
-from .history import History, load
+from .history import History, load, sources_in
 
 _CHANGED = " with uncommitted changes"
 
@@ -144,6 +144,7 @@ class Explanation:
         published: For a published cell: source, table, position, printed, value, citation, data, note, …, and
             check (result of recalculating it; empty if it follows from no other cell).
         accepted: Differences between the runs that somebody accepted, a line each.
+        source: How the user's own code of later runs differs from that of the first, as unified diffs.
     """
 
     table: str
@@ -157,6 +158,7 @@ class Explanation:
     differences: Mapping[str, tuple[str | None, str | None]] | None = None
     published: Mapping[str, Any] | None = None
     accepted: tuple[str, ...] = ()
+    source: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as plain data, for JSON."""
@@ -173,6 +175,7 @@ class Explanation:
                 for key, (theirs, ours) in self.differences.items()
             ] or ["  none"]
         lines += ["", *self.accepted] if self.accepted else []
+        lines += ["", "the code of its runs differs:", self.source] if self.source else []
         return "\n".join(lines)
 
     def _run_lines(self) -> list[str]:
@@ -223,6 +226,7 @@ class Origins:
         self._attempts: dict[str, dict[int, Attempt]] = {}  # of each run, by number
         self._configs: dict[tuple[str, str], dict[str, str]] = {}
         self._retracted: dict[str, str] = {}
+        self._texts: Mapping[str, str] = {}
         self._accepted: dict[str, tuple[str, ...]] = {}
         for history in histories:
             for run in history.runs.to_dict("records"):
@@ -250,7 +254,18 @@ class Origins:
             return cls()
         with connect(url) as connection:
             histories = [load(connection, experiment) for experiment in experiments]
-        return cls(history for history in histories if history is not None)
+            found = cls(history for history in histories if history is not None)
+            found._texts = sources_in(connection, found._differing())
+        return found
+
+    def _differing(self) -> set[str]:
+        """Return the digests of files of users' code that runs have in several states."""
+        states: dict[str, set[str]] = {}
+        for attempts in self._attempts.values():
+            for attempt in attempts.values():
+                for name, digest in (attempt.sources or {}).items():
+                    states.setdefault(name, set()).add(digest)
+        return {digest for digests in states.values() if len(digests) > 1 for digest in digests}
 
     def explain(self, table: Table, row: str, column: str) -> Explanation:
         """Explain where the number in a cell comes from.
@@ -286,7 +301,7 @@ class Origins:
         studies = dict.fromkeys(experiment for experiment, _ in mine.runs)
         accepted = tuple(line for study in studies for line in self._accepted.get(study, ()))
         told = replace(about, runs=runs, baseline=mine.baseline, differences=mine.differences)
-        return replace(told, accepted=accepted)
+        return replace(told, accepted=accepted, source=self._source(runs))
 
     def rows(self, table: Table) -> dict[str, RowParts]:
         """Return what the numbers of each row of a table were computed from, for rows that rest on runs."""
@@ -325,6 +340,16 @@ class Origins:
     def attempts(self, fingerprint: str) -> tuple[Attempt, ...]:
         """Return all attempts at a run, in their order."""
         return tuple(attempt for _, attempt in sorted(self._attempts.get(fingerprint, {}).items()))
+
+    def _source(self, runs: Sequence[Contribution]) -> str:
+        """Write how the user's own code of runs differs from that of the first of them."""
+        last = [(run, run.attempts[-1].sources) for run in runs if run.attempts]
+        known = [(run, sources) for run, sources in last if sources is not None]
+        said: dict[str, None] = {}
+        for _, sources in known[1:]:
+            if diff := unified_diff(known[0][1], sources, self._texts):
+                said[diff] = None
+        return "\n".join(said)
 
     def _contribution(
         self, mine: RowParts, theirs: RowParts | None, place: int, column: Column

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,8 @@ _UNKNOWN = ", NULL AS code_commit, NULL AS sources, NULL AS inputs, 0 AS code_pa
 
 _ACCEPTED = """
     SELECT accepted, reason, author, created_at FROM v_acceptances WHERE experiment = :experiment"""
+
+_TEXTS = "SELECT sha256, text FROM v_sources WHERE sha256 IN :names"
 
 _COSTS = "SELECT * FROM v_costs WHERE experiment = :experiment"
 
@@ -132,6 +134,14 @@ def load(connection: Connection, experiment: str) -> History | None:
             for row in accepted
         ),
     )
+
+
+def sources_in(connection: Connection, digests: Collection[str]) -> dict[str, str]:
+    """Return the text of files of users' code by their digests, as far as the store has it."""
+    if not digests:
+        return {}
+    rows = frame(connection, _TEXTS, names=sorted(digests))
+    return dict(zip(rows["sha256"].map(str), rows["text"].map(str), strict=True))
 
 
 @dataclass(frozen=True)

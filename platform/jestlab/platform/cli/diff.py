@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import string
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -93,13 +94,18 @@ def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterato
     if not compared.known:
         yield "CODE  unknown: none was recorded"
     else:
-        yield _section("code", compared.code, titles, lambda value: _text(value)[:12])
+        yield _section("code", compared.code, titles, _digest)
     if compared.source:
         yield ""
         yield from map(printable, compared.source.splitlines())
     if compared.data:
         yield ""
-        yield _section("data", compared.data, titles, lambda value: _text(value)[:12])
+        yield _section("data", compared.data, titles, _digest)
+
+
+def _digest(value: str) -> str:
+    """Shorten a digest or a commit; other texts stay whole."""
+    return value[:12] if set(value) <= set(string.hexdigits) else _text(value)
 
 
 def _since_data(since: Since, titles: tuple[str, str]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from jestlab.analysis.costs import COMPONENTS
-from jestlab.analysis.mixing import OWN_PROGRAMS
+from jestlab.analysis.mixing import OWN_PROGRAMS, differing_files, unified_diff
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun
@@ -291,24 +291,13 @@ def source_diff(
         second: The same of the other.
         now: File → path of the second state, if that is what is there now; None if the store has it, too.
     """
-    import difflib
-
     from jestlab.platform.store import code_texts
 
-    differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    differing = differing_files(first, second)
     digests = {digest for name in differing for digest in (first.get(name), second.get(name)) if digest}
     known = code_texts.texts(store, digests)
     known |= dict(code_texts.readable(now[name] for name in differing if now and name in now))
-    parts = []
-    for name in differing:
-        sides = [state.get(name) for state in (first, second)]
-        if all(side is None or side in known for side in sides):
-            one, other = ([] if side is None else known[side].splitlines() for side in sides)
-            diff = list(difflib.unified_diff(one, other, f"a/{name}", f"b/{name}", lineterm=""))
-            parts += diff or [f"{name}: differs in lines that are left out, or in the ends of lines"]
-        else:
-            parts.append(f"{name}: its text is not kept (too large, no text, or not wanted)")
-    return "\n".join(parts)
+    return unified_diff(first, second, known)
 
 
 def _patch(patch: str | None) -> str | None:

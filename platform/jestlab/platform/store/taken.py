@@ -41,7 +41,7 @@ def _refuse(store: Store, name: str, fingerprints: Collection[str], is_part: boo
         ).one_or_none()
         if row is None:
             return
-        mine = select(Member.run_id.distinct()).where(Member.experiment_id == row.id)
+        mine = select(Member.run_id).where(Member.experiment_id == row.id)
         own = select(func.count()).select_from(Run).where(Run.id.in_(mine))
         total = connection.scalar(own) or 0
         done = connection.scalar(own.where(Run.state == RunState.COMPLETED)) or 0
