@@ -50,8 +50,10 @@ def test_a_fault_of_the_program_is_not_tried_again_and_stops_a_launch_of_nothing
     assert "not tried again: exit code 1: " in done.stdout
     reason = "TypeError: unsupported operand type(s) for +: 'int' and 'str'"
     [line] = [line for line in done.stdout.splitlines() if line.startswith("stopped: ")]
-    assert line.startswith("stopped: 3 runs failed alike: exit code 1: ")
-    assert line.endswith(f"{reason}; mend it and launch again, or --keep-going")
+    where = f'File "{tmp_path}/train.py", line 5, in train | return x + "a"'
+    said = f"exit code 1: {where} | {reason}"
+    assert line == (f"stopped: 3 runs failed alike: {said}; mend it and launch again, or --keep-going")
+    assert "jestlab retry" not in done.stdout  # it would fail again
     assert set(attempts(root)) == {1}
     assert len(attempts(root)) == 3
     status = labs.here("status", "own", root=root).stdout

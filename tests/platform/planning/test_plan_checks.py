@@ -121,6 +121,7 @@ def study(folder: Path, command: Any, **parts: Any) -> Path:
 
 def test_a_missing_script_is_refused_by_plan_and_launch(root, tmp_path):
     (tmp_path / "train.py").touch()
+    (tmp_path / "nofile.txt").touch()
     spec = study(tmp_path, ["python", "nofile.py"])
     for verb in ("plan", "launch"):
         done = labs.here(verb, spec, root=root)

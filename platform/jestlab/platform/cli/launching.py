@@ -457,7 +457,8 @@ def _show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made
     if failed is not None:
         same = same_lab_options()
         say(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
-        say(f"then: jestlab retry {study.name}{same}")
+        if outcome.stopped is None:
+            say(f"then: jestlab retry {study.name}{same}")
 
 
 def _show_reports(study: str, written: Sequence[Path]) -> None:

@@ -37,9 +37,12 @@ def summary(path: Path, count: int = 3) -> str:
 
 
 def tail(text: str, count: int = 3) -> str:
-    """Return the last lines of a text that say something, as one line without passwords in URLs."""
+    """Return the last lines of a text that say something, as one line without passwords in URLs.
+
+    The marks by which a traceback points at part of a line say nothing.
+    """
     said = (one_line(line) for line in without_url_credentials(text).splitlines())
-    lines = [line for line in said if line and not line.startswith("---")]
+    lines = [line for line in said if line.strip("~^ ") and not line.startswith("---")]
     return one_line(" | ".join(lines[-count:]))
 
 

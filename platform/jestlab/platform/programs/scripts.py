@@ -69,7 +69,7 @@ def check_scripts(words: Sequence[str], folder: Path) -> None:
     for word in scripts_of(words):
         path = folder / word
         if not path.exists():
-            beside = (file.name for file in path.parent.glob("*")) if path.parent.is_dir() else ()
+            beside = (file.name for file in path.parent.glob(f"*{path.suffix}"))
             near = closest(path.name, beside)
             hint = f"did you mean {near}?" if near else "relative paths count from `cwd`, the spec's folder"
             raise UserError(f"command: no such file {path}: {hint}")
