@@ -2,11 +2,13 @@
 
 import copy
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from jestlab.models.config import TrainConfig
+from jestlab.models.training import loop
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.training.tracker import NullTracker
@@ -17,14 +19,14 @@ class Recorder(NullTracker):
 
     def __init__(self, stop_after=None):
         super().__init__(lambda: stop_after is not None and self.step >= stop_after)
-        self.metrics, self.scores, self.step, self.unflushed = {}, {}, 0, 0
+        self.metrics, self.scores, self.seconds, self.step, self.unflushed = {}, {}, {}, 0, 0
 
     def log(self, step, metrics):
         self.metrics[step] = dict(metrics)
         self.unflushed += 1
 
     def evaluation(self, step, examples_seen, flops_total, scores, *, seconds=None):
-        self.scores[step] = dict(scores)
+        self.scores[step], self.seconds[step] = dict(scores), seconds
         self.metrics.setdefault(step, {}).update(seen=examples_seen, flops=flops_total)
         self.unflushed += 1
 
@@ -204,3 +206,32 @@ def test_events_hold_scalars_and_hyperparameters(lab, tiny):
     assert [e.step for e in events.Scalars("loss")] == [2, 4, 6, 8, 10, 12]
     assert [e.step for e in events.Scalars("shapes/zero_shot")] == [4, 8, 12]
     assert "_hparams_/session_start_info" in events.summary_metadata
+
+
+def test_seconds_of_training_leave_out_all_else_and_go_on_after_a_stop(lab, tiny, monkeypatch):
+    """By a clock that the test moves: by 100 s in a compilation, 10 s in an evaluation, 1 s in a step."""
+    now = [0.0]
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    step, evaluate = loop._Stepper.__call__, loop.Evaluator.__call__
+
+    def timed_step(self, state, batches):
+        now[0] += 100.0 if self.compiles(len(batches)) else 1.0
+        return step(self, state, batches)
+
+    def timed_evaluation(self, parameters):
+        now[0] += 10.0
+        return evaluate(self, parameters)
+
+    monkeypatch.setattr(loop._Stepper, "__call__", timed_step)
+    monkeypatch.setattr(loop.Evaluator, "__call__", timed_evaluation)
+    _, whole = lab("timed", config(tiny))
+    assert whole.seconds == {4: 3.0, 8: 7.0, 12: 11.0}  # the first step was compiled
+    lab("timed-parts", config(tiny), tracker=Recorder(stop_after=6))
+    _, rest = lab("timed-parts", config(tiny))
+    assert rest.seconds == {8: 6.0, 12: 10.0}  # so was the first step after the stop
+    for path in (lab.root / "timed-parts" / "checkpoints").glob("seconds-*.json"):
+        path.unlink()  # as in a checkpoint of an older version
+    for path in (lab.root / "timed-parts" / "checkpoints").glob("12"):
+        path.rename(path.with_name("damaged"))
+    _, older = lab("timed-parts", config(tiny))
+    assert older.seconds == {12: None}

@@ -55,7 +55,9 @@ class Checkpoints:
         self._finisher = ThreadPoolExecutor(1, thread_name_prefix="checkpoints")
         self._pending: Future[None] | None = None
 
-    def save(self, state: TrainState, iterator: Any, score: float | None = None) -> None:
+    def save(
+        self, state: TrainState, iterator: Any, score: float | None = None, seconds: float | None = None
+    ) -> None:
         """Start saving after `state.step` steps; the state may be donated as soon as this returns.
 
         Saving a step again changes nothing. An earlier save is waited for.
@@ -64,6 +66,7 @@ class Checkpoints:
             state: The training state.
             iterator: The Grain iterator that yields the next batch.
             score: How good the parameters are, where they were just evaluated: the best are kept.
+            seconds: Of training until here; None if unknown.
         """
         self.wait()
         step = int(state.step)
@@ -73,6 +76,8 @@ class Checkpoints:
             return
         if score is not None:
             write_whole(_score_path(self._directory, step), json.dumps(score).encode())
+        if seconds is not None:
+            write_whole(_seconds_path(self._directory, step), json.dumps(seconds).encode())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
             with _large_in_slices():
@@ -121,6 +126,10 @@ class Checkpoints:
             self._set_aside(step)
         return state
 
+    def seconds(self, step: int) -> float | None:
+        """Return the seconds of training until a checkpoint's step, 0 before the first; None if unknown."""
+        return 0.0 if step == 0 else _number(_seconds_path(self._directory, step))
+
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
         """Return what a checkpoint holds, in every process; None if it is damaged."""
         found = self._read(step, wanted) if is_first() else None
@@ -150,7 +159,7 @@ class Checkpoints:
         if is_first():
             folder = self._directory / str(step)
             folder.rename(folder.with_name(f"damaged-{step}-{time.time_ns()}"))
-            for path in (_digests_path(self._directory, step), _score_path(self._directory, step)):
+            for path in _beside(self._directory, step):
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -269,25 +278,36 @@ def _delete_all_but(directory: Path, keep: int) -> None:
     """Delete all checkpoints except the newest few and the best; among equally good ones the newest is
     kept."""
     steps = _steps(directory)
-    scores = {step: score for step in steps if (score := _score(directory, step)) is not None}
+    scores = {step: score for step in steps if (score := _number(_score_path(directory, step))) is not None}
     best = max(scores, key=lambda step: (scores[step], step), default=None)
     for step in steps[:-keep]:
         if step != best:
-            for path in (_digests_path(directory, step), _score_path(directory, step)):
+            for path in _beside(directory, step):
                 path.unlink(missing_ok=True)
             shutil.rmtree(directory / str(step))
 
 
-def _score(directory: Path, step: int) -> float | None:
-    """Return how good a checkpoint's parameters are; None if they were not evaluated."""
+def _number(path: Path) -> float | None:
+    """Read a number that lies beside a checkpoint; None if there is none."""
     try:
-        return float(json.loads(_score_path(directory, step).read_bytes()))
+        return float(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
 
 
+def _beside(directory: Path, step: int) -> tuple[Path, ...]:
+    """Files that lie beside a checkpoint."""
+    return tuple(path(directory, step) for path in (_digests_path, _score_path, _seconds_path))
+
+
 def _score_path(directory: Path, step: int) -> Path:
+    """How good its parameters are, if they were evaluated."""
     return directory / f"score-{step}.json"
+
+
+def _seconds_path(directory: Path, step: int) -> Path:
+    """How many seconds of training it took."""
+    return directory / f"seconds-{step}.json"
 
 
 def _digests_path(directory: Path, step: int) -> Path:

@@ -99,7 +99,7 @@ def train(
     composition = None
     if is_first() and config.selects and config.runtime.diagnostics.every_steps:
         composition = Composition(web, config.selection.rule, config.runtime.diagnostics.columns)
-    clock = _Clock(step)
+    clock = _Clock(step, checkpoints.seconds(step))
     sizes = f"B {config.super_batch_size}, b {b}, {devices.count} device(s)"
     _LOG.info("training from step %d to %d, %s", step, total, sizes)
     tracker.progress(step, total)
@@ -109,18 +109,19 @@ def train(
             if marks.may_stop(step) and any_says(tracker.stop_requested()):
                 stepper.check(step)
                 tracker.flush()
-                checkpoints.save(state, batches)
+                checkpoints.save(state, batches, seconds=clock.trained)
                 return False
             size = marks.steps_from(step)
             with clock.waiting():
                 loaded = [next(batches) for _ in range(size)]
-            state, metrics = stepper(state, loaded)
+            with clock.compiling() if stepper.compiles(size) else contextlib.nullcontext():
+                state, metrics = stepper(state, loaded)
             step += size
             if not marks.at(step):
                 continue
 
             seen, flops = step * b, step * b * flops_per_example
-            values = stepper.finite(metrics, step)
+            values, trained = stepper.finite(metrics, step), clock.trained
             due = {name: values.pop(name) for name in _WHEN_DUE if name in values}
             logged: dict[str, float] = {}
             if composition and state.recent is not None and config.diagnoses(step):
@@ -142,13 +143,13 @@ def train(
                 with clock.stopped():
                     scores = evaluator(state.parameters)
                 score = float(np.mean(list(scores.values())))
-                tracker.evaluation(step, seen, flops, scores)
+                tracker.evaluation(step, seen, flops, scores, seconds=trained)
                 events.scalars(step, scores)
                 _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
             if marks.saves(step):
                 with clock.stopped():
                     tracker.flush()
-                    checkpoints.save(state, batches, score)
+                    checkpoints.save(state, batches, score, trained)
     all_say(True)  # now the first process has written the last checkpoint
     return True
 
@@ -171,6 +172,11 @@ class _Stepper:
         sizes = {1, config.runtime.steps_per_dispatch}
         self._functions = {n: build_step(config, scorer, devices, n) for n in sizes}
         self._watched: list[dict[str, jax.Array]] = []
+        self._compiled: set[int] = set()
+
+    def compiles(self, steps: int) -> bool:
+        """Return whether a call for so many steps will compile its function first."""
+        return steps not in self._compiled
 
     def __call__(self, state: TrainState, batches: list[dict[str, np.ndarray]]) -> tuple[TrainState, Metrics]:
         """Take one step per batch; returns at once while the devices go on computing."""
@@ -185,6 +191,7 @@ class _Stepper:
             stacked = {name: np.stack([batch[name] for batch in batches]) for name in names}
             arrays = self._devices.split(stacked, axis=1)
         state, metrics = self._functions[len(batches)](state, arrays, self._reference)
+        self._compiled.add(len(batches))
         self._watched.append({name: metrics[name] for name in _WATCHED if name in metrics})
         return state, metrics if len(batches) == 1 else {name: value[-1] for name, value in metrics.items()}
 
@@ -252,12 +259,24 @@ class _Marks:
 
 
 class _Clock:
-    """Measures the speed of training, without evaluation and checkpoints."""
+    """Measures the speed and the seconds of training, without compilation, evaluation and checkpoints."""
 
-    def __init__(self, step: int) -> None:
+    def __init__(self, step: int, trained: float | None) -> None:
+        """Start it.
+
+        Args:
+            step: Steps done.
+            trained: Seconds of training that they took; None if unknown.
+        """
         self._step = step
-        self._start = time.perf_counter()
+        self._start = self._since = time.perf_counter()
         self._waited = 0.0
+        self._trained = trained
+
+    @property
+    def trained(self) -> float | None:
+        """Seconds of training so far, of all attempts; repeated steps count once. None if unknown."""
+        return None if self._trained is None else self._trained + time.perf_counter() - self._since
 
     def read(self, step: int, batch_size: int) -> tuple[float, float]:
         """Return examples seen per second, and the share of time spent on waiting, since the last call."""
@@ -275,8 +294,18 @@ class _Clock:
         self._waited += time.perf_counter() - began
 
     @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Stop the clock while a step is compiled, and log how long that took."""
+        began = time.perf_counter()
+        with self.stopped():
+            yield
+        _LOG.info("compiled in %.1f s", time.perf_counter() - began)
+
+    @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
         """Stop the clock for a while."""
         began = time.perf_counter()
         yield
-        self._start += time.perf_counter() - began
+        passed = time.perf_counter() - began
+        self._start += passed
+        self._since += passed
