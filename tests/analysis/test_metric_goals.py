@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from jestlab.analysis import figures, frames, tables
@@ -122,7 +122,7 @@ def test_tables_and_fronts_are_those_of_plain_numpy(language, metric, sign):
         for i in range(3)
     ]
     worst = drawn.data[(drawn.data["kind"] == "attained") & (drawn.data["at_least"] == 3)]
-    steps = worst.sort_values("flops")["score"].to_numpy() / (100 if sign > 0 else 1)
+    steps = worst.sort_values("cost")["score"].to_numpy() / (100 if sign > 0 else 1)
     assert steps == pytest.approx(np.array(attained))
 
 
@@ -219,6 +219,7 @@ def turned(read_frames: Frames) -> Frames:
 
 @given(runs=RUNS)
 @settings(
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a failing example takes minutes
     max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -251,7 +252,7 @@ def test_turning_sign_and_goal_turns_nothing_else(new_store, stored_run, runs):
     np.testing.assert_array_equal(deltas[0]["delta_low"], -deltas[1]["delta_high"])
 
     plots = [figures.pareto(each, "base", surfaces=True) for each in (up, down)]
-    for part in ("label", "kind", "flops", "on_front", "standing", "at_least"):
+    for part in ("label", "kind", "cost", "on_front", "standing", "at_least"):
         assert plots[0].data[part].equals(plots[1].data[part])
     np.testing.assert_array_equal(plots[0].data["score"], -plots[1].data["score"])
     volumes = [re.findall(r"Hypervolume of the means: (\S+)", plot.texts.caption) for plot in plots]

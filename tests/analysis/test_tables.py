@@ -170,7 +170,8 @@ def test_a_run_without_a_price(new_store, stored_run):
         stored_run("own", [0.2], flops_per_step=unpriced),
     )
     row = shown(summary(store))["own"]
-    assert (row["FLOP"], row["fewer examples"], row["fewer FLOPs"]) == ("—", "**≥ 2.0×**†", "—")
+    assert row["fewer examples"] == "**≥ 2.0×**†"
+    assert not [header for header in row if "FLOP" in header or "time" in header]  # nobody knows them
 
 
 def test_snapshot(study):

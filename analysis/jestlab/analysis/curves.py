@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
+from .efforts import EFFORTS, WORDS, Effort
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,12 +20,7 @@ if TYPE_CHECKING:
     from .frames import Frames
     from .metrics import Metric
 
-Effort = Literal["examples_seen", "flops"]
-"""What a run spends to reach a score: the columns of `score_curves` that a crossing can be sought in."""
-
-
-EFFORTS = ("examples", "flops")
-"""The same in the names of columns of tables."""
+_COLUMNS = {effort: words.name for effort, words in WORDS.items()}
 
 Crossing = Literal["first", "lasting"]
 """Which crossing of the baseline's final score counts: see `crossing`."""
@@ -57,8 +53,8 @@ def score_curves(
 
     Returns:
         One row a run and step, in the order of the runs: fingerprint, label, seed, step, examples_seen,
-        flops (NaN if unknown), score (NaN if a metric is missing, or there is no score), final (bool), and a
-        column for each metric.
+        flops, seconds, chip_hours (NaN if unknown), score (NaN if a metric is missing, or there is no score),
+        final (bool), and a column for each metric.
 
     Raises:
         ValueError: For an unknown scope.
@@ -139,16 +135,15 @@ def speedups(
         One row a completed run that has a score, and whose baseline of the same seed has one: fingerprint,
         label, seed; target (the baseline's final score), reached (bool), bounded (bool: it was there at the
         first evaluation, so that the effort is at most, and the factor at least, what is given); score_before
-        and score_after (of the two evaluations between which it gets there; NaN where it does not). For both
-        efforts, examples and flops: `<effort>_before` and `_after` (at these evaluations), `_to_match` (where
-        it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all: if the target was
-        not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes over what the run
-        takes; infinite where that is nothing).
+        and score_after (of the two evaluations between which it gets there; NaN where it does not). For each
+        effort, by its name in `efforts.WORDS`: `<effort>_before` and `_after` (at these evaluations),
+        `_to_match` (where it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all: if
+        the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes over
+        what the run takes; infinite where that is nothing).
     """
     import pandas as pd
 
-    efforts = get_args(Effort)
-    names = ("fingerprint", "label", "seed", "score", "final", *efforts)
+    names = ("fingerprint", "label", "seed", "score", "final", *EFFORTS)
     columns = {name: curves[name].to_numpy() for name in names}
     points = list(curves.groupby(["label", "seed"], sort=False).indices.values())
     # The last point of a completed run is its final one; the points lie in the order of the steps.
@@ -169,16 +164,16 @@ def speedups(
         row |= {"target": target, "reached": place is not None}
         row["bounded"] = place is not None and place.before == place.after
         row |= _around("score", score, place)
-        for effort, name in zip(efforts, EFFORTS, strict=True):
-            spent = columns[effort][at]
+        for effort, name in _COLUMNS.items():
+            spent, theirs = columns[effort][at].tolist(), columns[effort][whole].tolist()
             row |= _around(name, spent, place)
             row[f"{name}_to_match"] = math.nan if place is None else place.along(spent)
             row[f"{name}_spent"] = float(spent[-1])
-            row[f"fewer_{name}"] = _factor(own.along(columns[effort][whole]), row[f"{name}_to_match"])
+            row[f"fewer_{name}"] = _factor(own.along(theirs), row[f"{name}_to_match"])
         rows.append(tuple(row.values()))  # in the order of the columns
     kinds = [
         kind.format(name)
-        for name in EFFORTS
+        for name in _COLUMNS.values()
         for kind in ("{}_before", "{}_after", "{}_to_match", "{}_spent", "fewer_{}")
     ]
     first = ["fingerprint", "label", "seed", "target", "reached", "bounded", "score_before", "score_after"]

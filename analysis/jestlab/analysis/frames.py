@@ -6,6 +6,7 @@ Only the views are known here, so a database URL is all that is needed, on any m
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,7 +37,7 @@ _SCORES = """
     SELECT {columns}
     FROM v_evaluations WHERE experiment = :experiment AND dataset = :dataset AND metric = :metric"""
 _PLACE = ("run_id", "step")
-_EFFORTS = ("examples_seen", "flops_total")
+_EFFORTS = ("examples_seen", "flops_total", "seconds", "chip_hours")
 
 _COSTS = """
     SELECT label, seed, image_tower_flops, text_tower_flops, learner_flops, scoring_flops, selection_flops,
@@ -71,9 +72,9 @@ class Frames:
         runs: One row a run: run, label, seed, position, fingerprint, state, reason, step, total_steps,
             needed (1 where others refer to it); in the order of the study.
         scores: One row a run and step where it was evaluated, in the order of the runs: fingerprint, label,
-            seed, step, examples_seen, flops_total (learner, scoring and selection until then), final (bool:
-            the last step of a completed run), and a column for each name of `evaluated`, NaN where there is
-            no such score.
+            seed, step, examples_seen, flops_total (learner, scoring and selection until then), seconds
+            and chip_hours (of training until then), NaN where unknown, final (bool: the last step of a
+            completed run), and a column for each name of `evaluated`, NaN where there is no such score.
         costs: One row a run, FLOPs planned for the whole of it: label, seed, image_tower_flops and
             text_tower_flops (NaN in results of older code), learner_flops, scoring_flops,
             selection_flops, reference_scoring_flops, total_flops (learner, scoring and selection),
@@ -343,7 +344,9 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
         (str(dataset), str(metric))
         for dataset, metric in frame(connection, _EVALUATED, experiment=experiment).itertuples(index=False)
     )
-    scores = pd.DataFrame(columns=[*_PLACE, *_EFFORTS])
+    columns = set(map(str, frame(connection, "SELECT * FROM v_evaluations LIMIT 0").columns))
+    efforts = [effort for effort in _EFFORTS if effort in columns]  # an older store has no seconds
+    scores = pd.DataFrame(columns=[*_PLACE, *efforts])
     for i, (dataset, metric) in enumerate(pairs):
 
         def read(columns: Sequence[str], dataset: str = dataset, metric: str = metric) -> pd.DataFrame:
@@ -353,7 +356,7 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
             return rows.drop_duplicates(list(_PLACE))  # a run may stand under several labels
 
         if i == 0:
-            scores = read([*_PLACE, *_EFFORTS, "value"])
+            scores = read([*_PLACE, *efforts, "value"])
             continue
         # As a rule all metrics were evaluated at the same steps: then efforts need not travel again.
         rows = read([*_PLACE, "value"])
@@ -361,11 +364,12 @@ def _scores(connection: Connection, experiment: str) -> pd.DataFrame:
             scores[f"{dataset}/{metric}"] = rows[f"{dataset}/{metric}"].values
         else:
             scores = scores.merge(
-                read([*_PLACE, *_EFFORTS, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
+                read([*_PLACE, *efforts, "value"]), on=list(_PLACE), how="outer", suffixes=("", "_there")
             )
-            for effort in _EFFORTS:
+            for effort in efforts:
                 there = scores.pop(f"{effort}_there")
                 scores[effort] = scores[effort].where(scores[effort] >= there, there.fillna(scores[effort]))
+    scores = scores.assign(**{effort: math.nan for effort in _EFFORTS if effort not in efforts})
     return scores.astype({name: float for name in scores.columns if name not in _PLACE})
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from . import frames as reading
 from .connection import frame
 from .curves import score_curves
+from .efforts import WORDS, Effort
 from .metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
 from .units import near
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"
+AT_SECONDS = "score_at_seconds"
+_AT: dict[str, Effort] = {AT_FLOPS: "flops", AT_SECONDS: "seconds"}
 SPIKES = "loss_spikes"
 _LOSS = "loss"
 
@@ -44,7 +47,7 @@ _NAMES = "SELECT DISTINCT name FROM v_metrics WHERE experiment = :experiment"
 
 def is_score(measure: str) -> bool:
     """Tell whether a measure is the score, at the end or elsewhere."""
-    return measure in (SCORE, AT_FLOPS) or _AFTER.fullmatch(measure) is not None
+    return measure == SCORE or measure in _AT or _AFTER.fullmatch(measure) is not None
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Measures:
         Args:
             measure: "score": the mean of the headline metrics at the end, what tables call score;
                 "score_at_flops": the same, interpolated where the cheapest of these runs ends;
+                "score_at_seconds": where the fastest of them ends;
                 "score_after_0.5": the same where a run has seen that share of its examples; the name of an
                 evaluation: its final value; "loss_spikes": how many the loss has; else the name of a training
                 metric: its last value.
@@ -124,8 +128,8 @@ class Measures:
             Those that have a finite value. Nothing is extrapolated: a curve that begins above the FLOPs at
             which runs are compared has none there.
         """
-        if measure == AT_FLOPS:
-            found = self._at_flops(places)
+        if measure in _AT:
+            found = self._at_least(_AT[measure], places)
         elif (after := _AFTER.fullmatch(measure)) is not None:
             found = self._after(float(after[1]))
         elif measure == SCORE or (self.frames is not None and measure in self.frames.evaluated):
@@ -143,8 +147,8 @@ class Measures:
             return self.frames.no_score
         if scored and self.frames is not None and label not in set(self.frames.scores["label"]):
             return f"{label} has no evaluation"
-        if measure == AT_FLOPS:
-            return "the learning curves have no FLOPs in common"
+        if measure in _AT:
+            return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
         if _AFTER.fullmatch(measure):
             return f"a learning curve begins later than {measure} asks for, or lacks an evaluation"
         if scored:
@@ -156,7 +160,7 @@ class Measures:
             return f"{measure} is not known of both sides"
         known = [*self.names, *(self.frames.evaluated if self.frames else [])]
         if measure != SPIKES:  # which lacks the loss itself
-            known += [SCORE, AT_FLOPS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
+            known += [SCORE, AT_FLOPS, AT_SECONDS, "score_after_0.5", *([SPIKES] if _LOSS in known else [])]
         return ": ".join(filter(None, (f"no run has {wanted!r}", near(wanted, known))))
 
     def _final(self, name: str) -> dict[Place, float]:
@@ -165,11 +169,11 @@ class Measures:
             return {}
         return _by_place(self.curves[self.curves["final"]], name)
 
-    def _at_flops(self, places: Collection[Place]) -> dict[Place, float]:
-        """Scores at the least of the FLOPs that these runs end at."""
-        runs = {place: points for place, points in self._completed("flops") if place in places}
-        least = min((float(points["flops"].iloc[-1]) for points in runs.values()), default=math.nan)
-        return {place: _score_at(points, "flops", least) for place, points in runs.items()}
+    def _at_least(self, effort: Effort, places: Collection[Place]) -> dict[Place, float]:
+        """Scores at the least of the efforts that these runs end at."""
+        runs = {place: points for place, points in self._completed(effort) if place in places}
+        least = min((float(points[effort].iloc[-1]) for points in runs.values()), default=math.nan)
+        return {place: _score_at(points, effort, least) for place, points in runs.items()}
 
     def _after(self, share: float) -> dict[Place, float]:
         """Scores when that share of a run's examples have been seen."""

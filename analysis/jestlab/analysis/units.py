@@ -68,6 +68,15 @@ def flops_unit(amounts: Iterable[float]) -> tuple[float, str]:
     return scale, f"{letter}FLOP"
 
 
+def seconds_unit(amounts: Iterable[float]) -> tuple[float, str]:
+    """One unit for a whole column or axis of seconds, by the greatest; as `flops_unit`: (60, "min")."""
+    most = max((amount for amount in amounts if amount > 0), default=0.0)
+    for scale, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if most >= 2 * scale:
+            return scale, unit
+    return 1.0, "s"
+
+
 def significant(x: float, digits: int = 3) -> str:
     """A number to some significant digits, without exponent and with its trailing zeros: 2.3 → "2.30"."""
     if x == 0 or not math.isfinite(x):

@@ -213,8 +213,9 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
     artifact = functools.partial(attempt.artifact, root=lab.root)
     context = _context(
-        lab, run, attempt, artifact, stop, keeper.keep, functools.partial(_check_evaluation, store, run)
-    )
+        lab, run, attempt, artifact, stop, keeper.keep, functools.partial(_check_evaluation, store, run),
+        functools.partial(store.seconds_before, run.fingerprint),
+    )  # fmt: skip
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
@@ -294,6 +295,7 @@ def _context(
     stop: Stop,
     saved: Callable[[], None] = lambda: None,
     check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
+    seconds_before: Callable[[int], float] = lambda _: 0.0,
 ) -> RunContext:
     """Create what the run's program is called with."""
     return RunContext(
@@ -309,6 +311,7 @@ def _context(
         stop_requested=stop.requested,
         saved=saved,
         check_evaluation=check_evaluation,
+        seconds_before=seconds_before,
     )
 
 

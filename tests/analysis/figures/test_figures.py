@@ -93,7 +93,7 @@ def test_pareto_front_is_of_the_competitors(pareto):
         "joint": True,
     }
     assert means.loc["joint", "score"] == pytest.approx(65)
-    assert means.loc["joint", "flops"] == pytest.approx(32e9)
+    assert means.loc["joint", "cost"] == pytest.approx(32e9)
     assert (pareto.data["kind"] == "seed").sum() == 8
     ((_, _, x, y),) = lines_of(pareto.figure(), 6)
     assert list(x)[1:-1] == pytest.approx([12, 12, 32, 32])
@@ -139,7 +139,7 @@ def test_surfaces_are_what_seeds_attain(study):
     plot = figures.pareto(frames.read(study.url, "study"), "uniform", surfaces=True)
     attained = plot.data[plot.data["kind"] == "attained"]
     best, worst = (attained[attained["at_least"] == k] for k in (1, 2))
-    assert list(best["flops"]) == list(worst["flops"]) == [12e9, 32e9]
+    assert list(best["cost"]) == list(worst["cost"]) == [12e9, 32e9]
     assert list(best["score"]) == pytest.approx([50, 70])
     assert list(worst["score"]) == pytest.approx([40, 60])
     assert "attained by at least 1, half and all of 2 seeds" in plot.texts.caption
@@ -205,7 +205,7 @@ def test_nothing_to_draw(new_store, stored_run):
     running = new_store().add(stored_run("uniform", [0.1], state="RUNNING", total_steps=2))
     figures.learning_curves(frames.read(running.url, "study")).figure()  # a curve may be shown before it ends
     with pytest.raises(
-        ValueError, match="no run of experiment 'study' has completed with a score and a price"
+        ValueError, match="no run of experiment 'study' has completed with a score and known FLOPs"
     ):
         figures.pareto(frames.read(running.url, "study"))
     split = new_store().add(

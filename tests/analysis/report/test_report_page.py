@@ -175,8 +175,8 @@ def test_error_bars_and_fills_equal_the_printed_ones(opened, new_lab, a_run):
         for label, marker in markers.items():
             mean = means.loc[label]
             assert marker["score"] == pytest.approx([mean["low"], mean["high"]])
-            spans = mean["flops_high"] > mean["flops_low"]
-            giga = [mean["flops_low"] / 1e9, mean["flops_high"] / 1e9]
+            spans = mean["cost_high"] > mean["cost_low"]
+            giga = [mean["cost_low"] / 1e9, mean["cost_high"] / 1e9]
             assert marker["flops"] == (pytest.approx(giga) if spans else [])
             assert marker["fill"] == filled[mean["standing"]], label
     assert shown.complaints == []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
-from ..curves import Effort
+from ..efforts import Effort
 from ..frames import Frames
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .learnability import gibbs_comparison, learnability, learnability_matrix
@@ -66,6 +66,7 @@ class Request:
         baseline: Label or run to compare with; None for the study's first non-reference run.
         scope: What counts as FLOPs.
         effort: What learning curves are drawn over.
+        cost: What the Pareto plot takes as cost; None for FLOPs, else seconds.
         trajectories: Whether the Pareto plot shows the path through training.
         surfaces: Whether it shows what the seeds attain.
         run: Label or name of a `diagnose` run; None for the first.
@@ -84,6 +85,7 @@ class Request:
     baseline: str | None = None
     scope: Scope = "scoring"
     effort: Effort = "examples_seen"
+    cost: Effort | None = None
     trajectories: bool = False
     surfaces: bool = False
     run: str | None = None
@@ -128,7 +130,7 @@ def _speedup(request: Request) -> Plot:
 
 KINDS: dict[str, Callable[[Request], Plot]] = {
     "curves": lambda r: learning_curves(r.frames, r.baseline, r.effort, r.scope),
-    "pareto": lambda r: pareto(r.frames, r.baseline, r.scope, r.trajectories, r.surfaces),
+    "pareto": lambda r: pareto(r.frames, r.baseline, r.scope, r.trajectories, r.surfaces, r.cost),
     "speedup": _speedup,
     "step_costs": lambda r: step_costs(r.frames, r.baseline),
     "filtering_ratio": lambda r: filtering_ratio(r.frames, r.baseline),

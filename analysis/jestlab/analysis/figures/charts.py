@@ -96,13 +96,13 @@ def pareto(plot: Plot) -> dict[str, Any]:
     """
     data = plot.data
     competing = data[data["role"] != "reference"]
-    scale, title, number = _effort(plot.texts.x, competing["flops"])
+    scale, title, number = _effort(plot.texts.x, competing["cost"])
     texts, sign = plot.texts, 1.0 if plot.texts.metric.goal is None else plot.texts.metric.sign
     means, seeds = data[data["kind"] == "mean"], data[data["kind"] == "seed"]
     of_seeds = {
         "seed": [int(seed) for seed in seeds["seed"]],
-        "seed_x": (seeds["flops"] / scale).tolist(),
-        "seed_x_text": [number(x) for x in seeds["flops"]],
+        "seed_x": (seeds["cost"] / scale).tolist(),
+        "seed_x_text": [number(x) for x in seeds["cost"]],
         "seed_y": seeds["score"].tolist(),
         "seed_y_text": _scores(seeds["score"], texts),
     }
@@ -114,20 +114,20 @@ def pareto(plot: Plot) -> dict[str, Any]:
         one = _identity(mean) | {
             "seeds": rows.stop - rows.start,
             "standing": str(mean["standing"]) if mean["role"] != "reference" else "",
-            "x": [mean["flops"] / scale],
-            "x_text": [number(mean["flops"])],
+            "x": [mean["cost"] / scale],
+            "x_text": [number(mean["cost"])],
             "y": [mean["score"]],
             "y_text": [score],
             "low": mean["low"],
             "high": mean["high"],
-            "x_low": mean["flops_low"] / scale,
-            "x_high": mean["flops_high"] / scale,
+            "x_low": mean["cost_low"] / scale,
+            "x_high": mean["cost_high"] / scale,
             "low_text": low,
             "high_text": high,
             "spread_text": "" if math.isnan(mean["spread"]) else spread,
         }
         series.append(one | {name: values[rows] for name, values in of_seeds.items()})
-    front = means[means["on_front"].eq(True)].sort_values("flops")
+    front = means[means["on_front"].eq(True)].sort_values("cost")
     return {
         "kind": "pareto",
         "x_title": title,
@@ -140,7 +140,7 @@ def pareto(plot: Plot) -> dict[str, Any]:
         "levels": _levels(
             means.rename(columns={"score": "mean"}), competing.loc[competing["kind"] == "seed", "score"]
         ),
-        "front": {"x": (front["flops"] / scale).tolist(), "y": front["score"].tolist()},
+        "front": {"x": (front["cost"] / scale).tolist(), "y": front["score"].tolist()},
     }
 
 
@@ -205,7 +205,7 @@ def _effort(title: str, values: pd.Series[float]) -> tuple[float, str, Any]:
     """What the horizontal axis is divided by, its title, and how to write a value."""
     scale, with_unit = axis_unit(title, values)
     if with_unit == title:
-        return scale, title, units.count
+        return scale, title, units.hours if "hours" in title else units.count
     unit = with_unit.removeprefix(f"{title} (").removesuffix(")")
     return scale, with_unit, lambda value: f"{units.significant(value / scale)} {unit}"
 

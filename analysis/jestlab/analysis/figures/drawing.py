@@ -85,21 +85,21 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
         texts: The words.
     """
     competing = data[data["role"] != "reference"]
-    scale, x_label = axis_unit(texts.x, competing["flops"])
-    costs = ["flops", "flops_low", "flops_high"]
-    competing = competing.assign(**{cost: competing[cost] / scale for cost in costs})
+    scale, x_label = axis_unit(texts.x, competing["cost"])
+    costs = ["cost", "cost_low", "cost_high"]
+    competing = competing.assign(**{each: competing[each] / scale for each in costs})
     means, seeds, paths, attained = (
         competing[competing["kind"] == kind] for kind in ("mean", "seed", "trajectory", "attained")
     )
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single one is its mean
     axes = single(texts, x_label, right=2 * EDGE)
-    round_ticks(axes, log=means["flops"].max() > LOG_FROM * means["flops"].min())
+    round_ticks(axes, log=means["cost"].max() > LOG_FROM * means["cost"].min())
     scale_scores(axes, texts, means["low"])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
-            path["flops"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
+            path["cost"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
         )
-    _dots(axes, seeds["flops"], seeds["score"], seeds["colour"])
+    _dots(axes, seeds["cost"], seeds["score"], seeds["colour"])
     for _, mean in means.iterrows():
         _draw_mean(axes, mean)
     axes.margins(x=0.14, y=0.1)
@@ -110,8 +110,8 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     for _, surface in attained.groupby("at_least") if not attained.empty else ():
         obstacles += _draw_steps(axes, surface, texts, linestyle=":", linewidth=0.9)
     obstacles += _draw_steps(axes, means[means["on_front"]], texts, linewidth=1.0)
-    named = means.rename(columns={"flops": "x", "score": "y"})
-    name_points(axes, named, seeds[["flops", "score"]].to_numpy(), obstacles)
+    named = means.rename(columns={"cost": "x", "score": "y"})
+    name_points(axes, named, seeds[["cost", "score"]].to_numpy(), obstacles)
     return figure_of(axes)
 
 
@@ -299,12 +299,12 @@ _FILLS = {"front": "full", "ambiguous": "left", "dominated": "full"}  # dominate
 def _draw_mean(axes: Axes, mean: pd.Series[Any]) -> None:
     """A marker, filled by its standing, with bars from the lowest to the highest seed."""
     axes.errorbar(
-        mean["flops"], mean["score"], color=mean["colour"], elinewidth=0.9, capsize=2, zorder=4,
+        mean["cost"], mean["score"], color=mean["colour"], elinewidth=0.9, capsize=2, zorder=4,
         yerr=_error(mean["score"], mean["low"], mean["high"]),
-        xerr=_error(mean["flops"], mean["flops_low"], mean["flops_high"]),
+        xerr=_error(mean["cost"], mean["cost_low"], mean["cost_high"]),
     )  # fmt: skip
     axes.plot(
-        mean["flops"], mean["score"], color="none", marker=mean["marker"], markersize=7, zorder=5,
+        mean["cost"], mean["score"], color="none", marker=mean["marker"], markersize=7, zorder=5,
         fillstyle=_FILLS[mean["standing"]], markerfacecoloralt="white",
         markerfacecolor="white" if mean["standing"] == "dominated" else mean["colour"],
         markeredgecolor=mean["colour"], markeredgewidth=1.2,
@@ -320,11 +320,11 @@ def _draw_steps(axes: Axes, steps: pd.DataFrame, texts: Texts, **style: Any) -> 
     returned as boxes to keep clear."""
     if steps.empty:
         return []
-    steps = steps.sort_values("flops")
+    steps = steps.sort_values("cost")
     right, worst = axes.get_xlim()[1], axes.get_ylim()[texts.metric.goal == "min"]
-    corners = [(steps["flops"].iloc[0], worst)]
-    for flops, score in zip(steps["flops"], steps["score"], strict=True):
-        corners += [(flops, corners[-1][1]), (flops, score)]
+    corners = [(steps["cost"].iloc[0], worst)]
+    for cost, score in zip(steps["cost"], steps["score"], strict=True):
+        corners += [(cost, corners[-1][1]), (cost, score)]
     corners.append((right, corners[-1][1]))
     xs, ys = zip(*corners, strict=True)
     axes.plot(xs, ys, color=GREY, zorder=2, **style)

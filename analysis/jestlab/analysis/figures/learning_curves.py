@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..costs import Scope
-from ..curves import Band, Effort, mean_curves, score_curves
+from ..curves import Band, mean_curves, score_curves
+from ..efforts import WORDS, Effort
 from ..frames import Frames
 from ..tables import finals, speedup_table
 from .drawing import draw_curves, draw_speedup
@@ -74,8 +75,7 @@ def learning_curves(
     sentences += about_references(data, metric)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    x = "examples seen" if effort == "examples_seen" else "training FLOPs"
-    words = Texts(title(frames), " ".join(sentences), x, score_axis(frames), metric)
+    words = Texts(title(frames), " ".join(sentences), WORDS[effort].axis, score_axis(frames), metric)
     return Plot("curves", data, words, draw_curves)
 
 

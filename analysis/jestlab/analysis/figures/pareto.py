@@ -1,4 +1,4 @@
-"""Accuracy against FLOPs, with the Pareto front and how certain it is."""
+"""Scores against what runs cost, with the Pareto front and how certain it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .. import units
 from ..costs import Scope
 from ..curves import mean_curves, score_curves
+from ..efforts import WORDS, Effort, cost_of, unit
 from ..frames import Frames
 from ..pareto import attainment, front, hypervolume, standing
 from .drawing import draw_pareto
@@ -35,8 +36,9 @@ def pareto(
     scope: Scope = "scoring",
     trajectories: bool = False,
     surfaces: bool = False,
+    cost: Effort | None = None,
 ) -> Plot:
-    """Plot the mean final score against total training FLOPs, with the Pareto front of the means.
+    """Plot the mean final score against the total cost of training, with the Pareto front of the means.
 
     Only completed runs are points: a marker a label, with bars from the lowest to the highest seed, and a
     dot a seed. Filled markers are on the front for any true values within these bars; open ones are
@@ -50,10 +52,11 @@ def pareto(
             budget, so they are never part of the front.
         surfaces: Whether to show what the best, the median and the worst seed attain: each seed has a front
             of its own, over the seeds that every competitor has completed.
+        cost: What runs cost; None for FLOPs, where no run's are known for seconds.
 
     Returns:
-        The plot, named "pareto". Its data: rows of kind "mean" (a label: flops, score, spread, their ends
-        flops_low, flops_high, low, high, seeds, on_front and standing), "seed" (a run), "trajectory" (a point
+        The plot, named "pareto". Its data: rows of kind "mean" (a label: cost, score, spread, their ends
+        cost_low, cost_high, low, high, seeds, on_front and standing), "seed" (a run), "trajectory" (a point
         on the way) and "attained" (a step of the surface that `at_least` seeds attain).
 
     Raises:
@@ -64,18 +67,22 @@ def pareto(
 
     compared, metric = frames.baseline(baseline), frames.ranked
     curves = score_curves(frames, scope)
-    runs = curves[curves["final"]].dropna(subset=["score", "flops"])
+    ended = curves[curves["final"]]
+    cost = cost_of(ended) if cost is None else cost
+    runs = ended.dropna(subset=["score", cost]).assign(cost=lambda rows: rows[cost])
     if runs.empty:
         raise ValueError(
-            f"no run of experiment {frames.experiment!r} has completed with a score and a price: "
-            f"{frames.progress()}"
+            f"no run of experiment {frames.experiment!r} has completed with a score and known "
+            f"{WORDS[cost].amount}: {frames.progress()}"
         )
     means = _means(runs, ~runs["label"].isin(frames.apart_from(compared)), metric.sign)
-    parts = [means.assign(kind="mean"), runs[["label", "seed", "flops", "score"]].assign(kind="seed")]
+    parts = [means.assign(kind="mean"), runs[["label", "seed", "cost", "score"]].assign(kind="seed")]
     if trajectories:
-        way = mean_curves(curves[curves["label"].isin(means["label"])], "flops")
+        way = mean_curves(curves[curves["label"].isin(means["label"])], cost)
         parts.append(
-            way.rename(columns={"mean": "score"})[["label", "flops", "score"]].assign(kind="trajectory")
+            way.rename(columns={"mean": "score", cost: "cost"})[["label", "cost", "score"]].assign(
+                kind="trajectory"
+            )
         )
     if surfaces:
         parts.append(_surfaces(frames, runs[~runs["label"].isin(frames.apart_from(compared))]))
@@ -85,7 +92,9 @@ def pareto(
     return Plot(
         "pareto",
         data,
-        Texts(title(frames), _caption(frames, data, scope), "training FLOPs", score_axis(frames), metric),
+        Texts(
+            title(frames), _caption(frames, data, scope, cost), WORDS[cost].axis, score_axis(frames), metric
+        ),
         draw_pareto,
     )
 
@@ -93,15 +102,15 @@ def pareto(
 def _means(runs: pd.DataFrame, competes: pd.Series[bool], sign: float) -> pd.DataFrame:
     """One row a label; for those that compete also whether they are on the front."""
     of_label = runs.groupby("label", sort=False)
-    means = of_label[["flops", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
-    means[["flops_low", "flops_high"]] = of_label["flops"].agg(["min", "max"])
+    means = of_label[["cost", "score"]].mean().assign(spread=of_label["score"].std(), seeds=of_label.size())
+    means[["cost_low", "cost_high"]] = of_label["cost"].agg(["min", "max"])
     means[["low", "high"]] = of_label["score"].agg(["min", "max"])
     means["on_front"], means["standing"] = False, ""
     of_competitors = list(runs.loc[competes, "label"].unique())
     rivals = means.loc[of_competitors]
-    means.loc[of_competitors, "on_front"] = front(rivals["flops"], sign * rivals["score"])
+    means.loc[of_competitors, "on_front"] = front(rivals["cost"], sign * rivals["score"])
     ends = [sign * rivals[end] for end in (("low", "high") if sign > 0 else ("high", "low"))]
-    means.loc[of_competitors, "standing"] = standing(rivals["flops_low"], rivals["flops_high"], *ends)
+    means.loc[of_competitors, "standing"] = standing(rivals["cost_low"], rivals["cost_high"], *ends)
     return means.reset_index()
 
 
@@ -120,13 +129,13 @@ def _surfaces(frames: Frames, runs: pd.DataFrame) -> pd.DataFrame:
         )
     parts = []
     for at_least in sorted({1, math.ceil(len(complete) / 2), len(complete)}):
-        steps = attainment(paired["flops"], sign * paired["score"], paired["seed"], at_least)
-        part = pd.DataFrame({"flops": steps.cost, "score": sign * steps.score, "seeds": len(complete)})
+        steps = attainment(paired["cost"], sign * paired["score"], paired["seed"], at_least)
+        part = pd.DataFrame({"cost": steps.cost, "score": sign * steps.score, "seeds": len(complete)})
         parts.append(part.assign(kind="attained", at_least=at_least))
     return pd.concat(parts, ignore_index=True)
 
 
-def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
+def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> str:
     means = data[data["kind"] == "mean"]
     competing = means[means["role"] != "reference"]
     sentences = [what_score_is(frames)]
@@ -150,28 +159,32 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope) -> str:
         sentences.append(f"Dotted steps: attained by at least 1, half and all of {count} seeds.")
     if (data["kind"] == "trajectory").any():
         sentences.append("Faint lines: the path over training; not part of the front.")
-    sentences += _about_hypervolume(frames, competing)
+    sentences += _about_hypervolume(frames, competing, cost)
     apart = set(means.loc[means["role"] == "reference", "label"])
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
     sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True), frames.score)
-    sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    if cost == "flops":
+        sentences.append(f"FLOPs: {frames.counted(scope)}.")
     return " ".join(sentences)
 
 
-def _about_hypervolume(frames: Frames, means: pd.DataFrame) -> list[str]:
+def _about_hypervolume(frames: Frames, means: pd.DataFrame, effort: Effort) -> list[str]:
     """State the hypervolume of at least two labels: up to a score of 0 where that is the least that there is,
     as of percentages of which more is better, else up to the worst of any seed."""
+    import pandas as pd
+
     if len(means) < 2:
         return []
     metric = frames.score
-    cost = _BEYOND * float(means["flops"].max())
-    divisor, unit = units.flops_unit([cost])
+    cost = _BEYOND * float(means["cost"].max())
+    divisor, named = unit(effort, pd.Series([cost]))
+    unit_name = named or WORDS[effort].amount
     scores, seeds = means["score"] / metric.factor, means[["low", "high"]] / metric.factor
     from_0 = metric.in_percent and metric.goal == "max"
     worst = 0.0 if from_0 else float(seeds["low"].min() if metric.goal == "max" else seeds["high"].max())
-    volume = hypervolume(means["flops"], metric.sign * scores, (cost, metric.sign * worst)) / divisor
+    volume = hypervolume(means["cost"], metric.sign * scores, (cost, metric.sign * worst)) / divisor
     end = "score 0" if from_0 else f"the worst score of any seed, {metric.text(worst)}"
     return [
-        f"Hypervolume of the means: {units.significant(volume)} {unit} × score, to the reference point of "
-        f"{units.significant(cost / divisor)} {unit} and {end}."
+        f"Hypervolume of the means: {units.significant(volume)} {unit_name} × score, to the reference point "
+        f"of {units.significant(cost / divisor)} {unit_name} and {end}."
     ]

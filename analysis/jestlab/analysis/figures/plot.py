@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import units
+from ..efforts import WORDS, unit
 from ..files import write_whole
 from ..frames import Frames
 from ..metrics import UNKNOWN, Metric
@@ -101,10 +101,11 @@ def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
 
 def axis_unit(x_label: str, values: pd.Series[float]) -> tuple[float, str]:
     """Return what values on the horizontal axis are divided by, and the axis label with the unit of that."""
-    if "FLOP" not in x_label:
+    effort = next((effort for effort, words in WORDS.items() if words.axis == x_label), None)
+    if effort is None:
         return 1.0, x_label
-    divisor, unit = units.flops_unit([values.max()])
-    return divisor, f"{x_label} ({unit})"
+    divisor, name = unit(effort, values.dropna().sort_values().tail(1))
+    return divisor, f"{x_label} ({name})" if name else x_label
 
 
 def near_references(data: pd.DataFrame, scores: Iterable[float]) -> list[tuple[float, str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..costs import SCOPES, Scope
+from ..efforts import WORDS, Effort
 from ..frames import Frames
 from ..intervals import CONFIDENCE
 from ..metrics import Metric, lacks_goal
@@ -222,14 +223,19 @@ def _sooner(row: Record, found: Finals) -> str:
     frames, baseline, scope = found.frames, found.baseline, found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     in_seeds = f" in {reached} of {compared} seeds" if reached < compared else ""
-    if math.isnan(row["fewer_examples"]):
+    if 2 * reached <= compared:
         return f" It reaches {baseline}’s final score{in_seeds}: too few for a median." if reached else ""
-    said = f" It reaches {baseline}’s final score{in_seeds} with {_factor(row, 'examples')} examples"
-    if math.isnan(row["fewer_flops"]):
-        return f"{said}."
+    efforts = [effort for effort in found.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
+    if not efforts:
+        return ""
     widest = _widest(frames, [str(row["label"]), baseline])
-    said += f" and {_factor(row, 'flops')} {_named(scope, widest)}"
-    if SCOPES.index(widest) <= SCOPES.index(scope):
+    by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
+    shown = [
+        f"{_factor(row, effort)} {_named(scope, widest) if effort == 'flops' else WORDS[effort].amount}"
+        for effort in by
+    ]
+    said = f" It reaches {baseline}’s final score{in_seeds} with {' and '.join(shown)}"
+    if "flops" not in by or SCOPES.index(widest) <= SCOPES.index(scope):
         return f"{said}."
     wider = _in_scope(frames, str(row["label"]), baseline, widest)
     if math.isnan(wider["fewer_flops"]):
@@ -237,15 +243,17 @@ def _sooner(row: Record, found: Finals) -> str:
     return f"{said}; {_factor(wider, 'flops')} {_WITH[scope, widest]}."
 
 
-def _factor(row: Record, effort: str) -> str:
+def _factor(row: Record, effort: Effort) -> str:
     """Write a factor in words: "1.3× fewer", "1.2× more", "as many"; and whether it is only a bound."""
-    factor, bound = float(row[f"fewer_{effort}"]), row[f"fewer_{effort}_at_least"] is True
+    words = WORDS[effort]
+    factor, bound = float(row[f"fewer_{words.name}"]), row[f"fewer_{words.name}_at_least"] is True
+    fewer, as_many = ("less", "as much") if words.less else ("fewer", "as many")
     if math.isinf(factor):
-        return "∞ fewer"
+        return f"∞ {fewer}"
     if round(factor, 1) > 1:
-        return f"{'at least ' if bound else ''}{factor:.1f}× fewer"
+        return f"{'at least ' if bound else ''}{factor:.1f}× {fewer}"
     more = f"{1 / factor:.1f}"
-    return f"{'at most ' if bound else ''}{'as many' if more == '1.0' else f'{more}× more'}"
+    return f"{'at most ' if bound else ''}{as_many if more == '1.0' else f'{more}× more'}"
 
 
 def _named(scope: Scope, widest: Scope) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 from ..claims import Study, studies
 from ..connection import connect
 from ..costs import Scope
+from ..curves import score_curves
+from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
 from ..figures.plot import SUFFIXES
 from ..frames import Frames
@@ -275,16 +277,25 @@ def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) 
     """The figures that every page has."""
     parts = []
     try:
-        plots = {"examples seen": learning_curves(frames, baseline, scope=scope)}
-        with contextlib.suppress(ValueError):  # without prices there are only curves over examples
-            over_flops = learning_curves(frames, baseline, "flops", scope)
-            plots["training FLOPs"] = replace(over_flops, name="curves_flops")
+        plots: dict[str, Plot] = {}
+        for effort in known(frames.scores.rename(columns={"flops_total": "flops"})) or ["examples_seen"]:
+            name = "curves_" + WORDS[effort].name if plots else "curves"
+            with contextlib.suppress(ValueError) if plots else contextlib.nullcontext():
+                plots[WORDS[effort].axis] = replace(
+                    learning_curves(frames, baseline, effort, scope), name=name
+                )
         parts.append(_interactive("curves", "Learning curves", plots, charts.curves))
     except ValueError as error:
         gaps["curves"] = str(error)
     try:
-        plots = {"training FLOPs": pareto(frames, baseline, scope)}
-        parts.append(_interactive("pareto", "Accuracy against FLOPs", plots, charts.pareto))
+        first = pareto(frames, baseline, scope)
+        plots = {first.texts.x: first}
+        for effort in known(score_curves(frames, scope)):
+            if effort != "examples_seen" and WORDS[effort].axis not in plots:
+                with contextlib.suppress(ValueError):  # only runs that are under way have it
+                    other = pareto(frames, baseline, scope, cost=effort)
+                    plots[WORDS[effort].axis] = replace(other, name=f"pareto_{WORDS[effort].name}")
+        parts.append(_interactive("pareto", "Score against cost", plots, charts.pareto))
     except ValueError as error:
         gaps["pareto"] = str(error)
     return parts

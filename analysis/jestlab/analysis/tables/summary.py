@@ -9,9 +9,9 @@ from functools import cached_property
 from statistics import median_high
 from typing import TYPE_CHECKING, Literal, get_args
 
-from .. import units
 from ..costs import Scope
-from ..curves import EFFORTS, Crossing, break_even, crossing_words, score_curves, speedups
+from ..curves import Crossing, break_even, crossing_words, score_curves, speedups
+from ..efforts import EFFORTS, WORDS, Effort, known, unit, writer
 from ..frames import Frames
 from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from ..metrics import Metric, lacks_goal
@@ -54,6 +54,11 @@ class Finals:
     averaged: tuple[str, ...]
     runs: pd.DataFrame
 
+    @cached_property
+    def efforts(self) -> list[Effort]:
+        """What is known of what the runs have spent."""
+        return known(self.runs)
+
     @property
     def metric(self) -> Metric:
         """What the score means; without a score, that nothing is known of it."""
@@ -74,7 +79,7 @@ class Finals:
     def by_label(self) -> pd.DataFrame:
         """One row a label, in the order of the study: index label; run, apart (bool), seeds, seeds_planned;
         for each metric, score and delta `_mean`, `_std` and `_seeds`; delta_low, delta_high (95% confidence
-        interval of the mean); examples_seen, flops (means)."""
+        interval of the mean); and of each effort the mean."""
         import pandas as pd
 
         of_label = self.frames.runs.groupby("label", sort=False)
@@ -91,7 +96,8 @@ class Finals:
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
-        rows[["examples_seen", "flops"]] = ended[["examples_seen", "flops"]].mean()
+        efforts = list(EFFORTS)
+        rows[efforts] = ended[efforts].mean()
         return rows
 
 
@@ -177,7 +183,7 @@ def _about_score(found: Finals) -> str:
 
 def _rows(found: Finals) -> pd.DataFrame:
     rows = found.by_label.join(reaching(found))
-    for name in ("seeds_reached", "seeds_compared", *(f"fewer_{effort}" for effort in EFFORTS)):
+    for name in ("seeds_reached", "seeds_compared", *(f"fewer_{words.name}" for words in WORDS.values())):
         rows[name] = rows.get(name, math.nan)  # where nothing can be compared there are no such columns
     counts = ["seeds_reached", "seeds_compared"]
     rows[counts] = rows[counts].fillna(0).astype(int)
@@ -188,7 +194,6 @@ def _rows(found: Finals) -> pd.DataFrame:
 def _columns(found: Finals) -> tuple[Column, ...]:
     frames, baseline, declared = found.frames, found.baseline, found.frames.declared
     headers = show.metric_headers(frames.metrics, declared)
-    scale, unit = units.flops_unit(found.runs["flops"])
     comparing = any(label != baseline for label in frames.competitors)
     shows_arrows = not show.all_alike(frames.metrics, declared)
 
@@ -219,44 +224,49 @@ def _columns(found: Finals) -> tuple[Column, ...]:
             compares=True,
         )
         differs = [delta] if comparing else []
-    factors = [
-        factor_column("examples", "fewer examples", baseline),
-        factor_column("flops", "fewer FLOPs", baseline),
-    ]
+    factors = [factor_column(effort, baseline) for effort in found.efforts]
     return (
         Column("run", "run", lambda row: str(row["label"]), align="left"),
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
         *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
         *scored,
         *differs,
-        Column(
-            "examples_seen",
-            "examples",
-            lambda row: show.known(row["examples_seen"], units.count),
-            formula="examples that the learner trained on, mean over seeds",
-        ),
-        Column(
-            "flops",
-            unit,
-            lambda row: show.known(row["flops"], lambda flops: units.significant(flops / scale)),
-            formula=f"mean over seeds of the FLOPs of {frames.counted(found.scope)}",
-        ),
+        *(_spent_column(effort, found) for effort in found.efforts),
         *(factors if found.compares else []),
     )
+
+
+def _spent_column(effort: Effort, found: Finals) -> Column:
+    """Column of what runs have spent in all."""
+    divisor, unit_name = unit(effort, found.runs[effort])
+    write = writer(effort, divisor)
+    header, formula = {
+        "examples_seen": ("examples", "examples that the learner trained on, mean over seeds"),
+        "flops": (unit_name, f"mean over seeds of the FLOPs of {found.frames.counted(found.scope)}"),
+        "seconds": (
+            f"time ({unit_name})",
+            "mean over seeds of the seconds of training: without waiting, and for jestlab's own programs "
+            "without compilation, evaluation and checkpoints",
+        ),
+        "chip_hours": ("chip-hours", "mean over seeds of chips × hours of training"),
+    }[effort]
+    return Column(effort, header, lambda row: show.known(row[effort], write), formula=formula)
 
 
 def _conventions(found: Finals) -> list[str]:
     """Notes on the meaning of the columns."""
     frames, baseline = found.frames, found.baseline
-    said = [f"FLOPs: {frames.counted(found.scope)}"]
+    said = [f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []
     if frames.no_score:
         return [*said, frames.no_score]
     if any(label != baseline for label in frames.competitors):
         better = {"max": "", "min": "; less is better", None: ""}[found.metric.goal]
         said.append(f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}")
-    if found.compares:
+    if found.compares and found.efforts:
+        fewer = [WORDS[effort].fewer for effort in found.efforts]
+        what = ", ".join([fewer[0], *(each.removeprefix("fewer ") for each in fewer[1:])])
         said.append(
-            f"fewer examples, FLOPs: factor by which a run reaches the final score of {baseline} "
+            f"{what}: factor by which a run reaches the final score of {baseline} "
             f"sooner than {baseline} itself; same seed, {crossing_words(found.crossing, found.metric)}, "
             "median over seeds (seeds that reach it)" + _with_references(found)
         )
@@ -316,13 +326,12 @@ def speedup_table(found: Finals) -> Table:
     needing = paid.dropna(subset="break_even")
     if len(needing):
         rows["break_even"] = needing.groupby("label")["break_even"].agg(median_high)
-    scale, unit = units.flops_unit(found.runs["flops"])
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
-        caption=f"{frames.experiment}: examples and FLOPs until a run reaches the final score of "
-        f"{found.baseline} with the same seed, {words}; also for {found.baseline} "
-        "itself. Median over seeds [least, greatest].",
+        caption=f"{frames.experiment}: {' and '.join(WORDS[each].amount for each in found.efforts)} until a "
+        f"run reaches the final score of {found.baseline} with the same seed, {words}; also for "
+        f"{found.baseline} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
             Column("run", "run", lambda row: str(row["label"]), align="left"),
@@ -330,16 +339,15 @@ def speedup_table(found: Finals) -> Table:
                 "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
                 formula=reached,
             ),
-            effort_column("examples", "examples to match", units.count, found.baseline),
-            factor_column("examples", "fewer examples", found.baseline),
-            effort_column(
-                "flops", f"{unit} to match", lambda flops: units.significant(flops / scale), found.baseline
+            *(
+                column
+                for effort in found.efforts
+                for column in (effort_column(effort, found), factor_column(effort, found.baseline))
             ),
-            factor_column("flops", "fewer FLOPs", found.baseline),
             *([_break_even_column(found.baseline)] if len(needing) else []),
         ),
         notes=(
-            f"FLOPs: {frames.counted(found.scope)}",
+            *([f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []),
             "> : not reached by then; ≤, ≥ : reached by the first evaluation, perhaps sooner",
             "the range of n seeds holds the true median with probability 1 − 2^(1−n): .75 for 3, .94 for 5",
             *([_PAID] if len(needing) else []),
@@ -394,7 +402,7 @@ def reaching(found: Finals) -> pd.DataFrame:
         line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
         line["seeds_reached"] = int(columns["reached"][at].sum())
         first = [bool(bounded) for bounded in columns["bounded"][at]]
-        for effort in EFFORTS:
+        for effort in (words.name for words in WORDS.values()):
             names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
             took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
             missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
@@ -412,8 +420,17 @@ def reaching(found: Finals) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
 
 
-def effort_column(effort: str, header: str, shown: Callable[[float], str], baseline: str) -> Column:
+def effort_column(kind: Effort, found: Finals) -> Column:
     """Column of the effort at which the baseline's score is reached."""
+    effort, baseline = WORDS[kind].name, found.baseline
+    divisor, unit_name = unit(kind, found.runs[kind])
+    shown = writer(kind, divisor)
+    header = {
+        "examples_seen": "examples to match",
+        "flops": f"{unit_name} to match",
+        "seconds": f"time to match ({unit_name})",
+        "chip_hours": "chip-hours to match",
+    }[kind]
 
     def text(row: Record) -> str:
         value, most, low, high = (row[f"{effort}_{part}"] for part in ("to_match", "most", "low", "high"))
@@ -434,15 +451,17 @@ def effort_column(effort: str, header: str, shown: Callable[[float], str], basel
         header,
         text,
         mark=one_seed_mark(text),
-        formula=f"{effort} at which the run's curve reaches the final score of {baseline} with the same "
-        "seed, interpolated between the two evaluations around it: median over seeds [least, greatest]",
+        formula=f"{WORDS[kind].amount} at which the run's curve reaches the final score of {baseline} with "
+        "the same seed, interpolated between the two evaluations around it: median over seeds [least, "
+        "greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
     )
 
 
-def factor_column(effort: str, header: str, baseline: str) -> Column:
+def factor_column(kind: Effort, baseline: str) -> Column:
     """Column of the factor by which less effort is needed than by the baseline."""
-    key = f"fewer_{effort}"
+    words = WORDS[kind]
+    effort, key = words.name, f"fewer_{words.name}"
 
     def text(row: Record) -> str:
         factor, reached, compared = float(row[key]), row["seeds_reached"], row["seeds_compared"]
@@ -450,17 +469,17 @@ def factor_column(effort: str, header: str, baseline: str) -> Column:
         if not math.isnan(factor):
             least = "≥ " if row[f"{key}_at_least"] is True and math.isfinite(factor) else ""
             return ("∞" if math.isinf(factor) else f"{least}{factor:.1f}×") + of_seeds
-        unreached = compared > 0 and math.isnan(row["fewer_examples"])
+        unreached = compared > 0 and 2 * reached <= compared
         return f"not reached{of_seeds}" if unreached else show.MISSING
 
     return Column(
         key,
-        header,
+        words.fewer,
         text,
         lambda row: round(float(row[key]), 1),
         mark=one_seed_mark(text),
-        formula=f"median over seeds of the {effort} that {baseline} takes to its final score, over those "
-        "that the run takes to it with the same seed",
+        formula=f"median over seeds of the {words.amount} that {baseline} takes to its final score, over "
+        "those that the run takes to it with the same seed",
         inputs=(f"{effort}_to_match",),
         compares=True,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class Checkpoints:
         self._pending: Future[None] | None = None
 
     def save(
-        self, state: TrainState, iterator: Any, score: float | None = None, seconds: float | None = None
+        self, state: TrainState, iterator: Any, score: float | None = None, seconds: float = math.nan
     ) -> None:
         """Start saving after `state.step` steps; the state may be donated as soon as this returns.
 
@@ -66,7 +67,7 @@ class Checkpoints:
             state: The training state.
             iterator: The Grain iterator that yields the next batch.
             score: How good the parameters are, where they were just evaluated: the best are kept.
-            seconds: Of training until here; None if unknown.
+            seconds: Of training until here; NaN if unknown.
         """
         self.wait()
         step = int(state.step)
@@ -76,7 +77,7 @@ class Checkpoints:
             return
         if score is not None:
             write_whole(_score_path(self._directory, step), json.dumps(score).encode())
-        if seconds is not None:
+        if not math.isnan(seconds):
             write_whole(_seconds_path(self._directory, step), json.dumps(seconds).encode())
         parts, folder = _own(_parts(state)), self._directory / str(step)
         if jax.process_count() == 1:
@@ -126,9 +127,10 @@ class Checkpoints:
             self._set_aside(step)
         return state
 
-    def seconds(self, step: int) -> float | None:
-        """Return the seconds of training until a checkpoint's step, 0 before the first; None if unknown."""
-        return 0.0 if step == 0 else _number(_seconds_path(self._directory, step))
+    def seconds(self, step: int) -> float:
+        """Return the seconds of training until a checkpoint's step, 0 before the first; NaN if unknown."""
+        seconds = 0.0 if step == 0 else _number(_seconds_path(self._directory, step))
+        return math.nan if seconds is None else seconds
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any] | None:
         """Return what a checkpoint holds, in every process; None if it is damaged."""

@@ -261,12 +261,12 @@ class _Marks:
 class _Clock:
     """Measures the speed and the seconds of training, without compilation, evaluation and checkpoints."""
 
-    def __init__(self, step: int, trained: float | None) -> None:
+    def __init__(self, step: int, trained: float) -> None:
         """Start it.
 
         Args:
             step: Steps done.
-            trained: Seconds of training that they took; None if unknown.
+            trained: Seconds of training that they took; NaN if unknown.
         """
         self._step = step
         self._start = self._since = time.perf_counter()
@@ -274,9 +274,9 @@ class _Clock:
         self._trained = trained
 
     @property
-    def trained(self) -> float | None:
-        """Seconds of training so far, of all attempts; repeated steps count once. None if unknown."""
-        return None if self._trained is None else self._trained + time.perf_counter() - self._since
+    def trained(self) -> float:
+        """Seconds of training so far, of all attempts; repeated steps count once. NaN if unknown."""
+        return self._trained + time.perf_counter() - self._since
 
     def read(self, step: int, batch_size: int) -> tuple[float, float]:
         """Return examples seen per second, and the share of time spent on waiting, since the last call."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,7 @@ class RunContext:
         stop_requested: Callable[[], bool],
         saved: Callable[[], None] = lambda: None,
         check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
+        seconds_before: Callable[[int], float] = lambda _: 0.0,
     ) -> None:
         """Create a context; the worker does.
 
@@ -82,6 +85,8 @@ class RunContext:
             saved: Makes the folder's content durable.
             check_evaluation: Raises UserError if the names of the first evaluation are not those that its
                 study expects.
+            seconds_before: Returns the seconds that earlier attempts took until their last evaluation before
+                a step; NaN if unknown.
         """
         self.directory = directory
         self.cache = cache
@@ -91,10 +96,14 @@ class RunContext:
         self._record_artifact = record_artifact
         self._stop_requested = stop_requested
         self._saved = saved
+        self._seconds_before = seconds_before
+        self._began = time.perf_counter()
+        self._first_step: int | None = None  # that this attempt reports
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
+        self._reported(step)
         self._recorder.log(step, metrics)
 
     def evaluation(
@@ -113,7 +122,8 @@ class RunContext:
             examples_seen: Examples trained on until then; None if unknown.
             flops_total: FLOPs spent until then; None if unknown.
             scores: Name → score.
-            seconds: Seconds of training until then; None if unknown.
+            seconds: Seconds of training until then, NaN if unknown; None for those since the program began,
+                and before that of earlier attempts until their last evaluation.
 
         Raises:
             UserError: The names of the first evaluation are not those that the study expects.
@@ -121,7 +131,20 @@ class RunContext:
         if self._check_evaluation is not None:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores or ()))
+        self._reported(step)
+        if seconds is None:
+            seconds = self._earlier + time.perf_counter() - self._began
         self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
+
+    def _reported(self, step: int) -> None:
+        """Note where this attempt goes on: at the first step that it reports."""
+        if self._first_step is None and step > 0:  # 0 is what holds for the whole run
+            self._first_step = step
+
+    @functools.cached_property
+    def _earlier(self) -> float:
+        """Seconds of earlier attempts until where this one went on."""
+        return self._seconds_before(self._first_step or 0)
 
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab, with its size and digest."""
@@ -129,6 +152,7 @@ class RunContext:
 
     def progress(self, step: int, total_steps: int) -> None:
         """Report how far the run is."""
+        self._reported(step + 1)
         self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
+from jestlab.analysis.efforts import Effort
 
 TableName = Literal[
     "summary",
@@ -94,20 +95,22 @@ class CurvesReport(_CostComparison):
     """
 
     kind: Literal["curves"]
-    effort: Literal["examples_seen", "flops"] = "examples_seen"
+    effort: Effort = "examples_seen"
 
 
 class ParetoReport(_CostComparison):
-    """Score against total training FLOPs, with the front.
+    """Score against what runs cost in all, with the front.
 
     Attributes:
         trajectories: Whether to show the paths that runs take during training.
         surfaces: Whether to show the attainment of the best, the median and the worst seed.
+        cost: What runs cost; None for FLOPs, where no run's are known for seconds.
     """
 
     kind: Literal["pareto"]
     trajectories: bool = False
     surfaces: bool = False
+    cost: Effort | None = None
 
 
 class SpeedupReport(_CostComparison):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -242,6 +243,20 @@ class Store:
         with self.reading() as connection:
             specs = [json.loads(spec) for spec in connection.scalars(query)]
         return [spec["record"] for spec in specs if "record" in spec]
+
+    def seconds_before(self, fingerprint: str, step: int) -> float:
+        """Return the seconds of training until a run's last evaluation before a step: 0 without one, NaN if
+        they are unknown."""
+        query = (
+            select(Evaluation.seconds)
+            .join(Run, Run.id == Evaluation.run_id)
+            .where(Run.fingerprint == fingerprint, Evaluation.step < step)
+            .order_by(Evaluation.step.desc())
+            .limit(1)
+        )
+        with self.reading() as connection:
+            row = connection.execute(query).first()
+        return 0.0 if row is None else math.nan if row.seconds is None else float(row.seconds)
 
     def runs(self, experiment: str) -> list[RunRow]:
         """Return the runs of an experiment, in the study's order.

@@ -88,6 +88,9 @@ _FINAL = """CASE WHEN run.state = 'COMPLETED'
             AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
             THEN 1 ELSE 0 END AS final"""
 
+_CHIP_HOURS = """evaluation.seconds / 3600 * (SELECT CASE WHEN attempt.chips > 0 THEN attempt.chips ELSE 1 END
+            FROM attempt WHERE attempt.id = evaluation.attempt_id) AS chip_hours"""
+
 _ACTUAL_FLOPS = """(SELECT last.flops FROM (
             SELECT logged.step, logged.flops FROM (
                 SELECT metric.step AS step, metric.value AS flops FROM metric
@@ -283,6 +286,7 @@ VIEWS: dict[str, View] = {
             "evaluation.examples_seen": "examples that the learner had seen by then; NULL if unknown",
             "evaluation.flops_total": "FLOPs of learner, scoring and selection by then; NULL if unknown",
             "evaluation.seconds": "seconds of training by then; NULL if unknown",
+            _CHIP_HOURS: "chips × hours of training by then; hours if there are no chips; NULL if unknown",
             _FINAL: "1 at the last step of a completed run, else 0",
         },
         f"{_FROM_RUN} JOIN evaluation ON evaluation.run_id = run.id",
