@@ -137,9 +137,9 @@ def speedups(
         first evaluation, so that the effort is at most, and the factor at least, what is given); score_before
         and score_after (of the two evaluations between which it gets there; NaN where it does not). For each
         effort, by its name in `efforts.WORDS`: `<effort>_before` and `_after` (at these evaluations),
-        `_to_match` (where it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all: if
-        the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes over
-        what the run takes; infinite where that is nothing).
+        `_to_match` (where it gets there; NaN where it does not, or the effort is unknown), `_spent` (in all:
+        if the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes
+        over what the run takes; infinite where that is nothing).
     """
     import pandas as pd
 
