@@ -20,7 +20,7 @@ VIEWS = {
     "total_steps point config directory attempts started_at ended_at scale needed",
     "v_metrics": "experiment run label seed fingerprint name step value",
     "v_evaluations": "experiment run label seed fingerprint run_id dataset metric name step value "
-    "examples_seen flops_total final",
+    "examples_seen flops_total final seconds chip_hours",
     "v_published": " ".join({"table": "table_name", "group": "group_name"}.get(c, c) for c in COLUMNS),
     "v_attempts": "experiment fingerprint number state reason executor host device started_at ended_at "
     "git_commit git_patch log label seed heartbeat_at exit_code versions first_step sources inputs "
@@ -57,6 +57,9 @@ class StoredRun:
     total_steps: int | None = None  # as many as scores
     config: dict[str, Any] = field(default_factory=dict)  # keys may be dotted
     point: dict[str, Any] = field(default_factory=dict)
+    counts: bool = True  # examples and FLOPs
+    seconds_per_step: float | None = None
+    chips: int = 1
     logged: dict[str, Sequence[float | None]] = field(default_factory=dict)  # metric → a value a step
 
 
@@ -115,7 +118,10 @@ def _insert(
         final = int(run.state == "COMPLETED" and step == len(run.scores))
         until_then = step * (run.flops_per_step[0] + run.flops_per_step[1])
         for name in run.metrics:
-            evaluated = (*name.split("/"), name, step, score, step * BATCH, until_then, final)
+            seconds = None if run.seconds_per_step is None else step * run.seconds_per_step
+            hours = None if seconds is None else seconds * run.chips / 3600
+            seen, flops = (step * BATCH, until_then) if run.counts else (None, None)
+            evaluated = (*name.split("/"), name, step, score, seen, flops, final, seconds, hours)
             insert("v_evaluations", *whose, number, *evaluated)
         if "loss" not in run.logged:
             insert("v_metrics", *whose, "loss", step, 1.0 / step)

@@ -7,12 +7,13 @@ over fewer metrics would not compare.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
-from .efforts import EFFORTS, WORDS, Effort
+from .efforts import EFFORTS, MEASURED, WORDS, Effort
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -199,7 +200,9 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
     without, all that have been evaluated. The mean is taken where every curve is known, at each evaluation of
-    any of them, interpolated where seeds were evaluated at different points.
+    any of them, interpolated where seeds were evaluated at different points. Over an effort that is measured,
+    and differs from seed to seed, the means of effort and score are taken at the steps that all were
+    evaluated at, so that the curve ends at the mean of the ends.
 
     Args:
         curves: From `score_curves`.
@@ -214,7 +217,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
     import pandas as pd
 
     known = curves.dropna(subset=["score", effort])
-    columns = {name: known[name].to_numpy() for name in ("seed", "score", "final", effort)}
+    columns = {name: known[name].to_numpy() for name in ("seed", "step", "score", "final", effort)}
     parts: dict[str, list[Any]] = {
         name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
     }
@@ -222,11 +225,16 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
         seeds, completed = columns["seed"][at], columns["seed"][at][columns["final"][at]]
         runs = [at[seeds == seed] for seed in np.unique(completed if completed.size else seeds)]
         efforts = [columns[effort][run].astype(float) for run in runs]
-        grid = np.unique(np.concatenate(efforts))
-        grid = grid[(grid >= max(x[0] for x in efforts)) & (grid <= min(x[-1] for x in efforts))]
-        scores = np.stack(
-            [np.interp(grid, x, columns["score"][run]) for x, run in zip(efforts, runs, strict=True)]
-        )
+        scored = [columns["score"][run] for run in runs]
+        if effort in MEASURED:
+            shared = functools.reduce(np.intersect1d, [columns["step"][run] for run in runs])
+            at_shared = [np.isin(columns["step"][run], shared) for run in runs]
+            grid = np.mean([x[here] for x, here in zip(efforts, at_shared, strict=True)], axis=0)
+            scores = np.stack([y[here] for y, here in zip(scored, at_shared, strict=True)])
+        else:
+            grid = np.unique(np.concatenate(efforts))
+            grid = grid[(grid >= max(x[0] for x in efforts)) & (grid <= min(x[-1] for x in efforts))]
+            scores = np.stack([np.interp(grid, x, y) for x, y in zip(efforts, scored, strict=True)])
         mean, spread = scores.mean(axis=0), scores.std(axis=0, ddof=1) if len(runs) > 1 else 0.0
         ends = (scores.min(axis=0), scores.max(axis=0)) if band == "range" else (mean - spread, mean + spread)
         last = np.full(grid.size, completed.size > 0) & (grid == grid.max(initial=-math.inf))

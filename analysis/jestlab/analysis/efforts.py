@@ -16,6 +16,9 @@ Effort = Literal["examples_seen", "flops", "seconds", "chip_hours"]
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
+MEASURED: tuple[Effort, ...] = ("seconds", "chip_hours")
+"""Efforts that two runs of one config differ in."""
+
 
 @dataclass(frozen=True)
 class Words:

@@ -65,7 +65,7 @@ class Request:
         experiment: Name of the experiment; empty for published methods only.
         baseline: Label or run to compare with; None for the study's first non-reference run.
         scope: What counts as FLOPs.
-        effort: What learning curves are drawn over.
+        effort: What learning curves are drawn over; None for examples seen, else seconds.
         cost: What the Pareto plot takes as cost; None for FLOPs, else seconds.
         trajectories: Whether the Pareto plot shows the path through training.
         surfaces: Whether it shows what the seeds attain.
@@ -84,7 +84,7 @@ class Request:
     experiment: str
     baseline: str | None = None
     scope: Scope = "scoring"
-    effort: Effort = "examples_seen"
+    effort: Effort | None = None
     cost: Effort | None = None
     trajectories: bool = False
     surfaces: bool = False

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 EDGE = 0.08  # outer margin, inches
 LABEL_SIZE, _CAPTION_SIZE = 7.5, 6.5  # points
+_DECADES = 30.0  # a logarithmic axis that spans such a factor has ticks at 1, 2, 5, 10, …
 LOG_FROM = 8.0  # values that differ by such a factor get a logarithmic axis
 _FEW_TICKS = 7  # up to so many values are themselves the ticks
 _WIDTH = 5.5  # of a figure: the text width of a paper; inches
@@ -164,11 +165,17 @@ def round_ticks(axes: Axes, log: bool = False) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
 
 
-def scale_scores(axes: Axes, texts: Texts, scores: Iterable[float]) -> None:
+def scale_scores(axes: Axes, texts: Texts, scores: Sequence[float]) -> None:
     """Make the vertical axis logarithmic, if the metric wants that, and all scores have a logarithm."""
     if texts.metric.scale == "log" and min(scores) > 0:
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
         axes.set_yscale("log")
+        wide = max(scores) >= _DECADES * min(scores)
+        ticks = LogLocator(subs=(1.0, 2.0, 5.0)) if wide else MaxNLocator(6, steps=[1, 2, 5, 10])
+        axes.yaxis.set_major_locator(ticks)
         axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def tick_at_values(axes: Axes, means: pd.DataFrame) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import units
+from ..efforts import WORDS, unit
 from .canvas import (
     EDGE,
     LABEL_SIZE,
@@ -55,7 +55,7 @@ def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
     competing = data[data["role"] != "reference"]
     scale, x_label = axis_unit(texts.x, competing["effort"])
     axes = single(texts, x_label, right=widest(data["text"]) + 0.3)
-    scale_scores(axes, texts, competing["low"])
+    scale_scores(axes, texts, [*competing["low"], *competing["high"]])
     ends = []
     for _, curve in competing.groupby("label", sort=False):
         last = curve.iloc[-1]
@@ -94,7 +94,7 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single one is its mean
     axes = single(texts, x_label, right=2 * EDGE)
     round_ticks(axes, log=means["cost"].max() > LOG_FROM * means["cost"].min())
-    scale_scores(axes, texts, means["low"])
+    scale_scores(axes, texts, [*means["low"], *means["high"]])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
             path["cost"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
@@ -217,7 +217,7 @@ def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
         texts: The words.
     """
     of = {str(name): panel for name, panel in data.groupby("panel", sort=False)}
-    curves, bars, methods = of["curves"], of.get("flops"), of.get("published")
+    curves, bars, methods = of["curves"], of.get("costs"), of.get("published")
     names = (_with_factor(curves, curve) for _, curve in curves.drop_duplicates("label").iterrows())
     slots = [Slot(_LEFT, 2.4, 0.16 + widest(names) + 0.15)]
     if bars is not None:
@@ -229,7 +229,7 @@ def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
     first, *others = row(texts, slots, height)
     _draw_curves_with_factors(first, curves, texts)
     if bars is not None:
-        _draw_flops_bars(others.pop(0), bars)
+        _draw_cost_bars(others.pop(0), bars)
     if methods is not None:
         _draw_methods(others.pop(0), methods)
     return figure_of(first)
@@ -380,7 +380,9 @@ def _draw_methods(axes: Axes, data: pd.DataFrame) -> None:
 
 def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     """Learning curves, and a dot where each reaches the baseline's final score."""
-    axes.set(xlabel=texts.x, ylabel=texts.y)
+    divisor, x_label = axis_unit(texts.x, data["x"])
+    data = data.assign(x=data["x"] / divisor)
+    axes.set(xlabel=x_label, ylabel=texts.y)
     axes.locator_params(axis="x", nbins=5)
     round_ticks(axes)
     ends = []
@@ -404,10 +406,10 @@ def _with_factor(data: pd.DataFrame, curve: pd.Series[Any]) -> str:
     return f"{curve['text']}, {match['factor'].iloc[0]:.1f}×" if len(match) else str(curve["text"])
 
 
-def _draw_flops_bars(axes: Axes, bars: pd.DataFrame) -> None:
-    """FLOPs to match the baseline, which is at the top."""
-    most = bars["x"].fillna(bars["spent"])
-    scale, unit = units.flops_unit([float(most.max())])
+def _draw_cost_bars(axes: Axes, bars: pd.DataFrame) -> None:
+    """Cost to match the baseline, which is at the top."""
+    most, cost = bars["x"].fillna(bars["spent"]), bars["cost"].iloc[0]
+    scale, name = unit(cost, most.dropna().sort_values().tail(1))
     positions, ends = list(range(len(bars)))[::-1], []
     for position, length, (_, bar) in zip(positions, most / scale, bars.iterrows(), strict=True):
         reached = not math.isnan(bar["x"])
@@ -427,7 +429,8 @@ def _draw_flops_bars(axes: Axes, bars: pd.DataFrame) -> None:
     axes.set_xlim(0, max(ends))
     axes.locator_params(axis="x", nbins=5)
     round_ticks(axes)
-    axes.set_xlabel(f"FLOPs to match the baseline ({unit})")
+    what = WORDS[cost].amount
+    axes.set_xlabel(f"{what[0].upper()}{what[1:]} to match the baseline{f' ({name})' if name else ''}")
 
 
 def _factor(bar: Mapping[Any, Any] | pd.Series[Any]) -> str:

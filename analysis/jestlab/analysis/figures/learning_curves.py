@@ -9,7 +9,7 @@ import numpy as np
 
 from ..costs import Scope
 from ..curves import Band, mean_curves, score_curves
-from ..efforts import WORDS, Effort
+from ..efforts import WORDS, Effort, cost_of, known
 from ..frames import Frames
 from ..tables import finals, speedup_table
 from .drawing import draw_curves, draw_speedup
@@ -38,7 +38,7 @@ BANDS: dict[Band, str] = {
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
-    effort: Effort = "examples_seen",
+    effort: Effort | None = None,
     scope: Scope = "scoring",
     band: Band = "range",
 ) -> Plot:
@@ -49,7 +49,7 @@ def learning_curves(
     Args:
         frames: Results of an experiment, from `frames.read`.
         baseline: Label or run; by default the study's first non-reference run.
-        effort: What the horizontal axis measures.
+        effort: What the horizontal axis measures; None for examples seen, or seconds if none are known.
         scope: What counts as FLOPs.
         band: What the bands span: "range" (lowest to highest seed) or "std".
 
@@ -60,7 +60,10 @@ def learning_curves(
         ValueError: If nothing can be drawn yet, or there is no such baseline or no score (`Frames.score`).
     """
     compared, metric = frames.baseline(baseline), frames.score
-    curves = mean_curves(score_curves(frames, scope), effort, band)
+    curves = score_curves(frames, scope)
+    if effort is None:
+        effort = "seconds" if known(curves) == ["seconds"] else "examples_seen"
+    curves = mean_curves(curves, effort, band)
     if curves.empty:
         raise ValueError(
             f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
@@ -104,7 +107,7 @@ def speedup(
     Returns:
         The plot, named "speedup". Its data: panel "curves" with rows of kind "curve" (points within one run:
         label, x examples, y, low, high) and "match" (where the label reaches the baseline's final score: x,
-        y, factor); panel "flops" with rows of kind "bar" (label, x FLOPs to match, NaN where they are not
+        y, factor); panel "costs" with rows of kind "bar" (label, cost, x to match, NaN where they are not
         enough, their ends low and high, spent, factor, reached, seeds); panel "published" as of
         `published_scores`.
 
@@ -115,17 +118,21 @@ def speedup(
     import pandas as pd
 
     compared = frames.baseline(baseline)
-    table = speedup_table(finals(frames, baseline, scope)).frame
+    found = finals(frames, baseline, scope)
+    table = speedup_table(found).frame
+    if not found.efforts:
+        raise ValueError(f"nothing is known of what the runs of {frames.experiment!r} have spent")
+    over, cost = found.efforts[0], cost_of(found.runs)
     compared_with = len(table) - 1
-    table = _soonest(table, compared)
-    curves = mean_curves(score_curves(frames, scope), "examples_seen")
-    curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", "examples_seen": "x"})
+    table = _soonest(table, compared, over)
+    curves = mean_curves(score_curves(frames, scope), over)
+    curves = curves[curves["label"].isin(table["label"])].rename(columns={"mean": "y", over: "x"})
     level = curves.loc[curves["label"] == compared, "y"].iloc[-1]
     data = pd.concat(
         [
             curves.assign(panel="curves", kind="curve"),
-            _matches(table[table["label"] != compared], float(level)),
-            _bars(table),
+            _matches(table[table["label"] != compared], float(level), over),
+            _bars(table, cost),
         ],
         ignore_index=True,
     )
@@ -133,19 +140,20 @@ def speedup(
     data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
     sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
     sentences.append(
-        "Factors: the baseline's examples divided by the examples needed to match its final score, with the "
-        "same seed, median over seeds. Bars: the same in FLOPs; lines on them: lowest to highest seed; open: "
-        "spent without reaching it."
+        f"Factors: the baseline's {WORDS[over].amount} divided by the {WORDS[over].amount} needed to match "
+        "its final score, with the same seed, median over seeds. Bars: the same in "
+        f"{WORDS[cost].amount}; lines on them: lowest to highest seed; open: spent without reaching it."
     )
     if len(table) - 1 < compared_with:
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
-    sentences.append(f"FLOPs: {frames.counted(scope)}.")
+    if cost == "flops":
+        sentences.append(f"FLOPs: {frames.counted(scope)}.")
     sentences += _about_break_even(table)
     beside = _beside(published, frames, compared, source)
     if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
         sentences.append(f"Right: published methods. {beside.texts.caption}")
-    words = Texts(title(frames), " ".join(sentences), "examples seen", score_axis(frames), frames.score)
+    words = Texts(title(frames), " ".join(sentences), WORDS[over].axis, score_axis(frames), frames.score)
     return Plot("speedup", data, words, draw_speedup)
 
 
@@ -174,28 +182,32 @@ def _about_break_even(rows: pd.DataFrame) -> list[str]:
     return [f"{what}: {'; '.join(counts)}."] if counts else []
 
 
-def _soonest(rows: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Keep the baseline and as many others as fit: those that match it with the fewest examples."""
+def _soonest(rows: pd.DataFrame, baseline: str, over: Effort) -> pd.DataFrame:
+    """Keep the baseline and as many others as fit: those that match it with the least effort."""
     others = rows[rows["label"] != baseline]
-    kept = others.sort_values("fewer_examples", ascending=False, kind="stable").head(_MOST)["label"]
+    kept = others.sort_values(f"fewer_{WORDS[over].name}", ascending=False, kind="stable").head(_MOST)[
+        "label"
+    ]
     return rows[(rows["label"] == baseline) | rows["label"].isin(kept)]
 
 
-def _matches(rows: pd.DataFrame, level: float) -> pd.DataFrame:
+def _matches(rows: pd.DataFrame, level: float, over: Effort) -> pd.DataFrame:
     """Where each label reaches the level."""
-    rows = rows[np.isfinite(rows["examples_most"]) & np.isfinite(rows["fewer_examples"])]
+    name = WORDS[over].name
+    rows = rows[np.isfinite(rows[f"{name}_most"]) & np.isfinite(rows[f"fewer_{name}"])]
     return rows[["label"]].assign(
-        panel="curves", kind="match", y=level, x=rows["examples_to_match"], factor=rows["fewer_examples"]
+        panel="curves", kind="match", y=level, x=rows[f"{name}_to_match"], factor=rows[f"fewer_{name}"]
     )
 
 
-def _bars(rows: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs to match, the baseline itself by the same rule."""
-    reached = np.isfinite(rows["flops_most"])
-    ends = np.isfinite(rows["flops_low"]) & np.isfinite(rows["flops_high"])
-    bars = rows[["label"]].assign(panel="flops", kind="bar", factor=rows["fewer_flops"])
-    bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", "flops_spent"]]
-    bars["x"] = rows["flops_to_match"].where(reached)
-    bars[["low", "high"]] = rows[["flops_low", "flops_high"]].where(ends)
-    shown: pd.DataFrame = bars[reached | rows["flops_spent"].notna()]
+def _bars(rows: pd.DataFrame, cost: Effort) -> pd.DataFrame:
+    """Cost to match, the baseline itself by the same rule."""
+    name = WORDS[cost].name
+    reached = np.isfinite(rows[f"{name}_most"])
+    ends = np.isfinite(rows[f"{name}_low"]) & np.isfinite(rows[f"{name}_high"])
+    bars = rows[["label"]].assign(panel="costs", kind="bar", cost=cost, factor=rows[f"fewer_{name}"])
+    bars[["reached", "seeds", "spent"]] = rows[["seeds_reached", "seeds_compared", f"{name}_spent"]]
+    bars["x"] = rows[f"{name}_to_match"].where(reached)
+    bars[["low", "high"]] = rows[[f"{name}_low", f"{name}_high"]].where(ends)
+    shown: pd.DataFrame = bars[reached | rows[f"{name}_spent"].notna()]
     return shown

@@ -278,7 +278,7 @@ def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) 
     parts = []
     try:
         plots: dict[str, Plot] = {}
-        for effort in known(frames.scores.rename(columns={"flops_total": "flops"})) or ["examples_seen"]:
+        for effort in known(score_curves(frames, scope)) or ["examples_seen"]:
             name = "curves_" + WORDS[effort].name if plots else "curves"
             with contextlib.suppress(ValueError) if plots else contextlib.nullcontext():
                 plots[WORDS[effort].axis] = replace(

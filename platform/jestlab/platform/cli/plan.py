@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,14 +156,15 @@ def _summary(plan: Plan) -> str:
     shared = 0 if plan.parts else sum(len(run.aliases) for run in plan.runs)
     saved = f" {counted(shared, 'more point')} of the study share them." if shared else ""
     unpriced = sum(run.price is None for run in plan.runs)
-    unknown = f" The cost of {counted(unpriced, 'run')} is unknown." if unpriced else ""
+    unknown = f" The cost of {counted(unpriced, 'run')} in FLOPs is unknown." if unpriced else ""
     meaning = "TOTAL is learner + scoring + selection"
     if plan.study.resources.tpu is not None:
         meaning += (
             "; BY PAPER is the same by the paper's formulas, in which the scoring pass is reused for the "
             "gradient and nothing else counts"
         )
-    return f"{counted(len(plan.runs), 'run')}: {parts}.{saved}{unknown} {meaning}."
+    told = f" {meaning}." if unpriced < len(plan.runs) else ""
+    return f"{counted(len(plan.runs), 'run')}: {parts}.{saved}{unknown}{told}"
 
 
 def _sharing(plan: Plan) -> Iterator[str]:
@@ -233,8 +234,16 @@ def _groups(plan: Plan, headers: Sequence[str]) -> str:
     else:
         rows += _rows(plan, headers)
     rows.append(_row("all", plan.runs, "", headers, states=False))
-    columns = ("RUN", "RUNS", "TO DO", "NEEDS", *_COSTS, *headers)
-    return table(columns, rows, right=(1, *range(4, len(columns))))
+    return _table(plan, ("RUN", "RUNS", "TO DO", "NEEDS"), rows, headers)
+
+
+def _table(plan: Plan, first: Sequence[str], rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
+    """Align rows under the four first columns, those of costs where any is known, and those of budgets."""
+    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
+    columns = (*first, *costs, *headers)
+    gone = len(_COSTS) - len(costs)
+    kept = [(*row[:4], *row[4 + gone :]) for row in rows]
+    return table(columns, kept, right=(1, *range(4, len(columns))))
 
 
 def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -274,8 +283,7 @@ def _every_run(plan: Plan, headers: Sequence[str]) -> str:
         )
         for run in plan.runs
     ]
-    columns = ("RUN", "SEED", "ID", "TO DO", *_COSTS, *headers)
-    return table(columns, rows, right=(1, *range(4, len(columns))))
+    return _table(plan, ("RUN", "SEED", "ID", "TO DO"), rows, headers)
 
 
 def _state(run: PlannedRun) -> str:

@@ -13,6 +13,7 @@ import click
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.curves import CROSSINGS, Crossing
+from jestlab.analysis.efforts import EFFORTS, Effort
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
@@ -108,7 +109,7 @@ def table_command(
 
 _PLOTS = examples(
     "plot quickstart",
-    "plot quickstart --kind pareto --out figures",
+    "plot quickstart --kind pareto --over seconds --out figures",
     "plot quickstart --kind against --x schedule.examples_seen",
     "plot --kind published",
 )
@@ -129,6 +130,8 @@ KINDS = (
 @scope_option()
 @score_option
 @click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
+@click.option("--over", type=click.Choice(EFFORTS),
+              help="What curves are drawn over, and what the Pareto plot takes as cost.")  # fmt: skip
 @click.option("--by", metavar="KEY", multiple=True,
               help="Config key whose values are lines  [default: selection.rule]")  # fmt: skip
 @click.option("--split", metavar="KEY", help="Config key whose values make a panel.")
@@ -149,13 +152,14 @@ def plot_command(
     as_json: bool,
     by: tuple[str, ...],
     score: tuple[str, ...],
+    over: Effort | None,
     **options: Any,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
 
     \b
-    curves               mean score over examples seen
-    pareto               final score against training FLOPs, with the front
+    curves               mean score over examples seen (or --over)
+    pareto               final score against what training costs (FLOPs, or --over), with the front
     speedup              how many fewer examples and FLOPs runs need to match the baseline
     step_costs           what an example costs, by component
     filtering_ratio      score against the filtering ratio
@@ -178,7 +182,8 @@ def plot_command(
         raise UserError("missing EXPERIMENT: only --kind published needs none")
     if by:
         options["by"] = by
-    request = figures.Request(lab.store_url, experiment or "", score=score or None, **options)
+    options |= {"effort": over, "cost": over, "score": score or None}
+    request = figures.Request(lab.store_url, experiment or "", **options)
     plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     folder = out or lab.reports / (experiment or kind)
     with writing(folder):

@@ -91,11 +91,11 @@ class CurvesReport(_CostComparison):
     """Learning curves of every run.
 
     Attributes:
-        effort: What the score is drawn over.
+        effort: What the score is drawn over; None for examples seen, where no run's are known for seconds.
     """
 
     kind: Literal["curves"]
-    effort: Effort = "examples_seen"
+    effort: Effort | None = None
 
 
 class ParetoReport(_CostComparison):

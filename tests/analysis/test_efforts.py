@@ -1,0 +1,153 @@
+"""What runs spend: examples, FLOPs, seconds, chip-hours; what nobody knows has no column, and is no axis."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jestlab.analysis import efforts, figures, frames, tables
+from jestlab.analysis.curves import mean_curves, score_curves
+from jestlab.analysis.report.answer import answer
+from jestlab.analysis.report.contents import gather
+from jestlab.analysis.verdicts import read
+
+SPEC = {"metrics": {"wiki/perplexity": {"goal": "min", "digits": 2}}}
+
+
+@pytest.fixture
+def timed(new_store, stored_run):
+    """Runs of which nobody counts examples or FLOPs: `quick` takes a second a step, `slow` two or more."""
+    ends = {("slow", 2.0): (40.0, 41.0), ("quick", 1.0): (30.0, 31.5)}
+    claim = {"statement": "quick is better in the same time", "of": "quick", "better_than": "slow"}
+    return new_store().add(
+        *(
+            stored_run(
+                label, [60.0, 50.0, end], seed=seed, seconds_per_step=seconds * (1 + seed / 10), counts=False,
+                metrics=["wiki/perplexity"],
+            )
+            for (label, seconds), of_seeds in ends.items()
+            for seed, end in enumerate(of_seeds)
+        ),
+        spec=SPEC | {"claims": [claim | {"measure": "score_at_seconds"}]},
+    )  # fmt: skip
+
+
+def test_only_what_is_known_has_a_column(timed):
+    found = tables.finals(frames.read(timed.url, "study"), "slow")
+    assert found.efforts == ["seconds"]
+    headers = [column.header for column in tables.summary(found).columns]
+    assert headers[-2:] == ["time (s)", "less time"]
+    assert not [header for header in headers if "FLOP" in header or "examples" in header]
+    text = tables.summary(found).markdown()
+    assert "FLOP" not in text
+    assert "6.30" in text  # slow: the mean of 3 steps at 2 s and at 2.2 s
+    rows = tables.speedup_table(found).frame.set_index("row")
+    # quick is at 40 after 2.5 steps, its other seed at 41 after 2 + 9/18.5: slow takes twice as long a step.
+    expected = [3 * 2.0 / 2.5, 3 * 2.2 / ((2 + 9 / 18.5) * 1.1)]
+    assert rows.loc["quick", "fewer_seconds"] == pytest.approx(np.median(expected))
+    assert "training time until a run reaches" in tables.speedup_table(found).caption.replace("\n", " ")
+    said = answer(tables.summary(found).frame, found).sentence
+    assert said.endswith("It reaches slow’s final score with 2.4× less training time.")
+
+
+def test_figures_take_what_is_known(timed):
+    read_frames = frames.read(timed.url, "study")
+    front = figures.pareto(read_frames)
+    means = front.data[front.data["kind"] == "mean"].set_index("label")
+    assert front.texts.x == "training time"
+    assert means["cost"].to_dict() == pytest.approx({"slow": 6.3, "quick": 3.15})
+    assert list(means.index[means["on_front"].astype(bool)]) == ["quick"]
+    assert "FLOP" not in front.texts.caption
+    curves = figures.learning_curves(read_frames)
+    assert curves.texts.x == "training time"
+    ends = pd.DataFrame(curves.data).groupby("label")[["effort", "mean"]].last()
+    assert ends.loc["slow"].tolist() == pytest.approx([6.3, 40.5])  # means of both ends, not where one ends
+    bars = figures.speedup(read_frames, "slow")
+    assert bars.texts.x == "training time"
+    assert set(bars.data.loc[bars.data["kind"] == "bar", "cost"]) == {"seconds"}
+    for plot in (front, curves, bars):
+        plot.figure()
+    with pytest.raises(ValueError, match="has completed with a score and known FLOPs"):
+        figures.pareto(read_frames, cost="flops")
+
+
+def test_a_page_of_what_is_timed(timed):
+    contents = gather(timed.url, "study")
+    assert [list(part.variants) for part in contents.figures] == [["training time"], ["training time"]]
+
+
+def test_a_claim_at_equal_time(timed):
+    (claim,) = read(timed.url, ["study"])
+    # The fastest run of all ends at 3 s: slow is at 1.5 steps there, its other seed at 3 / 2.2 steps.
+    assert claim.parts.loc[claim.parts["seed"] == 0, "difference"].sum() == pytest.approx(30.0 - 55.0)
+    of_seed_1 = claim.parts.loc[claim.parts["seed"] == 1]
+    quick = 50.0 + (31.5 - 50.0) * (3.0 / 1.1 - 2)
+    slow = 60.0 + (50.0 - 60.0) * (3.0 / 2.2 - 1)
+    assert of_seed_1["difference"].sum() == pytest.approx(quick - slow)
+
+
+def test_all_costs_stand_beside_each_other(new_store, stored_run):
+    store = new_store().add(
+        stored_run("one", [0.1, 0.2, 0.4], seconds_per_step=100.0, chips=4),
+        stored_run("two", [0.2, 0.4, 0.5], seconds_per_step=50.0, chips=16),
+    )
+    found = tables.finals(frames.read(store.url, "study"), "one")
+    assert found.efforts == ["examples_seen", "flops", "seconds", "chip_hours"]
+    table = tables.summary(found)
+    headers = [column.header for column in table.columns]
+    cells = dict(zip(headers, [cell.text for cell in table.lines[1].cells], strict=True))
+    assert (cells["time (min)"], cells["chip-hours"]) == ("2.50", "0.67")
+    assert (cells["fewer examples"], cells["less time"], cells["fewer chip-hours"]) == (
+        "1.5×",
+        "3.0×",
+        "0.8×",
+    )
+    contents = gather(store.url, "study")
+    assert [list(part.variants) for part in contents.figures] == [
+        ["examples seen", "training FLOPs", "training time", "chip-hours of training"],
+        ["training FLOPs", "training time", "chip-hours of training"],
+    ]
+    assert {plot.name for plot in contents.plots} == {
+        "curves", "curves_flops", "curves_seconds", "curves_chip_hours",
+        "pareto", "pareto_seconds", "pareto_chip_hours",
+    }  # fmt: skip
+
+
+def test_one_process_is_one_chip_and_its_chip_hours_say_nothing_more(new_store, stored_run):
+    store = new_store().add(stored_run("one", [0.1, 0.2], seconds_per_step=100.0))
+    assert tables.finals(frames.read(store.url, "study")).efforts == ["examples_seen", "flops", "seconds"]
+
+
+def test_a_store_of_before_seconds_were_kept(study):
+    new = tables.summary(tables.finals(frames.read(study.url, "study"), "uniform"))
+    with sqlite3.connect(study.path) as connection:
+        for column in ("seconds", "chip_hours"):
+            connection.execute(f"ALTER TABLE v_evaluations DROP COLUMN {column}")
+    connection.close()
+    old = frames.read(study.url, "study")
+    assert old.scores["seconds"].isna().all()
+    assert tables.summary(tables.finals(old, "uniform")).markdown() == new.markdown()
+
+
+def test_seeds_that_were_evaluated_at_other_steps_share_those_of_both(new_store, stored_run):
+    store = new_store().add(
+        stored_run("a", [0.1, 0.2, 0.4], seconds_per_step=1.0), stored_run("a", [0.2, 0.4, 0.6], seed=1)
+    )
+    curves = score_curves(frames.read(store.url, "study"))
+    curves.loc[curves["seed"] == 1, "seconds"] = [3.0, 6.0, 9.0]
+    curves = curves.drop(curves.index[(curves["seed"] == 1) & (curves["step"] == 2)])
+    mean = mean_curves(curves, "seconds")
+    assert mean["seconds"].tolist() == [2.0, 6.0]
+    assert mean["mean"].tolist() == pytest.approx([0.15, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("amounts", "unit"),
+    [([59.0], "s"), ([119.0], "s"), ([120.0, 3.0], "min"), ([7200.0], "h"), ([2e5], "days")],
+)
+def test_the_unit_of_seconds(amounts, unit):
+    assert efforts.unit("seconds", pd.Series([*amounts, math.nan]))[1] == unit
