@@ -206,8 +206,10 @@ def test_points_that_are_one_run_are_told(jestlab):
 def test_a_program_without_prices_is_no_obstacle(jestlab, tmp_path):
     (tmp_path / "own.yaml").write_text("program: json:dumps\nruns: {a: {x: 1}}\n")
     out = jestlab("plan", "own.yaml")[1]
-    assert "?" in next(line for line in out.splitlines() if line.startswith("a "))
-    assert "The cost of 1 run is unknown." in out
+    assert next(line for line in out.splitlines() if line.startswith("RUN")).split() == [
+        *("RUN", "RUNS", "TO", "DO", "NEEDS")
+    ]
+    assert "The cost of 1 run in FLOPs is unknown." in out
 
 
 @pytest.mark.parametrize("verb", ["show", "plan"])

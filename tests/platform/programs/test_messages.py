@@ -43,7 +43,7 @@ class Kept:
         seconds: float | None = None,
     ) -> None:
         self.calls.append(("evaluation", step, examples_seen, flops_total, dict(scores)))
-        if seconds is not None:
+        if seconds is not None and not math.isnan(seconds):  # those of the context's own clock are unknown
             self.calls.append(("seconds", seconds))
 
     def artifact(self, name: str, path: Path) -> None:
@@ -65,6 +65,7 @@ def context(recorder: Kept) -> RunContext:
         recorder=recorder,
         record_artifact=recorder.artifact,
         stop_requested=lambda: False,
+        seconds_before=lambda _: math.nan,
     )
 
 
