@@ -139,6 +139,7 @@ def test_a_command_that_reports_scores_alone_is_timed(root, tmp_path):
         one, two = connection.execute(f"SELECT {columns} FROM evaluation ORDER BY step").fetchall()
     connection.close()
     assert one[:3] == (1, None, None)
-    assert 0.05 <= one[3] < two[3] - 0.05 + 1e-3
+    assert 0.05 <= one[3] < two[3]
+    assert two[3] >= 0.1
     (row,) = json.loads((root / "reports" / "own" / "table.json").read_text())["rows"]
     assert row["seconds"] == pytest.approx(two[3])
