@@ -172,8 +172,9 @@ def test_versions_that_differ_within_one_cell_are_said(root, spec):
     with sqlite3.connect(root / "results.db") as store:
         version = "json_set(versions, '$.numpy', CASE run_id WHEN 1 THEN '1.0' ELSE '2.0' END)"
         store.execute(f"UPDATE attempt SET versions = {version}")
-    told = 'results mix 2 versions of numpy: plain (jestlab accept ridge --reason "…")'
+    told = "results mix 2 versions of numpy: plain (--rerun-changed runs the older ones again; jestlab accept"
     assert told in said(root, "status", "ridge") and told in said(root, "plan", spec, "--set", "seeds=2")
+    assert "1 run to run again" in launched(root, spec, "--rerun-changed", "--set", "seeds=2")
 
 
 def test_what_needs_a_run_that_runs_again_runs_again(root, tmp_path):

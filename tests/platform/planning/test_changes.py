@@ -75,6 +75,9 @@ def test_a_commit_of_jestlab_is_said_where_results_of_one_cell_mix(store):
     written = {"name": "own", "runs": {"a": {}}, "seeds": 2}
     planned = recorded(store, written, {"git_commit": "c0"}, {"git_commit": "c0", "git_patch": "diff"})
     assert lines(store, planned) == ["results mix 2 commits of jestlab: a"]
+    found = changes(store, planned.study, planned.runs)
+    assert list(found.older.values()) == [("jestlab",)]  # of two that began at once, one
+    assert found.without(found.older).lines("own") == []
     one_each = {
         "name": "apart",
         "runs": {"a": {"optimizer.learning_rate": 0.25}, "b": {"optimizer.learning_rate": 0.5}},

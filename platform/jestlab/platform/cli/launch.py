@@ -41,8 +41,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", metavar="[RUN]...", nargs=-1)
 @click.option("--rerun-changed", is_flag=True,
-              help="Run again what was made by other code or data than is there now, or the RUNs named, and "
-                   "what needs them.")  # fmt: skip
+              help="Run again what was made by other code or data than is there now, or other versions than "
+                   "newer seeds; or the RUNs named of it; and what needs them.")  # fmt: skip
 @click.option("--rerun-retracted", is_flag=True,
               help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
 @click.option("--replace", is_flag=True,

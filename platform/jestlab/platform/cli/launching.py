@@ -253,7 +253,8 @@ class _Rerun:
     """Which completed runs shall run again.
 
     Attributes:
-        changed: Whether those that were made by other code or data than is there now.
+        changed: Whether those that were made by other code or data than is there now, or by other versions
+            than newer seeds.
         retracted: Whether those whose results are retracted.
         runs: Names or labels of those that are meant; none for all.
     """
@@ -273,7 +274,8 @@ class _Rerun:
         for name in self.runs:
             if name not in names:
                 raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, names)}")
-        wanted = {*(found.changed if self.changed else ()), *(found.retracted if self.retracted else ())}
+        wanted = {*found.changed, *found.older} if self.changed else set()
+        wanted |= set(found.retracted) if self.retracted else set()
         if self.runs:
             wanted = {run for run in wanted if named[run] & set(self.runs)}
         completed = {run.fingerprint for run in plan.runs if run.state == RunState.COMPLETED}

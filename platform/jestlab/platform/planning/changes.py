@@ -93,7 +93,8 @@ class Changes:
         changed: Runs that were made by other code or data than is there now, with the items that differ.
         mixed: Items of which the results of one label mix several values, with the labels.
         values: All values of every item that differs anywhere, those of now included.
-        named: One of the changed runs, by its label and seed.
+        older: Runs that differ in such items from the newest result of their label, with the items.
+        names: Label and seed of each completed run.
         retracted: Completed runs whose results are retracted, or rest on such results, with the reason.
     """
 
@@ -101,14 +102,20 @@ class Changes:
     changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mixed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    named: str = ""
+    older: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
     retracted: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, fingerprints: Collection[str]) -> Changes:
         """Return what is left to say when these runs run again."""
         changed = {run: items for run, items in self.changed.items() if run not in fingerprints}
+        older = {run: items for run, items in self.older.items() if run not in fingerprints}
         retracted = {run: why for run, why in self.retracted.items() if run not in fingerprints}
-        return replace(self, changed=changed, retracted=retracted)
+        # What is mixed is no more, if all that is older runs again.
+        left = {item for items in older.values() for item in items}
+        gone = {item for items in self.older.values() for item in items} - left
+        mixed = {item: labels for item, labels in self.mixed.items() if item not in gone}
+        return replace(self, changed=changed, older=older, retracted=retracted, mixed=mixed)
 
     def lines(self, experiment: str) -> list[str]:
         """Say in one line each what differs, and what can be done."""
@@ -127,7 +134,8 @@ class Changes:
             kinds = [kind for kind in ("code", "data") if any(item.startswith(f"{kind} ") for item in items)]
             count = len(self.changed)
             some = f"{count} of {self.completed} runs" if self.completed > 1 else "the run"
-            show = f"jestlab diff {shlex.quote(f'{experiment}/{self.named}')}"
+            named = self.names[next(iter(self.changed))]
+            show = f"jestlab diff {shlex.quote(f'{experiment}/{named}')}"
             made = f"{'was' if count == 1 else 'were'} made by other {' and '.join(kinds)}"
             said.append(
                 f"{some} {made}: {names_of(items)} changed "
@@ -136,7 +144,9 @@ class Changes:
         for item, labels in self.mixed.items():
             what = "commits of jestlab" if item == JESTLAB else f"versions of {names_of([item])}"
             few = ", ".join(labels[:3]) + (", …" if len(labels) > 3 else "")
-            said.append(f"results mix {len(self.values[item])} {what}: {few} ({accept})")
+            again = any(item in items for items in self.older.values())
+            remedy = f"--rerun-changed runs the older ones again; {accept}" if again else accept
+            said.append(f"results mix {len(self.values[item])} {what}: {few} ({remedy})")
         return said
 
 
@@ -174,24 +184,38 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
         if items := note(differing([then, now.files(run, then)], accepted)):
             changed[run.fingerprint] = items
     mixed: dict[str, dict[str, None]] = {}
+    older: dict[str, tuple[str, ...]] = {}
     for label in dict.fromkeys(run.label for run in done):
-        its = [made[run.fingerprint] for run in done if run.label == label]
-        for run in subjects:
-            if run.label == label and run.state != RunState.COMPLETED:
-                its.append(now.packages(run, packages))
-        for item in note(differing(its, accepted)):
-            if not any(item in items for items in changed.values()):
-                mixed.setdefault(item, {})[label] = None
+        of_label = [run.fingerprint for run in done if run.label == label]
+        its = [made[run] for run in of_label]
+        for other in subjects:
+            if other.label == label and other.state != RunState.COMPLETED:
+                its.append(now.packages(other, packages))
+        told = {item for items in changed.values() for item in items}
+        found = [item for item in note(differing(its, accepted)) if item not in told]
+        for item in found:
+            mixed.setdefault(item, {})[label] = None
+        newest = max(of_label, key=lambda its_run: _made_at(attempts[its_run]))
+        for one in of_label if found else ():
+            unlike = differing([made[one], made[newest]], accepted)
+            if behind := tuple(item for item in found if item in unlike):
+                older[one] = behind
     why = retractions.reasons(store)
-    first = next((run for run in done if run.fingerprint in changed), None)
     return Changes(
         completed=len(done),
         changed=changed,
         mixed={item: tuple(labels) for item, labels in mixed.items()},
         values={item: tuple(its) for item, its in values.items()},
-        named="" if first is None else f"{first.label}/{first.seed}",
+        older=older,
+        names={run.fingerprint: f"{run.label}/{run.seed}" for run in done},
         retracted={run.fingerprint: why[run.fingerprint] for run in done if run.fingerprint in why},
     )
+
+
+def _made_at(attempts: Sequence[Mapping[str, Any]]) -> str:
+    """Return when the attempt began that completed a run; empty if nobody knows."""
+    made = contributing(attempts)
+    return str(made[-1]["started_at"]) if made else ""
 
 
 def changes_of(store: Store, experiment: str) -> Changes:
