@@ -37,6 +37,8 @@ def test_another_study_does_not_replace_an_experiment_of_its_name(root, tmp_path
         "is what toy has become, or another name (--set name=NAME) to keep both\n"
     )
     assert members(root) == ["a", "b"]
+    planned = labs.here("plan", labs.write_study(tmp_path, runs=OTHER), root=root)
+    assert planned.stdout.splitlines()[-1].startswith("a launch is refused: there is an experiment toy")
     assert launch(root, tmp_path, "--set", "name=other", runs=OTHER)[0] == 0
     assert members(root) == ["a", "b"]
     assert launch(root, tmp_path, "--replace", runs=OTHER)[0] == 0

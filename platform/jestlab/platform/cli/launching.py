@@ -118,7 +118,7 @@ def _refuse_taken(lab: Lab, plan: Plan) -> None:
     store = Store.open_readonly(lab.store_url)
     if store is not None:
         with closing(store):
-            refuse_taken(store, {each.study.name: each.fingerprints for each in (plan, *plan.parts)})
+            refuse_taken(store, plan.by_study)
 
 
 def _recorded(lab: Lab) -> set[str]:

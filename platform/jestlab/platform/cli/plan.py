@@ -14,6 +14,7 @@ from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options
 from jestlab.platform.cli.output import absent_data, counted, few, show, table
+from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import budgeted, done, to_do, total, utilisation, wall_hours
@@ -64,10 +65,16 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:
-    """Say which results were made by other code, data or versions."""
+    """Say which results were made by other code, data or versions, and whether the study's name is taken."""
     from jestlab.platform.planning.changes import changes
+    from jestlab.platform.store.taken import refuse_taken
 
-    return changes(store, plan.study, plan.runs).lines(plan.study.name)
+    remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
+    try:
+        refuse_taken(store, plan.by_study)
+    except UserError as error:
+        remarks.append(f"a launch is refused: {error}")
+    return remarks
 
 
 def _store(lab: Lab) -> Store | None:

@@ -136,6 +136,11 @@ class Plan:
         """Fingerprints of the runs, in order."""
         return [run.fingerprint for run in self.runs]
 
+    @property
+    def by_study(self) -> dict[str, list[str]]:
+        """Fingerprints of the runs of the study and of each of its parts, by name; its own come first."""
+        return {each.study.name: each.fingerprints for each in (self, *self.parts)}
+
     def with_states(self, states: Mapping[str, RunState]) -> Plan:
         """Compare the plan with a store, by the states of the fingerprints that it knows."""
         runs = tuple(replace(run, state=states.get(run.fingerprint)) for run in self.runs)

@@ -49,9 +49,10 @@ def _refuse(store: Store, name: str, fingerprints: Collection[str], is_part: boo
             connection.scalar(own.where(Run.fingerprint.in_(chunk))) or 0 for chunk in chunks(fingerprints)
         )
     other = "another name in the union" if is_part else "--set name=NAME"
+    where = f", launched on {row.host}" if row.host is not None else ""
     if row.owner is not None and row.owner != user_name() and row.origin is None:
         raise UserError(
-            f"{name} is an experiment of {row.owner}, launched on {row.host}: take another name ({other}), "
+            f"{name} is an experiment of {row.owner}{where}: take another name ({other}), "
             "or --replace to make it yours"
         )
     if done and not shared:
