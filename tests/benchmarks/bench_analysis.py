@@ -88,6 +88,7 @@ def rows(count: int) -> Iterator[tuple[type[Base], list[dict[str, Any]]]]:
             "id": n, "run_id": n, "number": 1, "state": "COMPLETED", "executor": "local", "log": "log",
             "claimed_at": BEGAN, "started_at": BEGAN, "heartbeat_at": BEGAN, "host": "here", "exit_code": 0,
             "ended_at": BEGAN + timedelta(minutes=1), "git_commit": "0" * 40, "device": "cpu",
+            "versions": json.dumps({"jax": "0.4.30", "numpy": "1.26.4"}),
         }
         for n, _, _ in runs
     ]  # fmt: skip
@@ -111,7 +112,7 @@ def rows(count: int) -> Iterator[tuple[type[Base], list[dict[str, Any]]]]:
         {
             "run_id": n, "dataset": dataset, "metric": metric, "step": step, "attempt_id": n,
             "value": top * (1 - 2 ** (-step / 20)) + 0.02 * numbers.random(), "examples_seen": 64 * step,
-            "flops_total": step * (3e9 if label == "uniform" else 8e9),
+            "flops_total": step * (3e9 if label == "uniform" else 8e9), "seconds": step / 10,
         }
         for n, label, _ in runs
         for top in [0.4 + 0.4 * numbers.random()]

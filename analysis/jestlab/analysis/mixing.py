@@ -8,6 +8,7 @@ from nothing.
 from __future__ import annotations
 
 import difflib
+import functools
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -54,12 +55,12 @@ def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any
 
     An attempt that began at step 0 started over.
     """
-    begun = sorted((a for a in attempts if _given(a["started_at"])), key=lambda a: int(a["number"]))
+    begun = sorted((a for a in attempts if a["started_at"] is not None), key=lambda a: int(a["number"]))
     completed = [place for place, attempt in enumerate(begun) if attempt["state"] == "COMPLETED"]
     chosen: list[Mapping[str, Any]] = []
     for attempt in reversed(begun[: completed[-1] + 1] if completed else begun):
         chosen.append(attempt)
-        if not _given(attempt["first_step"]) or not int(attempt["first_step"]):
+        if not attempt["first_step"]:
             break
     return chosen[::-1]
 
@@ -75,12 +76,11 @@ def recorded(program: str, attempt: Mapping[str, Any], packages: Collection[str]
     return found
 
 
-def own_code(commit: Any, changes: Any, versions: Mapping[str, str]) -> str | None:
+def own_code(commit: str | None, changes: int | None, versions: Mapping[str, str]) -> str | None:
     """Name jestlab's own code by its commit and the size of what is not committed, else by its version."""
-    if not _given(commit):
+    if commit is None:
         return versions.get("jestlab")
-    size = int(changes) if _given(changes) else 0
-    return f"{commit} with {size} characters of changes" if size else str(commit)
+    return f"{commit} with {changes} characters of changes" if changes else commit
 
 
 def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[str]]:
@@ -161,12 +161,9 @@ def digests_of(files: Mapping[str, str | None]) -> str:
     return ", ".join(listed[:_MOST_FILES]) + more
 
 
-def _json(text: Any) -> dict[str, Any]:
-    """Read what an attempt recorded; nothing where it is unknown."""
-    found: dict[str, Any] = json.loads(text) if isinstance(text, str) and text else {}
+@functools.lru_cache(maxsize=64)
+def _json(text: str | None) -> Mapping[str, Any]:
+    """Read what an attempt recorded; nothing where it is unknown. Most attempts recorded the same."""
+    found: Mapping[str, Any] = json.loads(text) if text else {}
     return found
 
-
-def _given(value: Any) -> bool:
-    """Whether there is a value: neither NULL nor what pandas makes of it."""
-    return value is not None and value == value

@@ -176,12 +176,8 @@ class Attempt(Base):
     git_patch: Mapped[str | None]  # what was not committed there
     code_commit: Mapped[str | None]  # of the repository of the user's own code
     code_patch: Mapped[str | None]  # what was not committed there
-    sources: Mapped[
-        str | None
-    ]  # files of the user's own code → SHA-256, JSON; None: unknown, or no such code
-    inputs: Mapped[
-        str | None
-    ]  # other files that the spec names → SHA-256, JSON; None: unknown, or none named
+    sources: Mapped[str | None]  # files of the user's own code → SHA-256, JSON; None: unknown, or no code
+    inputs: Mapped[str | None]  # other files that the spec names → SHA-256, JSON; None: unknown, or none
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
     environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
