@@ -166,4 +166,3 @@ def _json(text: str | None) -> Mapping[str, Any]:
     """Read what an attempt recorded; nothing where it is unknown. Most attempts recorded the same."""
     found: Mapping[str, Any] = json.loads(text) if text else {}
     return found
-

@@ -25,7 +25,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
@@ -202,6 +202,9 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
             stop,
         )
         _patiently(attempt.catch_up, stop)
+        # Read now: while the program runs, the store may be away.
+        study = _patiently(lambda: store.last_launched(run.fingerprint), stop)
+        seconds = _patiently(lambda: store.seconds_by_step(run.fingerprint), stop)
         if wanted.sources is not None and "sources" in parts:
             sources = wanted.sources.files.values()
             _patiently(lambda: code_texts.keep(store, sources, provenance.cleaner()), stop)
@@ -213,8 +216,9 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
     _say(f"--- attempt {attempt.number}: {started}, {socket.gethostname()}, pid {os.getpid()}")
     artifact = functools.partial(attempt.artifact, root=lab.root)
     context = _context(
-        lab, run, attempt, artifact, stop, keeper.keep, functools.partial(_check_evaluation, store, run),
-        functools.partial(store.seconds_before, run.fingerprint),
+        lab, run, attempt, artifact, stop, keeper.keep,
+        (lambda names: None) if study is None else functools.partial(check_first, *study, run.program),
+        seconds,
     )  # fmt: skip
 
     def execute() -> None:
@@ -295,7 +299,7 @@ def _context(
     stop: Stop,
     saved: Callable[[], None] = lambda: None,
     check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
-    seconds_before: Callable[[int], float] = lambda _: 0.0,
+    earlier_seconds: Mapping[int, float] | None = None,
 ) -> RunContext:
     """Create what the run's program is called with."""
     return RunContext(
@@ -311,14 +315,8 @@ def _context(
         stop_requested=stop.requested,
         saved=saved,
         check_evaluation=check_evaluation,
-        seconds_before=seconds_before,
+        earlier_seconds=earlier_seconds,
     )
-
-
-def _check_evaluation(store: Store, run: RunRecord, names: Collection[str]) -> None:
-    """Check the names of a run's first evaluation against the study that was launched last with it."""
-    if (study := store.last_launched(run.fingerprint)) is not None:
-        check_first(*study, run.program, names)
 
 
 def _execute(run: RunRecord, context: RunContext) -> None:

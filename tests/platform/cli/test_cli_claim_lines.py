@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.platform.cli import main
-from jestlab.platform.cli.launching import claim_lines
+from jestlab.platform.cli.outcome import claim_lines
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load

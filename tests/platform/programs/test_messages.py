@@ -65,7 +65,7 @@ def context(recorder: Kept) -> RunContext:
         recorder=recorder,
         record_artifact=recorder.artifact,
         stop_requested=lambda: False,
-        seconds_before=lambda _: math.nan,
+        earlier_seconds={-1: math.nan},
     )
 
 

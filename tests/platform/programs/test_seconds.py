@@ -44,12 +44,12 @@ def begun(monkeypatch):
     now = [1_000.0]
     monkeypatch.setattr(context, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
-    def begin(seconds_before=lambda step: 0.0):
+    def begin(earlier_seconds=None):
         kept = Kept()
         made = RunContext(
             directory=Path(), cache=Path(), seed=0, needs={}, recorder=kept,
             record_artifact=lambda name, path: None, stop_requested=lambda: False,
-            seconds_before=seconds_before,
+            earlier_seconds=earlier_seconds or {},
         )  # fmt: skip
 
         def wait(seconds):
@@ -71,34 +71,28 @@ def test_it_counts_from_the_beginning(begun):
 
 
 def test_it_goes_on_where_an_earlier_attempt_was(begun):
-    asked = []
-
-    def seconds_before(step):
-        asked.append(step)
-        return 50.0
-
+    earlier = {3: 30.0, 5: 50.0, 6: 60.0, 9: 90.0}  # it went on after step 5, from a checkpoint
     for report in (
         lambda made: made.log(6, {"loss": 1.0}),  # after doing step 6
         lambda made: made.progress(5, 10),  # after 5 steps
         lambda made: made.evaluation(6, scores={}),
     ):
-        made, kept, wait = begun(seconds_before)
+        made, kept, wait = begun(earlier)
         made.log(0, {"size": 3.0})  # holds for the whole run
         report(made)
         wait(2.0)
         made.evaluation(7, scores={"toy/x": 1.0})
         made.evaluation(8, scores={"toy/x": 1.0})
         assert (kept.seconds[7], kept.seconds[8]) == (52.0, 52.0)
-    assert asked == [6, 6, 6]
 
 
 def test_what_earlier_attempts_did_not_know_stays_unknown(begun):
-    made, kept, _ = begun(lambda step: math.nan)
+    made, kept, _ = begun({6: math.nan})
     made.evaluation(7, scores={"toy/x": 1.0})
     assert math.isnan(kept.seconds[7] or 0.0)
 
 
-def test_the_store_knows_the_seconds_before_a_step(store_url, tmp_path):
+def test_the_store_knows_the_seconds_of_each_evaluation(store_url, tmp_path):
     store = Store.open(store_url)
     planned = plans.run("alone")
     store.record(plans.plan(planned))
@@ -106,9 +100,9 @@ def test_the_store_knows_the_seconds_before_a_step(store_url, tmp_path):
     for step, seconds in ((2, 1.5), (4, 3.0), (6, None)):
         attempt.evaluation(step, None, None, {"toy/x": 0.5, "toy/y": 0.5}, seconds=seconds)
     attempt.flush()
-    found = [store.seconds_before(planned.fingerprint, step) for step in (1, 2, 3, 5, 6)]
-    assert found == [0.0, 0.0, 1.5, 3.0, 3.0]
-    assert math.isnan(store.seconds_before(planned.fingerprint, 7))
+    found = store.seconds_by_step(planned.fingerprint)
+    assert math.isnan(found.pop(6))
+    assert found == {2: 1.5, 4: 3.0}
     store.close()
 
 

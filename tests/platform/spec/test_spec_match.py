@@ -8,7 +8,7 @@ import yaml
 from jestlab.analysis.costs import Cost, Forward, Step
 from jestlab.platform.cli import main
 from jestlab.platform.errors import SpecError, UserError
-from jestlab.platform.planning.plan import examples_within as examples
+from jestlab.platform.planning.matching import examples_within as examples
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.programs import Price
 from jestlab.platform.spec import Study, load

@@ -22,7 +22,8 @@ from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
 from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.programs import Price
+from jestlab.platform.planning.timings import Timings
+from jestlab.platform.programs import Price, Where
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
 
@@ -50,8 +51,9 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     on this machine in hours, once runs of the same program have completed here.
     """
     place = study.resources.executor(default=Settings.find().on)
-    plan = make_plan(study, absent="note", where="here" if place == "local" else "elsewhere")
     store = _store(lab)
+    where: Where = "here" if place == "local" else "elsewhere"
+    plan = make_plan(study, absent="note", where=where, timings=Timings.read(store, study))
     check_names(plan, store.measured if store is not None else tuple)
     if store is not None:
         plan = plan.with_states(store.states(plan.fingerprints))
@@ -97,6 +99,7 @@ def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: s
     yield _summary(plan)
     yield from _sharing(plan)
     yield from _solved(plan)
+    yield from waiting_lines(plan)
     yield from _undecidable(plan.study)
     yield from absent_data(plan)
     if headers:
@@ -216,6 +219,20 @@ def _solved(plan: Plan) -> Iterator[str]:
     solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
     if solved:
         yield f"EXAMPLES solved for by match: {few(list(solved))}."
+
+
+def waiting_lines(plan: Plan) -> Iterator[str]:
+    """Name the members that can be planned only when others have completed."""
+    seeds: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
+    for its in plan.waiting:
+        seeds.setdefault((its.label, its.match, its.awaits), []).append(its.seed)
+    for (label, match, awaits), its_seeds in seeds.items():
+        have = "has" if len(awaits) == 1 else "have"
+        what = f"{label} ({match}), {counted(len(its_seeds), 'seed')}"
+        yield (
+            f"NOT PLANNED YET: {what}: the launch solves for its examples when {' and '.join(awaits)} {have} "
+            "completed, and runs it then."
+        )
 
 
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
@@ -354,6 +371,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
             }
             for run in plan.runs
         ],
+        "waiting": [asdict(its) for its in plan.waiting],
     }
 
 

@@ -139,6 +139,11 @@ def refuse_above(plan: Plan, most: float) -> None:
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
     """
+    for its in plan.waiting:
+        raise UserError(
+            f"--max-chip-hours cannot be checked: how long {its.label} trains is known only when "
+            f"{' and '.join(its.awaits)} have completed; nothing was launched"
+        )
     runs = to_do(plan)
     for run in runs:
         if run.budget is None:

@@ -10,10 +10,11 @@ from typing import Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 
-from jestlab.analysis import units
-from jestlab.analysis.costs import Cost, Scope, matching_examples
+from jestlab.analysis.costs import Cost
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import fingerprint, identity_of
+from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
+from jestlab.platform.planning.timings import Timings, config_key, plain
 from jestlab.platform.programs import Config, Contents, Price, Where
 from jestlab.platform.spec.expand import Member, written_at
 from jestlab.platform.spec.schema import Study
@@ -81,7 +82,8 @@ class PlannedRun:
         state: In the store; None where the store does not know it.
         aliases: Other places in the study where it appears: equal fingerprints make one run.
         budget: What it is expected to occupy; None where that is unknown.
-        match: Whose FLOPs it spends, as "flops: joint"; None where its config says how long it trains.
+        match: Whose FLOPs or seconds it spends, as "flops: joint"; None where its config says how long it
+            trains.
     """
 
     fingerprint: str
@@ -111,6 +113,22 @@ class PlannedRun:
         return Action.RESUME if self.state in _STARTED else Action.RUN
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A member of a study that cannot be planned yet: nobody has measured how long it shall train.
+
+    Attributes:
+        label: Its label, and `seed` its seed.
+        match: Whose seconds it spends, as "seconds: joint"; of a run that needs such a run, that run's.
+        awaits: Labels of runs of the study, some of which must complete before.
+    """
+
+    label: str
+    seed: int
+    match: str
+    awaits: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """A study and its runs.
@@ -123,6 +141,7 @@ class Plan:
         absent: Folders and files that configs name and that are missing → what they would be. The
             fingerprints of runs that read them rest on these paths, and are not those of a launch.
         parts: For a union, the plan of each of its studies by itself, in order; otherwise empty.
+        waiting: Members that can be planned only when others have completed.
     """
 
     study: Study
@@ -130,6 +149,7 @@ class Plan:
     needed: frozenset[str] = frozenset()
     absent: Mapping[Path, str] = field(default_factory=dict)
     parts: tuple[Plan, ...] = ()
+    waiting: tuple[Waiting, ...] = ()
 
     @property
     def fingerprints(self) -> list[str]:
@@ -147,22 +167,28 @@ class Plan:
         return replace(self, runs=runs, parts=tuple(part.with_states(states) for part in self.parts))
 
 
-def plan(study: Study, absent: Literal["refuse", "note"] = "refuse", where: Where = "here") -> Plan:
+def plan(
+    study: Study,
+    absent: Literal["refuse", "note"] = "refuse",
+    where: Where = "here",
+    timings: Timings | None = None,
+) -> Plan:
     """Plan a study. Takes time linear in its runs.
 
     Args:
         study: The study.
         absent: Whether missing data and weights are an error, or noted in a plan that is only to look at.
         where: Where its runs are executed.
+        timings: What is known of how long runs train; None for nothing.
 
     Raises:
         UserError: The spec is wrong, what it names is missing, or a config does not fit its data; the place
             is named.
     """
     contents = Contents(note_absent=absent == "note", where=where)
-    resolved: list[_Resolved] = []
-    for member in study.members:
-        resolved.append(_resolve(member, resolved, contents))
+    resolved: list[_Resolved | Waiting] = []
+    while len(resolved) < len(study.members):
+        resolved.append(_resolve(study.members, resolved, contents, timings or Timings()))
     parts, end = [], 0
     for part in study.studies.values():
         begin, end = end, end + len(part.members)
@@ -180,46 +206,71 @@ class _Resolved:
     price: Price | None
 
 
-def _resolve(member: Member, before: Sequence[_Resolved], contents: Contents) -> _Resolved:
-    """Complete a member's config from its data, solve for its budget, and price and fingerprint it."""
-    program = member.variant.program
+def _resolve(
+    members: Sequence[Member],
+    before: Sequence[_Resolved | Waiting],
+    contents: Contents,
+    timings: Timings,
+) -> _Resolved | Waiting:
+    """Complete the next member's config from its data, solve for its budget, and price and fingerprint it."""
+    member = members[len(before)]
+    variant, program = member.variant, member.variant.program
+    needed: dict[str, _Resolved] = {}
+    for role, place in member.needs.items():
+        need = before[place]
+        if isinstance(need, Waiting):
+            return replace(need, label=variant.label, seed=member.seed)
+        needed[role] = need
     config = _complete(member, contents)
-    needed = {role: before[index].config for role, index in member.needs.items()}
-    price = program.price(config, needed)
-    if member.match is not None and member.variant.match is not None and program.extent is not None:
+    configs = {role: need.config for role, need in needed.items()}
+    price = program.price(config, configs)
+    if variant.match is not None and member.match is not None and program.extent is not None:
+        # The rival itself does not match, so only a dependency of its may wait.
+        rival = before[member.match]
+        if isinstance(rival, Waiting):
+            return replace(rival, label=variant.label, seed=member.seed)
         try:
-            seen = examples_within(price, before[member.match].price, member.variant.match.scope)
+            if variant.match.kind == "seconds":
+                its = members[member.match].variant
+                seen = examples_in_time(
+                    Timed(program, variant.label, config, price),
+                    Timed(its.program, its.label, rival.config, rival.price),
+                    timings,
+                )
+                if seen is None:
+                    return _waiting(members, len(before), config, timings)
+            else:
+                seen = examples_within(price, rival.price, variant.match.scope)
         except UserError as error:
-            raise UserError(f"{written_at(member.variant.name)}.match: {error}") from None
+            raise UserError(f"{written_at(variant.name)}.match: {error}") from None
         config = _with_value(cast(BaseModel, config), program.extent, seen)
-        price = program.price(config, needed)
-    needs = {role: before[index].fingerprint for role, index in member.needs.items()}
+        price = program.price(config, configs)
+    needs = {role: need.fingerprint for role, need in needed.items()}
     return _Resolved(config, _fingerprint(member, config, needs), needs, price)
 
 
-def examples_within(price: Price | None, budget: Price | None, scope: Scope) -> int:
-    """Solve for the examples seen, in whole steps, that cost as nearly as possible what another run costs.
-
-    Args:
-        price: Of the run, however long it is for now: what an example costs does not depend on that.
-        budget: Of the other run, whole.
-        scope: What counts as FLOPs.
+def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
+    """Say what a member waits for whose time nobody has measured: its rival, and a run of its own config.
 
     Raises:
-        UserError: Either cost is unknown or zero, or not even one step fits.
+        UserError: Nothing in the study or the store has its config.
     """
-    if price is None or price.step is None:
-        raise UserError("the cost of one example of this run is unknown")
-    if budget is None or not budget.cost.total(scope):
-        raise UserError("the cost of that run is unknown or zero: name a run of train")
-    try:
-        seen = matching_examples(1.0, budget.cost, price.step.cost(), scope)
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    steps = round(seen / price.step.batch_size)
-    if steps < 1:
-        raise UserError(f"the budget of {units.flops(budget.cost.total(scope))} is less than one step costs")
-    return steps * price.step.batch_size
+    member, label = members[index], members[index].variant.label
+    assert member.match is not None  # the caller's condition
+    rival = members[member.match].variant.label
+    key = config_key(member.variant.program, plain(member.config))
+    like = [
+        other.variant.label
+        for other in members
+        if other.match is None and config_key(other.variant.program, plain(other.config)) == key
+    ]
+    if not like and config_key(member.variant.program, plain(config)) not in timings.paces:
+        raise UserError(
+            f"nothing tells how long an example of {label} takes: add a run of the same config without "
+            "match, whatever its examples_seen"
+        )
+    awaits = tuple(dict.fromkeys([rival, *like[:1]]))
+    return Waiting(label, member.seed, str(member.variant.match), awaits)
 
 
 def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
@@ -229,11 +280,13 @@ def _with_value(section: Section, path: Sequence[str], value: int) -> Section:
     return section.model_copy(update={head: new})
 
 
-def _gathered(study: Study, resolved: Sequence[_Resolved]) -> Plan:
+def _gathered(study: Study, resolved: Sequence[_Resolved | Waiting]) -> Plan:
     """Make the plan of a study's members: those with equal fingerprints are one run, under its first name."""
     runs: dict[str, PlannedRun] = {}
     labels: dict[str, dict[str, Alias]] = {}
     for member, its in zip(study.members, resolved, strict=True):
+        if isinstance(its, Waiting):
+            continue
         if its.fingerprint not in runs:
             runs[its.fingerprint] = _planned(member, its)
         variant = member.variant
@@ -248,6 +301,7 @@ def _gathered(study: Study, resolved: Sequence[_Resolved]) -> Plan:
             for reference in member.variant.references
             if reference.role not in member.variant.program.subjects
         ),
+        waiting=tuple(its for its in resolved if isinstance(its, Waiting)),
     )
 
 

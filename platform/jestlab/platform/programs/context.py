@@ -70,7 +70,7 @@ class RunContext:
         stop_requested: Callable[[], bool],
         saved: Callable[[], None] = lambda: None,
         check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
-        seconds_before: Callable[[int], float] = lambda _: 0.0,
+        earlier_seconds: Mapping[int, float] | None = None,
     ) -> None:
         """Create a context; the worker does.
 
@@ -85,8 +85,8 @@ class RunContext:
             saved: Makes the folder's content durable.
             check_evaluation: Raises UserError if the names of the first evaluation are not those that its
                 study expects.
-            seconds_before: Returns the seconds that earlier attempts took until their last evaluation before
-                a step; NaN if unknown.
+            earlier_seconds: Step → seconds that earlier attempts took until their evaluation there, NaN if
+                unknown; None for no earlier attempts.
         """
         self.directory = directory
         self.cache = cache
@@ -96,7 +96,7 @@ class RunContext:
         self._record_artifact = record_artifact
         self._stop_requested = stop_requested
         self._saved = saved
-        self._seconds_before = seconds_before
+        self._earlier_seconds = earlier_seconds or {}
         self._began = time.perf_counter()
         self._first_step: int | None = None  # that this attempt reports
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
@@ -143,8 +143,9 @@ class RunContext:
 
     @functools.cached_property
     def _earlier(self) -> float:
-        """Seconds of earlier attempts until where this one went on."""
-        return self._seconds_before(self._first_step or 0)
+        """Seconds of earlier attempts until their last evaluation before where this one went on."""
+        before = [step for step in self._earlier_seconds if step < (self._first_step or 0)]
+        return self._earlier_seconds[max(before)] if before else 0.0
 
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab, with its size and digest."""

@@ -60,7 +60,7 @@ class Variant:
         point: Values on the axes, by dotted key.
         config: Validated; a plain dict where the program has no schema.
         references: The runs that it names, with the place of each name.
-        match: Whose FLOPs it spends; None where the config says how long it trains.
+        match: Whose FLOPs or seconds it spends; None where the config says how long it trains.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Member:
 
     Attributes:
         needs: Role → position, among the study's members, of the run that it needs; always before its own.
-        match: Position of the run whose FLOPs it spends, before its own as well; None for none.
+        match: Position of the run whose budget it spends, before its own as well; None for none.
     """
 
     variant: Variant

@@ -44,7 +44,7 @@ _MOST_SEEDS = 100_000  # more is a slip of the pen
 _LONGEST_NAME = 80
 _NAME = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
 
-MatchKind = Literal["flops", "learner_flops"]
+MatchKind = Literal["flops", "learner_flops", "seconds"]
 _MATCH_KINDS: tuple[MatchKind, ...] = get_args(MatchKind)
 
 
@@ -53,11 +53,13 @@ class _Part(BaseModel):
 
 
 class Match(_Part):
-    """The run whose FLOPs a run spends. What is solved for is its program's extent: see `Program`.
+    """The run whose FLOPs or time a run spends. What is solved for is its program's extent: see `Program`.
 
     Attributes:
         kind: "flops": learner, scoring and selection, as tables count by default; "learner_flops": the
-            learner's own alone, as the paper has it where it compares approximation methods.
+            learner's own alone, as the paper has it where it compares approximation methods; "seconds": of
+            training, as measured in runs of the same configs, so that the length is solved for when such
+            have completed.
         run: Name of the other run; of its points the one with equal values on all axis keys that both have.
     """
 
@@ -66,8 +68,8 @@ class Match(_Part):
 
     @property
     def scope(self) -> Scope:
-        """The costs that count as FLOPs."""
-        return "scoring" if self.kind == "flops" else "learner"
+        """The costs that count as FLOPs; of no meaning for seconds."""
+        return "learner" if self.kind == "learner_flops" else "scoring"
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.run}"
@@ -84,7 +86,7 @@ class RunSpec(_Part):
             list, the role is the name. References inside the config need not be repeated here.
         texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
             roles without a run, `needs: {init: null}`.
-        match: Whose FLOPs it spends; its examples seen are solved for when it is planned.
+        match: Whose FLOPs or seconds it spends; its examples seen are solved for when it is planned.
         overrides: Laid over the base.
     """
 

@@ -244,19 +244,59 @@ class Store:
             specs = [json.loads(spec) for spec in connection.scalars(query)]
         return [spec["record"] for spec in specs if "record" in spec]
 
-    def seconds_before(self, fingerprint: str, step: int) -> float:
-        """Return the seconds of training until a run's last evaluation before a step: 0 without one, NaN if
-        they are unknown."""
+    def seconds_by_step(self, fingerprint: str) -> dict[int, float]:
+        """Return the seconds of training until each evaluation of a run, by step; NaN where unknown."""
         query = (
-            select(Evaluation.seconds)
+            select(Evaluation.step, func.max(Evaluation.seconds))
             .join(Run, Run.id == Evaluation.run_id)
-            .where(Run.fingerprint == fingerprint, Evaluation.step < step)
-            .order_by(Evaluation.step.desc())
-            .limit(1)
+            .where(Run.fingerprint == fingerprint)
+            .group_by(Evaluation.step)
         )
         with self.reading() as connection:
-            row = connection.execute(query).first()
-        return 0.0 if row is None else math.nan if row.seconds is None else float(row.seconds)
+            rows = connection.execute(query).tuples().all()
+        return {step: math.nan if seconds is None else float(seconds) for step, seconds in rows}
+
+    def paces(self, programs: Iterable[str]) -> list[tuple[str, dict[str, Any], str, float]]:
+        """Return program, config, device and seconds of training per example of every completed run of some
+        programs, as far as the seconds until its last evaluation are known."""
+        last = (
+            select(Evaluation.run_id, func.max(Evaluation.step).label("step"))
+            .group_by(Evaluation.run_id)
+            .subquery()
+        )
+        query = (
+            select(
+                Run.id, Run.program, Run.config, Attempt.device, Evaluation.seconds, Evaluation.examples_seen
+            )
+            .join(last, last.c.run_id == Run.id)
+            .join(Evaluation, (Evaluation.run_id == Run.id) & (Evaluation.step == last.c.step))
+            .join(Attempt, Attempt.id == Evaluation.attempt_id)
+            .where(Run.program.in_(list(programs)), Run.state == RunState.COMPLETED)
+            .where(Evaluation.seconds > 0, Evaluation.examples_seen > 0)
+            .order_by(Run.id)
+            .distinct()
+        )
+        with self.reading() as connection:
+            rows = connection.execute(query).all()
+        return [
+            (row.program, json.loads(row.config), row.device or "", row.seconds / row.examples_seen)
+            for row in rows
+        ]
+
+    def launched(self, experiment: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the configs of an experiment's runs as launched last, by label; none if there is none."""
+        query = (
+            select(Member.label, Run.config)
+            .join(Experiment, Experiment.id == Member.experiment_id)
+            .join(Run, Run.id == Member.run_id)
+            .where(Experiment.name == experiment)
+            .order_by(Member.position)
+        )
+        found: dict[str, list[dict[str, Any]]] = {}
+        with self.reading() as connection:
+            for label, config in connection.execute(query):
+                found.setdefault(label, []).append(json.loads(config))
+        return found
 
     def runs(self, experiment: str) -> list[RunRow]:
         """Return the runs of an experiment, in the study's order.
