@@ -135,6 +135,13 @@ def test_the_store_where_nobody_says(store, monkeypatch, tmp_path):
             {"view": "attempts", "where": "host = 3"},
             "character 1: 'host' holds text, not number: put it in quotes",
         ),
+        (
+            {"view": "evaluations", "where": "step > 1 and name = 'shapes/zero_shoot'"},
+            "character 14: nothing declares or has recorded name 'shapes/zero_shoot': did you mean "
+            "'shapes/zero_shot'",
+        ),
+        ({"view": "evaluations", "where": "metric in ('zero_shot', 'i2tt')"}, "recorded metric 'i2tt'"),
+        ({"view": "metrics", "where": "name != 'los'"}, "recorded name 'los': did you mean 'loss'"),
         ({"where": "layers = 2"}, "'layers' holds list, not number: ask only whether it is null"),
         ({"where": "seed = label"}, "'seed' holds number and 'label' text: expected keys of one type"),
         (

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from jestlab.analysis.conditions import Condition, Junction, Key, Test, Value, tests
@@ -37,6 +38,9 @@ _ORDER = (
     "created_at",
 )
 """How rows are sorted where nobody says, as far as a view has these columns."""
+
+_MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",)}
+"""Columns that hold names of what is measured: one that nobody has measured is misspelt."""
 
 _EXACT = 2**53  # beyond it a database may round an integer before comparing it
 
@@ -138,6 +142,39 @@ class Source:
             self._keys = list(dict.fromkeys(key for tree in self.configs.values() for key in flat(tree)))
         return self._keys
 
+    def misspelt(self, name: str, test: Test) -> str | None:
+        """Say that a test compares a column of names of what is measured with one that nobody has measured,
+        nor any study declares; None if it does not."""
+        from sqlalchemy import ColumnElement, column
+
+        if name not in _MEASURED.get(self._view, ()):
+            return None
+        values = [value for value in (test.left, *test.right) if isinstance(value, str)]
+        its: ColumnElement[str] = column(name)
+        for value in values:
+            one = _select(self._view, [name]).where(its == value).limit(1)
+            if self._connection.scalar(one) is not None:
+                continue
+            every = _select(self._view, [name]).distinct()
+            if self._view == "v_metrics":  # has a row for each step: the names in one run have to do
+                run = self._connection.scalar(_select(self._view, ["fingerprint"]).limit(1))
+                every = every.where(column("fingerprint") == run)
+            known = [*sorted(map(str, self._connection.scalars(every))), *self._declared(name)]
+            if known and not any(fnmatchcase(value, pattern) for pattern in known):
+                return f"nothing declares or has recorded {name} {value!r}: {nearest(value, known)}"
+        return None
+
+    def _declared(self, column_name: str) -> list[str]:
+        """List the names that studies declare, which may come; patterns as they are."""
+        specs = self._connection.scalars(_select("v_experiments", ["spec"]))
+        names = dict.fromkeys(
+            name for spec in specs for name in json.loads(spec or "{}").get("metrics") or ()
+        )
+        if column_name == "name":
+            return list(names)
+        place = ("dataset", "metric").index(column_name)
+        return [parts[place] for name in names if len(parts := name.split("/", 1)) == 2]
+
     def _column(self, name: str, read_time: Callable[[Any], Any]) -> Getter:
         index = self._index(name)
         if name.endswith("_at"):
@@ -207,6 +244,8 @@ def check(condition: Condition, source: Source) -> list[tuple[Key, Test]]:
             except ValueError as error:
                 quoted = " (text is written in quotes)" if compares or test.sign == "like" else ""
                 raise ValueError(f"{_place(key)}{error}{quoted}") from None
+            if test.sign in ("=", "!=", "in") and (wrong := source.misspelt(key.name, test)) is not None:
+                raise ValueError(f"{_place(key)}{wrong}")
             kinds = source.kinds(key.name)
             if kinds is None:
                 untyped.append((key, test))

@@ -184,9 +184,10 @@ class Explanation:
             made = [f"{name} {number(value)}" for name, value in run.inputs.items()]
             made += [f"{name} of {self.baseline} {number(value)}" for name, value in run.against.items()]
             lines.append(number(run.value) + (f" from {', '.join(made)}" if made else ""))
+            at = f" at step {run.step}" if run.step else ""  # a program need not report its progress
             lines.append(
-                f"  run {run.experiment}/{run.label}/{run.seed}, {run.fingerprint[:12]}, {run.state} at step "
-                f"{run.step}, in {run.directory}"
+                f"  run {run.experiment}/{run.label}/{run.seed}, {run.fingerprint[:12]}, {run.state}{at}, "
+                f"in {run.directory}"
             )
             lines += [f"  retracted: {run.retracted}"] if run.retracted else []
             lines += [f"  attempt {attempt}" for attempt in run.attempts]

@@ -84,7 +84,7 @@ def of_runs(tables: Iterable[Table], origins: Origins) -> dict[str, Any]:
             run = origins.run(fingerprint, experiment)
             found[fingerprint] = {
                 "name": f"{experiment}/{run['run']}/{run['seed']}",
-                "state": f"{run['state']} at step {int(run['step']):,}",
+                "state": f"{run['state']} at step {int(run['step']):,}" if run["step"] else str(run["state"]),
                 "directory": str(run["directory"]),
                 "attempts": [
                     [
