@@ -185,13 +185,16 @@ def changes(store: Store, study: Study, runs: Iterable[Subject]) -> Changes:
             changed[run.fingerprint] = items
     mixed: dict[str, dict[str, None]] = {}
     older: dict[str, tuple[str, ...]] = {}
-    for label in dict.fromkeys(run.label for run in done):
-        of_label = [run.fingerprint for run in done if run.label == label]
+    told = {item for items in changed.values() for item in items}
+    by_label: dict[str, list[Subject]] = {}
+    for run in subjects:
+        by_label.setdefault(run.label, []).append(run)
+    for label, its_runs in by_label.items():
+        of_label = [run.fingerprint for run in its_runs if run.state == RunState.COMPLETED]
+        if not of_label:
+            continue
         its = [made[run] for run in of_label]
-        for other in subjects:
-            if other.label == label and other.state != RunState.COMPLETED:
-                its.append(now.packages(other, packages))
-        told = {item for items in changed.values() for item in items}
+        its += [now.packages(run, packages) for run in its_runs if run.state != RunState.COMPLETED]
         found = [item for item in note(differing(its, accepted)) if item not in told]
         for item in found:
             mixed.setdefault(item, {})[label] = None
