@@ -16,12 +16,12 @@ from .costs import Scope, break_even_runs, check_scope, planned_flops
 from .efforts import EFFORTS, MEASURED, WORDS, Effort
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
     from .frames import Frames
     from .metrics import Metric
-
-_COLUMNS = {effort: words.name for effort, words in WORDS.items()}
 
 Crossing = Literal["first", "lasting"]
 """Which crossing of the baseline's final score counts: see `crossing`."""
@@ -85,10 +85,6 @@ class Place(NamedTuple):
     after: int
     way: float
 
-    def along(self, x: Sequence[float]) -> float:
-        """Interpolate effort or score at the evaluations, [n], linearly to this place."""
-        return float(x[self.before] + (x[self.after] - x[self.before]) * self.way)
-
 
 def crossing(y: Sequence[float], target: float, which: Crossing = "first") -> Place | None:
     """Find where a curve reaches a target, by linear interpolation between its points.
@@ -142,57 +138,75 @@ def speedups(
         if the target was not reached, it takes more than that) and `fewer_<effort>` (what the baseline takes
         over what the run takes; infinite where that is nothing).
     """
+    import numpy as np
     import pandas as pd
 
     names = ("fingerprint", "label", "seed", "score", "final", *EFFORTS)
     columns = {name: curves[name].to_numpy() for name in names}
-    points = list(curves.groupby(["label", "seed"], sort=False).indices.values())
+    groups = curves.groupby(["label", "seed"], sort=False).indices.values()
+    points: list[NDArray[np.intp]] = [np.asarray(at) for at in groups]
     # The last point of a completed run is its final one; the points lie in the order of the steps.
     completed = [at for at in points if columns["final"][at[-1]] and not math.isnan(columns["score"][at[-1]])]
-    of_baseline = {columns["seed"][at[-1]]: at for at in completed if columns["label"][at[-1]] == baseline}
-    rows: list[tuple[Any, ...]] = []
+
+    def reaches(at: NDArray[np.intp], target: float) -> Place | None:
+        """Find where the run at these rows reaches a target; the rows of the place are of all curves."""
+        place = crossing((sign * columns["score"][at]).tolist(), sign * target, which)
+        return place and Place(int(at[place.before]), int(at[place.after]), place.way)
+
+    targets: dict[Any, tuple[float, Place]] = {}
     for at in completed:
-        seed = columns["seed"][at[-1]]
-        if seed not in of_baseline:
+        if columns["label"][at[-1]] == baseline:
+            target = float(columns["score"][at[-1]])
+            ends = reaches(at, target)
+            assert ends is not None  # it ends there
+            targets[columns["seed"][at[-1]]] = (target, ends)
+    compared = [at for at in completed if columns["seed"][at[-1]] in targets]
+    of_baseline = [targets[columns["seed"][at[-1]]] for at in compared]
+    places = [reaches(at, target) for at, (target, _) in zip(compared, of_baseline, strict=True)]
+
+    last = np.array([at[-1] for at in compared], int)
+    found = pd.DataFrame(
+        {name: curves[name].iloc[last].to_numpy() for name in ("fingerprint", "label", "seed")}
+    )
+    found["target"] = np.array([target for target, _ in of_baseline], float)
+    reached = np.array([place is not None for place in places], bool)
+    found["reached"] = reached
+    found["bounded"] = np.array([place is not None and place.before == place.after for place in places], bool)
+    nowhere = Place(0, 0, math.nan)  # row 0 stands in where a run does not get there
+    theirs, its = (
+        _Places([place for _, place in of_baseline]),
+        _Places([place or nowhere for place in places]),
+    )
+    for name, column in {"score": "score", **{WORDS[effort].name: effort for effort in EFFORTS}}.items():
+        values = columns[column].astype(float)
+        for end, rows in (("before", its.before), ("after", its.after)):
+            found[f"{name}_{end}"] = np.where(reached, values[rows], math.nan)
+        if column == "score":
             continue
-        score, whole = columns["score"][at].tolist(), of_baseline[seed]
-        target = float(columns["score"][whole[-1]])
-        place, own = (
-            crossing((sign * columns["score"][run]).tolist(), sign * target, which) for run in (at, whole)
-        )
-        assert own is not None  # it ends there
-        row = {name: columns[name][at[-1]] for name in ("fingerprint", "label", "seed")}
-        row |= {"target": target, "reached": place is not None}
-        row["bounded"] = place is not None and place.before == place.after
-        row |= _around("score", score, place)
-        for effort, name in _COLUMNS.items():
-            spent, theirs = columns[effort][at].tolist(), columns[effort][whole].tolist()
-            row |= _around(name, spent, place)
-            row[f"{name}_to_match"] = math.nan if place is None else place.along(spent)
-            row[f"{name}_spent"] = float(spent[-1])
-            row[f"fewer_{name}"] = _factor(own.along(theirs), row[f"{name}_to_match"])
-        rows.append(tuple(row.values()))  # in the order of the columns
-    kinds = [
-        kind.format(name)
-        for name in _COLUMNS.values()
-        for kind in ("{}_before", "{}_after", "{}_to_match", "{}_spent", "fewer_{}")
-    ]
-    first = ["fingerprint", "label", "seed", "target", "reached", "bounded", "score_before", "score_after"]
-    return pd.DataFrame(rows, columns=[*first, *kinds])
+        to_match, whole = its.along(values), theirs.along(values)
+        found[f"{name}_to_match"] = to_match
+        found[f"{name}_spent"] = values[last]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            free = np.where(whole == 0, 1.0, math.inf)  # what takes nothing
+            found[f"fewer_{name}"] = np.where(to_match == 0, free, whole / to_match)
+    return found
 
 
-def _around(name: str, values: Sequence[float], place: Place | None) -> dict[str, float]:
-    """Values of a curve at the evaluations around a place."""
-    if place is None:
-        return {f"{name}_before": math.nan, f"{name}_after": math.nan}
-    return {f"{name}_before": float(values[place.before]), f"{name}_after": float(values[place.after])}
+class _Places:
+    """Places on curves, as arrays."""
 
+    def __init__(self, places: Sequence[Place]) -> None:
+        import numpy as np
 
-def _factor(whole: float, to_match: float) -> float:
-    """Divide the baseline's effort by the run's."""
-    if to_match == 0:
-        return 1.0 if whole == 0 else math.inf
-    return whole / to_match
+        self.before = np.array([place.before for place in places], int)
+        self.after = np.array([place.after for place in places], int)
+        self._way = np.array([place.way for place in places], float)
+
+    def along(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Interpolate values at all evaluations linearly to each place."""
+        before = values[self.before]
+        found: NDArray[np.float64] = before + (values[self.after] - before) * self._way
+        return found
 
 
 def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:

@@ -43,11 +43,25 @@ def made_by(program: str, attempts: Iterable[Mapping[str, Any]], packages: Colle
             sources, inputs, versions, git_commit, and changes: how long the patch of jestlab's code is.
         packages: Packages that count beside `DECISIVE`.
     """
+    its = contributing(attempts)
+    if len(its) == 1:
+        return _made_by_one(program, tuple(packages), *(its[0][column] for column in _RECORDED))
     found: dict[str, set[str]] = {}
-    for attempt in contributing(attempts):
+    for attempt in its:
         for item, value in recorded(program, attempt, packages).items():
             found.setdefault(item, set()).add(value)
     return {item: frozenset(values) for item, values in found.items()}
+
+
+_RECORDED = ("sources", "inputs", "versions", "git_commit", "changes")
+"""Columns of an attempt that say what it was made by."""
+
+
+@functools.lru_cache(maxsize=64)
+def _made_by_one(program: str, packages: Sequence[str], *values: Any) -> Made:
+    """Do what `made_by` does for one attempt. Thousands may have recorded the same, and share one mapping."""
+    found = recorded(program, dict(zip(_RECORDED, values, strict=True)), packages)
+    return {item: frozenset([value]) for item, value in found.items()}
 
 
 def contributing(attempts: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -91,7 +105,7 @@ def differing(runs: Iterable[Made], accepted: Accepted = ()) -> dict[str, list[s
         accepted: Differences that do not count.
     """
     values: dict[str, dict[str, None]] = {}
-    for run in runs:
+    for run in {id(run): run for run in runs}.values():
         for item, its in run.items():
             values.setdefault(item, {}).update(dict.fromkeys(sorted(its)))
     return {item: list(its) for item, its in values.items() if len(_classes(item, its, accepted)) > 1}

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 MIXED = "‡"
 """Sign of cells that mix."""
 
-_RUNS = "SELECT fingerprint, program, config FROM v_runs WHERE experiment = :experiment"
+_RUNS = """
+    SELECT fingerprint, program, CASE WHEN program = 'command' THEN config END AS config
+    FROM v_runs WHERE experiment = :experiment"""
 _ATTEMPTS = """
     SELECT fingerprint, number, state, started_at, first_step, sources, inputs, versions, git_commit,
         LENGTH(git_patch) AS changes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..frames import Frames
 from ..metrics import Metric, Metrics
 from .core import MISSING as MISSING
-from .core import Record, Table
+from .core import Record, Table, records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,7 +96,8 @@ def seeds(row: Record) -> str:
 
 def with_marks_explained(table: Table) -> Table:
     """Add a note on each kind of mark that the table has."""
-    if not any(ONE_SEED in cell.mark for line in table.lines for cell in line.cells):
+    marks = [column.mark for column in table.columns if column.mark is not None]
+    if not any(ONE_SEED in mark(row) for row in records(table.frame) for mark in marks):
         return table
     return replace(table, notes=(*table.notes, f"{ONE_SEED} one seed only: its spread is unknown"))
 
