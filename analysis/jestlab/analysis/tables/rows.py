@@ -106,17 +106,24 @@ def own_rows(finals: Finals, pair: bool, beside_published: bool = False) -> OwnR
 
 def _by_the_paper(finals: Finals, configs: Configs) -> pd.Series[float]:
     """Compute the FLOPs of each completed run by the paper's formula, from its planned parts."""
-    planned = finals.frames.costs.set_index(["label", "seed"])
-    found = []
-    for label, seed in zip(finals.runs["label"], finals.runs["seed"], strict=True):
-        parts = planned.loc[(label, seed)]
-        approximate = bool(configs.get(label, "approximation.score"))
-        trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
-        chosen = 1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0)
-        towers = float(parts["image_tower_flops"] + parts["text_tower_flops"])
-        kept_share = 0.0 if approximate else trained_fully * chosen
-        found.append(paper_run(towers, float(parts["scoring_flops"]), kept_share))
+    costs = finals.frames.costs
+    towers = costs["image_tower_flops"] + costs["text_tower_flops"]
+    places = zip(costs["label"], costs["seed"], strict=True)
+    planned = dict(zip(places, zip(towers, costs["scoring_flops"], strict=True), strict=True))
+    kept = {label: _kept_share(configs, label) for label in finals.runs["label"].unique()}
+    found = [
+        paper_run(*planned[label, seed], kept[label])
+        for label, seed in zip(finals.runs["label"], finals.runs["seed"], strict=True)
+    ]
     return finals.runs["flops"] * 0.0 + found
+
+
+def _kept_share(configs: Configs, label: str) -> float:
+    """Return the share of a run's candidates whose scoring pass is reused for the gradient."""
+    if configs.get(label, "approximation.score"):
+        return 0.0
+    trained_fully = 1.0 - float(configs.get(label, "approximation.share") or 0.0)
+    return trained_fully * (1.0 - float(configs.get(label, "selection.filtering_ratio") or 0.0))
 
 
 def published_rows(cells: pd.DataFrame) -> pd.DataFrame:

@@ -402,7 +402,7 @@ def reaching(found: Finals) -> pd.DataFrame:
         line: dict[str, object] = {"label": label, "seeds_compared": len(at)}
         line["seeds_reached"] = int(columns["reached"][at].sum())
         first = [bool(bounded) for bounded in columns["bounded"][at]]
-        for effort in (WORDS[known].name for known in found.efforts):
+        for effort in (WORDS[its].name for its in found.efforts):
             names = (f"{effort}_to_match", f"{effort}_spent", f"fewer_{effort}")
             took, spent, fewer = (columns[name][at].astype(float).tolist() for name in names)
             missed = [whole for effort_, whole in zip(took, spent, strict=True) if math.isnan(effort_)]
