@@ -128,6 +128,19 @@ def test_page_figures_draw_the_printed_data(shown, study):
     assert front[1] == pytest.approx(list(on_front["score"]))
 
 
+def test_the_caption_follows_the_axis(shown, study):
+    found = frames.read(study.url, "study")
+    curves = shown.tab.locator("#curves")
+    said = set()
+    for axis, effort in (("training FLOPs", "flops"), ("examples seen", "examples_seen")):
+        curves.get_by_label(axis).check()
+        caption = curves.locator(".caption").inner_text()
+        assert caption == learning_curves(found, "uniform", effort).texts.caption
+        said.add(caption)
+    assert len(said) == 2
+    assert shown.complaints == []
+
+
 MARKERS = """
 [...document.querySelectorAll('#pareto .plot .scatterlayer .trace')].flatMap(group => {
   const trace = group.__data__[0].trace;

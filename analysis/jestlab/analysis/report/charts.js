@@ -162,6 +162,7 @@ class Chart {
       controls.append(
         this.choice("over", `${name}-variant`, variants, (chosen) => {
           this.variant = chosen;
+          this.section.querySelector(".caption").textContent = this.data.caption;
           this.draw();
         }),
       );

@@ -37,7 +37,7 @@ class FigurePart:
     Attributes:
         name: Its anchor in the page.
         title: Heading above it.
-        caption: Text below it.
+        caption: Text below it, of its first variant.
         variants: Name of a horizontal axis → data for report/charts.js; one or several.
         plots: The same figures as they are printed.
     """
@@ -304,7 +304,7 @@ def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) 
 def _interactive(
     name: str, heading: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
 ) -> FigurePart:
-    variants = {axis: chart(plot) for axis, plot in plots.items()}
+    variants = {axis: {**chart(plot), "caption": plot.texts.caption} for axis, plot in plots.items()}
     printed = tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items())
     return FigurePart(name, heading, next(iter(plots.values())).texts.caption, variants, printed)
 

@@ -288,9 +288,10 @@ def _with_references(found: Finals) -> str:
     ]
     if not factors:
         return ""
+    timed = " and less time leave" if "seconds" in found.efforts else " leaves"
     return (
-        "; fewer FLOPs leaves out making the reference: with its scoring and each run's share in its "
-        f"training, the factors are {', '.join(factors)}"
+        f"; fewer FLOPs{timed} out making the reference: with its scoring and each run's share in its "
+        f"training, the factors of FLOPs are {', '.join(factors)}"
     )
 
 
@@ -329,7 +330,7 @@ def speedup_table(found: Finals) -> Table:
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
-        caption=f"{frames.experiment}: {' and '.join(WORDS[each].amount for each in found.efforts)} until a "
+        caption=f"{frames.experiment}: {', '.join(WORDS[each].amount for each in found.efforts)} until a "
         f"run reaches the final score of {found.baseline} with the same seed, {words}; also for "
         f"{found.baseline} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
