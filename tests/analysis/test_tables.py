@@ -194,7 +194,7 @@ def test_snapshot(study):
         "examples, FLOPs: factor by which a run reaches the final score of uniform sooner than uniform "
         "itself; same seed, where the interpolated curve first crosses it, median over seeds (seeds that "
         "reach it); fewer FLOPs leaves out making the reference: with its scoring and each run's share in "
-        "its training, the factors of FLOPs are joint 0.4× - reference: a reference "
+        "its training, the factors are joint 0.4× - reference: a reference "
         "that other runs depend on; not ranked"
     )
 

@@ -288,10 +288,11 @@ def _with_references(found: Finals) -> str:
     ]
     if not factors:
         return ""
-    timed = " and less time leave" if "seconds" in found.efforts else " leaves"
+    timed = "seconds" in found.efforts
+    leave, of_flops = (" and less time leave", " of FLOPs") if timed else (" leaves", "")
     return (
-        f"; fewer FLOPs{timed} out making the reference: with its scoring and each run's share in its "
-        f"training, the factors of FLOPs are {', '.join(factors)}"
+        f"; fewer FLOPs{leave} out making the reference: with its scoring and each run's share in its "
+        f"training, the factors{of_flops} are {', '.join(factors)}"
     )
 
 
