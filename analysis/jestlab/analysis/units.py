@@ -109,6 +109,11 @@ def nearest(name: str, known: Iterable[str], listed: Sequence[str] | None = None
     return near(name, names) or (f"it has {some(shown)}" if shown else "it has none")
 
 
+def listed(names: Sequence[str]) -> str:
+    """A list in words: "a, b and c"."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
+
+
 def some(names: Sequence[str]) -> str:
     """The first few names of a list."""
     return ", ".join(names[:12]) + (", …" if len(names) > 12 else "")

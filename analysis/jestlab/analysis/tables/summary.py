@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ..costs import Scope
 from ..curves import Crossing, break_even, crossing_words, score_curves, speedups
-from ..efforts import EFFORTS, WORDS, Effort, known, unit, writer
+from ..efforts import WORDS, Effort, known, unit, writer
 from ..frames import Frames
 from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from ..metrics import Metric, lacks_goal
+from ..units import listed
 from . import show
 from .core import Column, Record, Table
 
@@ -79,7 +80,7 @@ class Finals:
     def by_label(self) -> pd.DataFrame:
         """One row a label, in the order of the study: index label; run, apart (bool), seeds, seeds_planned;
         for each metric, score and delta `_mean`, `_std` and `_seeds`; delta_low, delta_high (95% confidence
-        interval of the mean); and of each effort the mean."""
+        interval of the mean); and of each known effort the mean."""
         import pandas as pd
 
         of_label = self.frames.runs.groupby("label", sort=False)
@@ -96,8 +97,7 @@ class Finals:
         rows[counts] = rows[counts].fillna(0).astype(int)
         half = half_widths(rows["delta_std"], rows["delta_seeds"])
         rows["delta_low"], rows["delta_high"] = rows["delta_mean"] - half, rows["delta_mean"] + half
-        efforts = list(EFFORTS)
-        rows[efforts] = ended[efforts].mean()
+        rows[self.efforts] = ended[self.efforts].mean()
         return rows
 
 
@@ -183,7 +183,11 @@ def _about_score(found: Finals) -> str:
 
 def _rows(found: Finals) -> pd.DataFrame:
     rows = found.by_label.join(reaching(found))
-    for name in ("seeds_reached", "seeds_compared", *(f"fewer_{words.name}" for words in WORDS.values())):
+    for name in (
+        "seeds_reached",
+        "seeds_compared",
+        *(f"fewer_{WORDS[effort].name}" for effort in found.efforts),
+    ):
         rows[name] = rows.get(name, math.nan)  # where nothing can be compared there are no such columns
     counts = ["seeds_reached", "seeds_compared"]
     rows[counts] = rows[counts].fillna(0).astype(int)
@@ -331,7 +335,7 @@ def speedup_table(found: Finals) -> Table:
     reached = f"seeds that reach the final score of {found.baseline}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
-        caption=f"{frames.experiment}: {', '.join(WORDS[each].amount for each in found.efforts)} until a "
+        caption=f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a "
         f"run reaches the final score of {found.baseline} with the same seed, {words}; also for "
         f"{found.baseline} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
