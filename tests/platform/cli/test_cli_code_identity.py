@@ -148,6 +148,7 @@ def test_the_code_of_an_older_lab_is_unknown_and_no_warning(root, spec):
     for runs in (["ridge/plain/0"], ["ridge/plain/0", "ridge/wide/0"]):
         assert "CODE  unknown" in said(root, "diff", *runs)
     assert "‡" not in said(root, "table", "ridge")
+    assert "; code not recorded; jestlab " in said(root, "table", "ridge", "--explain", "plain", "score")
     launched(root, spec, "--set", "seeds=2")  # the new seeds are known, the old ones are not
     assert "other code" not in said(root, "status", "ridge") and "‡" not in said(root, "table", "ridge")
 

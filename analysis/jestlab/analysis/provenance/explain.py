@@ -10,7 +10,7 @@ from typing import Any
 
 from ..configs import flat
 from ..connection import connect
-from ..mixing import digests_of, unified_diff
+from ..mixing import OWN_PROGRAMS, digests_of, unified_diff
 from ..tables.core import Column, Table
 from .history import History, load, sources_in
 
@@ -36,6 +36,7 @@ class Attempt:
         git_commit: Commit of jestlab's code.
         patched: Whether jestlab's code had uncommitted changes; the store has them.
         log: Path of its log, relative to the lab's root.
+        program: What it executed.
         sources: Files of the user's own code → SHA-256; None if unknown, or there is no such code.
         inputs: Recorded files that it read → SHA-256; None if the spec names none.
         code_commit: Commit of the repository of the user's own code.
@@ -53,6 +54,7 @@ class Attempt:
     git_commit: str | None
     patched: bool
     log: str | None
+    program: str
     sources: Mapping[str, str] | None = None
     inputs: Mapping[str, str | None] | None = None
     code_commit: str | None = None
@@ -71,8 +73,10 @@ class Attempt:
 
     @property
     def own(self) -> str:
-        """The user's own code and data, in words; empty if none is known."""
+        """The user's own code and data, in words; empty if there is none."""
         parts = []
+        if self.sources is None and self.program not in OWN_PROGRAMS:
+            parts.append("code not recorded")
         if self.sources is not None:
             commit = f" of commit {self.code_commit[:12]}" if self.code_commit else ""
             changed = _CHANGED if self.code_patched else ""
@@ -415,7 +419,7 @@ def _attempt(row: Mapping[Any, Any]) -> Attempt:
 
     names = (
         "state", "reason", "executor", "host", "device", "started_at", "ended_at", "git_commit", "log",
-        "code_commit", "sources", "inputs",
+        "program", "code_commit", "sources", "inputs",
     )  # fmt: skip
     fields: dict[str, Any] = {name: None if pd.isna(row[name]) else row[name] for name in names}
     for name in ("sources", "inputs"):

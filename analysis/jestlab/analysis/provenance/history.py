@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..connection import columns_of, frame
 from ..frames import imported_from
-from ..mixing import digests_of, names_of
+from ..mixing import OWN_PROGRAMS, digests_of, names_of
 from ..soundness import retractions
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class History:
         attempts: One row an attempt, in the order of the runs: label, seed, fingerprint, number, state,
             reason, executor, started_at, heartbeat_at, ended_at (UTC, as text), exit_code, host, device, log,
             git_commit, versions (JSON), patched (1 where jestlab's code differed from the commit), and of the
-            user's own code code_commit, code_patched, sources and inputs (file → SHA-256, JSON).
+            user's own code code_commit, code_patched, sources and inputs (file → SHA-256, JSON); program.
         retracted: Fingerprint → why the run's results are wrong.
         accepted: Differences that somebody accepted, a line each.
         costs: One row a run, all columns of `v_costs`.
@@ -112,6 +112,8 @@ def load(connection: Connection, experiment: str) -> History | None:
     is_new = "sources" in columns_of(connection, "v_attempts")
     query = _ATTEMPTS.format(own=_OWN if is_new else _UNKNOWN)
     attempts = in_order(frame(connection, query, experiment=experiment), "number")
+    programs = dict(zip(runs["fingerprint"], runs["program"], strict=True))
+    attempts["program"] = attempts["fingerprint"].map(programs)
     accepted = frame(connection, _ACCEPTED, experiment=experiment).to_dict("records") if is_new else []
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
@@ -183,6 +185,7 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
     own = attempts[attempts["sources"].notna()]
     ran = zip(own["sources"], own["code_commit"], own["code_patched"], strict=True)
     users = Counter((str(sources), _known(commit), bool(patched)) for sources, commit, patched in ran)
+    unrecorded = int((attempts["sources"].isna() & ~attempts["program"].isin(OWN_PROGRAMS)).sum())
     caveats = []
     if len(users) > 1:
         caveats.append("Not all runs were made by the same code: jestlab diff RUN RUN shows the difference.")
@@ -203,6 +206,7 @@ def recipe(history: History, baseline: str | None, scope: str) -> Recipe:
         ),
         code=(
             *(_own_line(*own, attempts=count) for own, count in users.most_common()),
+            *([f"own code that was not recorded: {_attempts(unrecorded)}"] if unrecorded else []),
             *(_code_line(*where, attempts=count) for where, count in counts.most_common()),
         ),
         versions=_versions(list(attempts["versions"].dropna().unique())),
