@@ -143,3 +143,21 @@ def test_a_lab_that_is_moved_away_and_back_loses_nothing(lab, what):
         assert found.execute("SELECT state, COUNT(*) FROM attempt GROUP BY 1").fetchall() == [
             ("COMPLETED", 1)
         ]
+
+
+@pytest.mark.parametrize("store_url", ["postgresql"], indirect=True)
+def test_a_lab_that_is_away_when_a_worker_starts_is_waited_for_and_not_made_anew(
+    store_url, root, monkeypatch
+):
+    """The store answers, so that the lab's folder alone is missing."""
+    monkeypatch.setenv("JESTLAB_STORE", store_url)
+    root.mkdir()
+    away = root.with_name("elsewhere")
+    with closing(Store.open(store_url)) as store:
+        store.record(plans.plan(RUN))
+    worker = Started(Lab.find(root), RUN, lambda: root.rename(away))
+    worker.wait_until_it_waits()
+    assert not root.exists()
+    away.rename(root)
+    assert worker.wait() == processes.EXIT_COMPLETED, worker.said
+    assert "Traceback" not in worker.said

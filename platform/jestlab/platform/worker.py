@@ -119,8 +119,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UserError, ValueError) as error:
         _say(f"jestlab: {error}")
         return EXIT_REFUSED
-    directory = lab.root / run.directory
-    directory.mkdir(parents=True, exist_ok=True)
+    is_elsewhere = bucket is not None or logs.COPIED in os.environ
+    if is_elsewhere:  # a machine of its own, on which nothing is moved away
+        lab.root.mkdir(parents=True, exist_ok=True)
+    try:
+        directory = _patiently(lambda: lab.make_folder(run.directory), stop)
+    except StoreError as error:
+        _say(f"jestlab: {error}")
+        return EXIT_BUSY
     if assists:
         store.close()  # one of a slice's 64 hosts is enough to keep a connection
         return _assist(lab, run, stop)

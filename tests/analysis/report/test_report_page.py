@@ -8,6 +8,7 @@ import re
 import pytest
 
 from jestlab.analysis import frames, tables
+from jestlab.analysis.efforts import Effort
 from jestlab.analysis.figures import learning_curves, pareto
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.report import build
@@ -132,7 +133,8 @@ def test_the_caption_follows_the_axis(shown, study):
     found = frames.read(study.url, "study")
     curves = shown.tab.locator("#curves")
     said = set()
-    for axis, effort in (("training FLOPs", "flops"), ("examples seen", "examples_seen")):
+    efforts: dict[str, Effort] = {"training FLOPs": "flops", "examples seen": "examples_seen"}
+    for axis, effort in efforts.items():
         curves.get_by_label(axis).check()
         caption = curves.locator(".caption").inner_text()
         assert caption == learning_curves(found, "uniform", effort).texts.caption

@@ -99,6 +99,24 @@ class Lab:
             raise UserError(f"{path}: leads out of the lab {self.root}, to {place}: it is not read")
         return place
 
+    def make_folder(self, path: str | Path) -> Path:
+        """Make a folder of the lab, if it is not there, and return it; the lab's own folder is not made.
+
+        Args:
+            path: Relative to the root.
+
+        Raises:
+            StoreUnreachable: The lab's folder is not there: it may come back to its place.
+        """
+        folder = self.root
+        for part in Path(path).parts:
+            folder /= part
+            try:
+                folder.mkdir(exist_ok=True)
+            except FileNotFoundError:
+                raise StoreUnreachable(f"the lab {self.root} is not there now") from None
+        return folder
+
     def on_this_machine(self, verb: str) -> None:
         """Refuse a verb, by a UserError, that only a lab whose folder is on this machine can do."""
         if self.remote is not None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import (
     ExecutorAway,
@@ -172,10 +172,11 @@ class Local:
     def _start(self, job: Job) -> LaunchedJob:
         log = job.log.relative_to(self._lab.root)
         self._check_going_on()
-        if not self._lab.root.is_dir():
-            raise ExecutorAway(f"the lab {self._lab.root} is not there now")
         try:
-            job.log.parent.mkdir(parents=True, exist_ok=True)
+            self._lab.make_folder(log.parent)
+        except StoreUnreachable as error:
+            raise ExecutorAway(str(error)) from None
+        try:
             child = _Child(self._forked(job) or self._executed(job))
         except OSError as error:
             raise ExecutorError(f"cannot start {sys.executable}: {error}") from error
