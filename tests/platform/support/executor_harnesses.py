@@ -56,6 +56,14 @@ def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
     return Job(**(parts | changes))
 
 
+def obedient(folder: Path, name: str, **changes: Any) -> Job:
+    """A job of `LocalHarness`. Whoever stops it ends all processes of this machine that bear its marks, so
+    that those of tests in other processes differ."""
+    told = {"NAME": name, "HARNESS": str(folder)}
+    log, marks = folder / "lab" / f"{name}.txt", marks_of(f"{folder}/{name}")
+    return job(name, environment=told, log=log, marks=marks, **changes)
+
+
 class Harness(Protocol):
     """Sets scenes for one executor.
 
@@ -266,8 +274,7 @@ class LocalHarness:
         return executor
 
     def job(self, name: str) -> Job:
-        told = {"NAME": name, "HARNESS": str(self._folder)}
-        return job(name, environment=told, log=self._folder / "lab" / f"{name}.txt")
+        return obedient(self._folder, name)
 
     def count(self) -> int:
         return sum(processes.state_of(one.handle) == JobState.RUNNING for one in self._started())

@@ -18,7 +18,7 @@ from typing import Any
 import labs_support as labs
 import psutil
 import pytest
-from executor_harnesses import MARKS, ForkedHarness
+from executor_harnesses import ForkedHarness, marks_of
 
 from jestlab.platform import programs
 from jestlab.platform.launch import processes
@@ -103,19 +103,17 @@ def test_a_closed_executor_leaves_its_jobs_and_no_server(harness):
 LAUNCHER = """
 import psutil, sys, threading, time
 from pathlib import Path
-from executor_harnesses import job
+from executor_harnesses import obedient
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executors.local import Local
 folder = Path(sys.argv[1])
 executor = Local(Lab.find(folder / "lab"))
-told = {"NAME": "one", "HARNESS": str(folder)}
-one = job("one", environment=told, log=folder / "lab" / "one.txt", imports=("obedient_worker",))
+one = obedient(folder, "one", imports=("obedient_worker",))
 print(executor.launch(one).handle)
 print(executor._server.pid, flush=True)
 if "frozen" in sys.argv:
     psutil.Process(executor._server.pid).suspend()
-    told = {"NAME": "two", "HARNESS": str(folder)}
-    two = job("two", environment=told, log=folder / "lab" / "two.txt", imports=("obedient_worker",))
+    two = obedient(folder, "two", imports=("obedient_worker",))
     threading.Thread(target=executor.launch, args=[two], daemon=True).start()
     time.sleep(0.5)
     print("asking", flush=True)
@@ -133,7 +131,7 @@ def launcher_of(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 def test_a_job_outlives_its_launcher_and_the_server_does_not(harness, tmp_path):
     process = launcher_of(tmp_path)
     assert process.stdout is not None
-    started = LaunchedJob(process.stdout.readline().strip(), MARKS)
+    started = LaunchedJob(process.stdout.readline().strip(), marks_of(f"{tmp_path}/one"))
     server = int(process.stdout.readline())
     process.kill()
     process.communicate()
