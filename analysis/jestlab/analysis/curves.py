@@ -173,10 +173,8 @@ def speedups(
     found["reached"] = reached
     found["bounded"] = np.array([place is not None and place.before == place.after for place in places], bool)
     nowhere = Place(0, 0, math.nan)  # row 0 stands in where a run does not get there
-    theirs, its = (
-        _Places([place for _, place in of_baseline]),
-        _Places([place or nowhere for place in places]),
-    )
+    theirs = _Places([place for _, place in of_baseline])
+    its = _Places([place or nowhere for place in places])
     for name, column in {"score": "score", **{WORDS[effort].name: effort for effort in EFFORTS}}.items():
         values = columns[column].astype(float)
         for end, rows in (("before", its.before), ("after", its.after)):

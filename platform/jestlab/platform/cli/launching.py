@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,19 +117,23 @@ def launch(
 
 def _refuse_taken(lab: Lab, plan: Plan) -> None:
     """Raise UserError if a study of a plan would replace another one, or somebody else's."""
-    store = Store.open_readonly(lab.store_url)
-    if store is not None:
-        with closing(store):
+    with _looking(lab) as store:
+        if store is not None:
             refuse_taken(store, plan.by_study)
 
 
 def _recorded(lab: Lab) -> set[str]:
     """Return the names of all metrics in the lab's store; none if there is no store yet."""
+    with _looking(lab) as store:
+        return set() if store is None else store.measured()
+
+
+@contextmanager
+def _looking(lab: Lab) -> Iterator[Store | None]:
+    """Open a lab's store to look at; None if there is none yet."""
     store = Store.open_readonly(lab.store_url)
-    if store is None:
-        return set()
-    with closing(store):
-        return store.measured()
+    with nullcontext() if store is None else closing(store):
+        yield store
 
 
 def retry(
@@ -154,10 +158,10 @@ def retry(
 def _planned(lab: Lab, study: Study, how: dict[str, Any]) -> Plan:
     """Plan a study for where it is to run; UserError if something is wrong with it."""
     is_here = study.resources.executor(how["on"], Settings.find().on) == "local"
-    # A launch may be rendered where the store cannot be reached: it is asked for nothing that is not needed.
-    store = Store.open_readonly(lab.store_url) if matches_seconds(study) else None
-    with nullcontext() if store is None else closing(store):
-        timings = Timings.read(store, study)
+    timings = Timings()
+    if matches_seconds(study):  # else the store is not asked: manifests are rendered where it is out of reach
+        with _looking(lab) as store:
+            timings = Timings.read(store, study)
     return planning.plan(study, where="here" if is_here else "elsewhere", timings=timings)
 
 
@@ -301,10 +305,9 @@ def _compared(
         UserError: The estimate exceeds the limit or is unknown; the settings are wrong; nothing says where
             the runs go.
     """
-    store = Store.open_readonly(lab.store_url)
     again: list[str] = []
     remarks: list[str] = []
-    with nullcontext() if store is None else closing(store):
+    with _looking(lab) as store:
         if store is not None:
             states = store.states(plan.fingerprints)
             plan = plan.with_states(states)

@@ -139,7 +139,8 @@ def refuse_above(plan: Plan, most: float) -> None:
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
     """
-    for its in plan.waiting:
+    if plan.waiting:
+        its = plan.waiting[0]
         raise UserError(
             f"--max-chip-hours cannot be checked: how long {its.label} trains is known only when "
             f"{' and '.join(its.awaits)} have completed; nothing was launched"

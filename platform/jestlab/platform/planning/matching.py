@@ -1,4 +1,4 @@
-"""Solve for the training length with which a run spends what another spends: FLOPs, or seconds."""
+"""Solve for how long a run trains that spends the FLOPs or the seconds of another."""
 
 from __future__ import annotations
 

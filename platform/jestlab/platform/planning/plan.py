@@ -323,7 +323,7 @@ def _fingerprint(member: Member, config: Config, needs: Mapping[str, str]) -> st
 
 
 def _planned(member: Member, its: _Resolved) -> PlannedRun:
-    variant, config = member.variant, its.config
+    variant = member.variant
     return PlannedRun(
         fingerprint=its.fingerprint,
         name=variant.name,
@@ -331,7 +331,7 @@ def _planned(member: Member, its: _Resolved) -> PlannedRun:
         point=variant.point,
         seed=member.seed,
         program=variant.program.name,
-        config=config.model_dump(mode="json") if isinstance(config, BaseModel) else config,
+        config=plain(its.config),
         needs=its.needs,
         price=its.price,
         match=None if variant.match is None else str(variant.match),

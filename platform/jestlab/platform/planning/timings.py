@@ -17,7 +17,7 @@ from jestlab.platform.spec.schema import Study
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
-Plain = Mapping[str, Any]
+Plain = dict[str, Any]
 """A resolved config as the store keeps it."""
 
 
@@ -88,7 +88,7 @@ def plain(config: Config) -> Plain:
 
 def without_seed(config: Plain) -> Plain:
     """Return a config without its seed."""
-    return {key: value for key, value in config.items() if key != SEED}
+    return _without(config, (SEED,))
 
 
 def length_of(program: Program, config: Plain) -> int:
