@@ -25,7 +25,9 @@ from jestlab.models.data.benchmarks import ClassificationSet, load_benchmark
 from jestlab.models.data.images import LazyImages, keep_within
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
-from jestlab.models.two_towers import Parameters, TwoTowerModel, VisionTransformer
+from jestlab.models.evaluated import EvaluatedModel, scores_of
+from jestlab.models.extensions import Own
+from jestlab.models.two_towers import OwnVision, Parameters, TwoTowerModel, VisionTransformer
 
 IMAGES_AT_ONCE = 4_096  # images compared with all classes at a time
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -276,6 +278,11 @@ class Evaluator:
         read = [images for data in self._classification.values() for images in (data.images, data.shots)]
         keep_within(KEPT_BYTES, [*read, *(data.images for data in self._retrieval.values())])
 
+        self._tokenizer = tokenizer
+        self._extra = {
+            name: Own.load("evaluation", extra.function, extra.options)
+            for name, extra in config.evaluation.extra.items()
+        }
         # The results are on all devices, so that each process can fetch all of them.
         self._image_tower, self._text_tower = _towers(config.model, self._devices.replicated)
 
@@ -324,6 +331,23 @@ class Evaluator:
             images, _ = self._images(parameters, pairs.images)
             found = recalls(images, self._texts(parameters, pairs.captions), pairs.image_of_caption)
             scores |= {f"{name}/{metric}": value for metric, value in found.items()}
+        return scores
+
+    def extra(self, parameters: Parameters) -> dict[str, float]:
+        """Evaluate a model, as `__call__` does, by the evaluations of one's own that the config names.
+
+        Raises:
+            ValueError: One returns something else than finite numbers by name.
+        """
+        towers = (
+            lambda batches: self._run(self._image_tower, parameters, batches),
+            lambda tokens: self._texts(parameters, tokens),
+        )
+        cfg = self._config.model
+        model = EvaluatedModel(towers, self._tokenizer, cfg.vision.image_size, cfg.text.length, self._batch)
+        scores: dict[str, float] = {}
+        for name, evaluation in self._extra.items():
+            scores |= scores_of(evaluation, model, name)
         return scores
 
     def _images(self, parameters: Parameters, images: LazyImages) -> tuple[np.ndarray, np.ndarray]:
@@ -392,7 +416,7 @@ def _embeddings_and_features(
     """
 
     def of_the_tower(module: Any, method: str) -> bool:
-        return isinstance(module, VisionTransformer) and method == "__call__"
+        return isinstance(module, VisionTransformer | OwnVision) and method == "__call__"
 
     embeddings, state = model.apply(
         {"params": parameters},

@@ -129,17 +129,39 @@ def ring_softmax_loss(z: Embeddings, axis: str) -> jax.Array:
     return share
 
 
-def loss_function(kind: str, devices: int, axis: str) -> Loss:
+def gathered_loss(z: Embeddings, loss: Loss, axis: str) -> jax.Array:
+    """Compute a device's share of any loss of a split batch; called under `jax.shard_map`.
+
+    Every device gathers the whole batch and computes the whole loss, of which each counts a P-th: the shares
+    sum to the loss, and what flows back through the gathering sums to its gradient. So unlike a ring, this
+    holds all n² logits on every device, if the loss looks at them.
+
+    Args:
+        z: Embeddings of this device's n / P pairs; t and b the same everywhere.
+        loss: Of the embeddings of all n pairs, float32 [].
+        axis: Name of the mesh's axis.
+    """
+    both = jax.lax.all_gather(jnp.concatenate([z.image, z.text], axis=1), axis, tiled=True)  # one message
+    image, text = jnp.split(both, [z.image.shape[1]], axis=1)
+    whole = z._replace(image=image, text=text)
+    share: jax.Array = loss(whole) / jax.lax.axis_size(axis)
+    return share
+
+
+def loss_function(kind: str | Loss, devices: int, axis: str) -> Loss:
     """Return the function for a device's share of the loss of a split batch; on one device, the whole loss.
 
     Args:
-        kind: "sigmoid" or "softmax".
+        kind: "sigmoid" or "softmax", or the function of a loss of one's own: of the embeddings of a whole
+            batch, float32 [].
         devices: P.
         axis: Name of the mesh's axis.
 
     Raises:
         ValueError: An unknown loss.
     """
+    if not isinstance(kind, str):
+        return kind if devices == 1 else functools.partial(gathered_loss, loss=kind, axis=axis)
     if kind not in ("sigmoid", "softmax"):
         raise ValueError(f"unknown loss {kind!r}: expected sigmoid or softmax")
     if devices == 1:

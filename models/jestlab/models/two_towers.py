@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jestlab.models import extensions
 from jestlab.models.config import TextTower, TwoTowers, VisionTower
 from jestlab.models.transformer import Encoder, Execution, MAPHead
 
@@ -240,6 +241,62 @@ class TextTransformer(nn.Module):
         return nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(x).astype(jnp.float32)
 
 
+class OwnVision(nn.Module):
+    """An image tower of one's own with the head, called as `VisionTransformer` is.
+
+    The tower is what `architecture(config, **options)` returns: a Flax module from images float32
+    [n, h, h, 3] in [−1, 1] to features [n, D], D being `config.width`.
+    """
+
+    config: VisionTower
+    embedding_dim: int | None = None
+    dtype: str = "float32"
+    execution: Execution = Execution()
+
+    @nn.compact
+    def __call__(
+        self, images: jax.Array, view: View = FULL, key: jax.Array | None = None
+    ) -> tuple[jax.Array, jax.Array]:
+        """Encode images: see `VisionTransformer`; ValueError for features of another shape, or a view."""
+        if view != FULL:
+            raise ValueError("an image tower of one's own sees whole images alone: leave out `approximation`")
+        features = _own_features(self.config, images)
+        head = self.embedding_dim
+        embedding = features if head is None else nn.Dense(head, dtype=self.dtype, name="head")(features)
+        return embedding.astype(jnp.float32), features.astype(jnp.float32)
+
+
+class OwnText(nn.Module):
+    """A text tower of one's own with the head, called as `TextTransformer` is.
+
+    The tower is what `architecture(config, **options)` returns: a Flax module from tokens int32 [n, L] to
+    features [n, D], D being `config.width`.
+    """
+
+    config: TextTower
+    embedding_dim: int
+    dtype: str = "float32"
+    execution: Execution = Execution()
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Encode tokens: see `TextTransformer`; ValueError for features of another shape."""
+        features = _own_features(self.config, tokens)
+        return nn.Dense(self.embedding_dim, dtype=self.dtype, name="head")(features).astype(jnp.float32)
+
+
+def _own_features(config: VisionTower | TextTower, inputs: jax.Array) -> jax.Array:
+    """Apply the tower of one's own that a config names, inside the module that calls this."""
+    tower = extensions.load("tower", config.architecture)(config, **config.options)
+    features: jax.Array = tower(inputs)
+    if features.shape != (inputs.shape[0], config.width):
+        raise ValueError(
+            f"tower {config.architecture!r} must return features [n, {config.width}] (its config's width), "
+            f"not {list(features.shape)}"
+        )
+    return features
+
+
 Parameters = dict[str, Any]
 """The tree `{img: …, txt: …, t: [1], b: [1]}`; t is stored as its logarithm, as big_vision does."""
 
@@ -276,8 +333,10 @@ class TwoTowerModel(nn.Module):
         """Name the parts as big_vision names them."""
         cfg = self.config
         head = None if cfg.vision.width == cfg.embedding_dim else cfg.embedding_dim
-        self.img = VisionTransformer(cfg.vision, head, cfg.compute_dtype, self.execution)
-        self.txt = TextTransformer(cfg.text, cfg.embedding_dim, cfg.compute_dtype, self.execution)
+        vision: Any = OwnVision if cfg.vision.is_own else VisionTransformer
+        text: Any = OwnText if cfg.text.is_own else TextTransformer
+        self.img = vision(cfg.vision, head, cfg.compute_dtype, self.execution)
+        self.txt = text(cfg.text, cfg.embedding_dim, cfg.compute_dtype, self.execution)
         self.t = self.param("t", nn.initializers.constant(jnp.log(cfg.initial_temperature)), (1,))
         self.b = self.param("b", nn.initializers.constant(cfg.initial_bias), (1,))
 

@@ -13,12 +13,13 @@ from jestlab.models.config.train import Runtime
 from jestlab.models.devices import AXIS, Devices
 from jestlab.models.selection import fused, select
 from jestlab.models.selection.fused import FUSED, best_sums, disagreement
-from jestlab.models.selection.scores import BLOCKS, Sums
+from jestlab.models.selection.scores import BLOCKS, CRITERIA, Sums
 
 INTERPRETED = Sums(
     functools.partial(fused.sigmoid_sums, interpret=True),
     functools.partial(fused.softmax_sums, interpret=True),
 )
+LEARNABILITY, HARD_LEARNER = CRITERIA["learnability"], CRITERIA["hard_learner"]
 SIGNS = (1.0, -1.0)
 
 # R, c, t: less than a block of either; a block and a bit of both
@@ -44,7 +45,7 @@ def oracle(z, chunk):
 
 def test_sigmoid_sums_are_those_of_float64_and_of_blocks(pairs):
     models, chunk, t = pairs
-    ours = INTERPRETED.sigmoid(SIGNS, models, chunk)
+    ours = INTERPRETED.sigmoid(LEARNABILITY, models, chunk)
     expected = sum(
         sign * np.logaddexp(0.0, s + float(z.bias)).sum(axis=1)
         for sign, z, other in zip(SIGNS, models, chunk, strict=True)
@@ -54,7 +55,7 @@ def test_sigmoid_sums_are_those_of_float64_and_of_blocks(pairs):
     tolerance = 1e-6 * max(np.abs(expected).max(), t * np.sqrt(len(chunk[0].image)))
     assert ours.shape == expected.shape
     np.testing.assert_allclose(ours, expected, rtol=0, atol=tolerance)
-    np.testing.assert_allclose(ours, BLOCKS.sigmoid(SIGNS, models, chunk), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(ours, BLOCKS.sigmoid(LEARNABILITY, models, chunk), rtol=0, atol=tolerance)
 
 
 def test_softmax_sums_are_those_of_float64_and_of_blocks(pairs):
@@ -72,7 +73,7 @@ def test_softmax_sums_are_those_of_float64_and_of_blocks(pairs):
 def test_extreme_logits_neither_overflow_nor_vanish(embeddings, bias):
     z, chunk = embeddings(5, 8, 0, 1_000.0, bias), embeddings(3, 8, 1, 1_000.0, bias)
     expected = [np.logaddexp(0.0, s + bias).sum(axis=1) for s in oracle(z, chunk)]
-    sums = INTERPRETED.sigmoid((1.0,), [z], [chunk])
+    sums = INTERPRETED.sigmoid(HARD_LEARNER, [z], [chunk])
     np.testing.assert_allclose(sums, sum(expected), rtol=0, atol=1e-6 * 1_000.0)
     for ours, s in zip(INTERPRETED.softmax(z, chunk), oracle(z, chunk), strict=True):
         np.testing.assert_allclose(ours, np.logaddexp.reduce(s, axis=1), rtol=0, atol=1e-6 * 1_000.0)
@@ -112,7 +113,7 @@ def test_sums_vary_over_the_devices_that_the_rows_do(embeddings):
 
     def types_agree(z):
         fused_types, types = (
-            [jax.typeof(x) for x in (sums.sigmoid((1.0,), [z], [chunk]), *sums.softmax(z, chunk))]
+            [jax.typeof(x) for x in (sums.sigmoid(HARD_LEARNER, [z], [chunk]), *sums.softmax(z, chunk))]
             for sums in (FUSED, BLOCKS)
         )
         assert [str(x) for x in fused_types] == [str(x) for x in types] == ["float32[6]{V:data}"] * 3
@@ -134,7 +135,9 @@ def test_a_block_fits_and_covers_the_chunk_evenly(width, chunk):
 
 def test_embeddings_too_wide_for_a_block_are_summed_by_blocks(embeddings):
     z, chunk = embeddings(3, 6_000, 0), embeddings(2, 6_000, 1)
-    np.testing.assert_array_equal(FUSED.sigmoid((1.0,), [z], [chunk]), BLOCKS.sigmoid((1.0,), [z], [chunk]))
+    np.testing.assert_array_equal(
+        FUSED.sigmoid(HARD_LEARNER, [z], [chunk]), BLOCKS.sigmoid(HARD_LEARNER, [z], [chunk])
+    )
     np.testing.assert_array_equal(FUSED.softmax(z, chunk), BLOCKS.softmax(z, chunk))
 
 
@@ -143,8 +146,8 @@ def test_the_probe_tells_good_sums_from_bad_ones():
         image, text = (jax.lax.reduce_precision(x, 8, 7) for x in (z.image, z.text))  # bfloat16
         return z._replace(image=image, text=text)
 
-    def sigmoid(signs, *of_models):
-        return BLOCKS.sigmoid(signs, *([rounded(z) for z in models] for models in of_models))
+    def sigmoid(criterion, *of_models):
+        return BLOCKS.sigmoid(criterion, *([rounded(z) for z in models] for models in of_models))
 
     def softmax(z, chunk):
         return BLOCKS.softmax(z, chunk._replace(text=chunk.text * jnp.nan))

@@ -71,8 +71,8 @@ def test_scores_are_those_of_algorithm_1(monkeypatch, loss, criterion):
     monkeypatch.setattr(scoring, "BLOCK_LOGITS", 16 * 100)
     learner, reference = models(320)
     chunks = np.random.default_rng(0).permutation(320)[:64].reshape(4, 16)
-    signs, found_models = terms(criterion, learner, reference)
-    scores = scores_by(loss, signs, BLOCKS)
+    found, found_models = terms(criterion, learner, reference)
+    scores = scores_by(loss, found, BLOCKS)
 
     @jax.jit
     def after(accumulated, chunk):
@@ -175,14 +175,14 @@ def test_a_permutation_of_the_candidates_permutes_the_choice(loss, seed):
     """With the noise that belongs to each candidate: it does not matter where a candidate lies."""
     learner, reference = models(60, seed=seed)
     order = np.random.default_rng(seed).permutation(60)
-    signs, _ = terms("learnability", learner, reference)
+    criterion, _ = terms("learnability", learner, reference)
 
     @jax.jit
     def chosen(places, *found_models):
         moved = [z._replace(image=z.image[places], text=z.text[places]) for z in found_models]
         return in_chunks(
             jax.random.key(seed),
-            SuperBatch(Candidates(60, None), moved, scores_by(loss, signs, BLOCKS)),
+            SuperBatch(Candidates(60, None), moved, scores_by(loss, criterion, BLOCKS)),
             batch_size=20,
             chunks=4,
             gain=1.0,

@@ -50,7 +50,8 @@ def conditional_scores(
         criterion: As of `select`.
         loss: "sigmoid" or "softmax".
     """
-    signs, models = terms(criterion, learner, reference)
+    found, models = terms(criterion, learner, reference)
+    signs = found.signs or ()
     arrays = [[np.asarray(x, np.float64) for x in z] for z in models]
     own = [t * (image * text).sum(axis=1) for image, text, t, _ in arrays]
     if loss == "sigmoid":

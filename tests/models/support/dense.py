@@ -76,10 +76,10 @@ def softmax_scores(
     Returns:
         float32 [B].
     """
-    signs, models = terms(criterion, learner, reference)
+    found, models = terms(criterion, learner, reference)
     counts = is_sampled | jnp.eye(len(is_sampled), dtype=bool)  # row i: the chosen, and i itself
     total = jnp.zeros((), jnp.float32)
-    for sign, z in zip(signs, models, strict=True):
+    for sign, z in zip(found.signs or (), models, strict=True):
         products = jnp.dot(z.image, z.text.T, precision="highest", preferred_element_type=jnp.float32)
         s = z.temperature * products
         over_texts, over_images = (jax.nn.logsumexp(jnp.where(counts, x, -jnp.inf), axis=1) for x in (s, s.T))

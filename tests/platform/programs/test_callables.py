@@ -10,10 +10,10 @@ from pathlib import Path
 import labs_support as labs
 import pytest
 
+from jestlab.models.extensions import references
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
-from jestlab.platform.programs import program
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
@@ -40,7 +40,7 @@ def test_a_module_is_read_and_not_imported(tmp_path, monkeypatch):
     assert programs.get("research_a.training:fit").name == "research_a.training:fit"
     with pytest.raises(UserError, match=r"no 'fitt' in .*training.py: did you mean 'fit'\?"):
         programs.get("research_a.training:fitt")
-    with pytest.raises(UserError, match=r"no module 'research_a.trainin' for the program"):
+    with pytest.raises(UserError, match=r"no module 'research_a.trainin' for 'research_a.trainin:fit'"):
         programs.get("research_a.trainin:fit")
     assert not {name for name in sys.modules if name.startswith("research_a")}
 
@@ -77,7 +77,7 @@ def test_folders_without_init_files_are_packages_too(tmp_path, monkeypatch):
 def test_whatever_may_define_the_name_is_accepted(tmp_path, source):
     file = tmp_path / "own.py"
     file.write_text(source + "\n")
-    program.check_callable(f"{file}:fit")
+    references.check(f"{file}:fit")
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_whatever_may_define_the_name_is_accepted(tmp_path, source):
 def test_what_does_not_define_the_name_is_refused(tmp_path, source):
     file = tmp_path / "own.py"
     file.write_text(source + "\n")
-    with pytest.raises(UserError, match="no 'fit' in"):
-        program.check_callable(f"{file}:fit")
+    with pytest.raises(ValueError, match="no 'fit' in"):
+        references.check(f"{file}:fit")
 
 
 def test_a_file_counts_from_the_specs_folder(tmp_path, monkeypatch):

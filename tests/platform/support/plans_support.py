@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from jestlab.analysis.costs import Cost
+from jestlab.models.extensions.references import without_folder
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
-from jestlab.platform.programs.program import callable_identifier
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases, provenance
 from jestlab.platform.store.attempt import Attempt
@@ -45,7 +45,7 @@ def run(
     needs, point = needs or {}, point or {}
     config = {**(config or {}), **point, **({"seed": seed} if seed else {})}
     return PlannedRun(
-        fingerprint=fingerprint(callable_identifier(program), 1, config, needs),
+        fingerprint=fingerprint(without_folder(program), 1, config, needs),
         name=name,
         label=" ".join([name, *(f"{key}={value}" for key, value in point.items())]),
         point=point,

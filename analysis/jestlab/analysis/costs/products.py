@@ -122,6 +122,11 @@ def text_forward(*, length: int, width: int, depth: int, mlp_dim: int, embedding
     return encoder + FLOPS_PER_MULTIPLY_ACCUMULATE * width * embedding_dim
 
 
+def head_flops(width: int, embedding_dim: int | None) -> int:
+    """Count the FLOPs of a dense head on one example: 2 D E; none where there is no head (None)."""
+    return 0 if embedding_dim is None else FLOPS_PER_MULTIPLY_ACCUMULATE * width * embedding_dim
+
+
 # ---- beyond the towers
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")

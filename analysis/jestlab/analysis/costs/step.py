@@ -37,6 +37,8 @@ class Step:
         chunks: N, of the rule "joint".
         sweeps: Of the rule "gibbs".
         scored_dims: E of each model whose embeddings the rule looks at, cached ones included.
+        own_rule: FLOPs of choosing from one super-batch, beyond the candidates' own scores, by a rule that is
+            not one of `products.RULES`: `rule` is "independent" then.
     """
 
     full: Forward
@@ -51,6 +53,7 @@ class Step:
     chunks: int = 1
     sweeps: int = 1
     scored_dims: tuple[int, ...] = ()
+    own_rule: float = 0.0
 
     def __post_init__(self) -> None:
         _check_ratio(self.super_batch_size / self.batch_size)
@@ -114,17 +117,15 @@ class Step:
     def _selection(self) -> float:
         if self.super_batch_size == self.batch_size:
             return 0.0
-        return (
-            selection_flops(
-                self.rule,
-                batch_size=self.batch_size,
-                super_batch_size=self.super_batch_size,
-                embedding_dims=self.scored_dims,
-                chunks=self.chunks,
-                sweeps=self.sweeps,
-            )
-            / self.batch_size
+        built_in = selection_flops(
+            self.rule,
+            batch_size=self.batch_size,
+            super_batch_size=self.super_batch_size,
+            embedding_dims=self.scored_dims,
+            chunks=self.chunks,
+            sweeps=self.sweeps,
         )
+        return (built_in + self.own_rule) / self.batch_size
 
 
 # ---- the paper's formulas as it prints them: one example, by F alone

@@ -5,12 +5,14 @@ Durations say their unit (`_examples`, `_steps`, `_percent`). Letters in comment
 B super-batch, b sub-batch, f = 1 − b/B filtering ratio, N chunks, λ share trained on approximately.
 """
 
+from jestlab.models.config.code import ELSEWHERE, Code, Extended, Extension, Options, Section
 from jestlab.models.config.data import (
     SHAPES_COLUMNS,
     SHAPES_GENERATOR,
     BenchmarkFolder,
     Data,
     NoiseRates,
+    OwnReader,
     ShapesBenchmark,
     ShapesWeb,
     ShardFolder,
@@ -21,7 +23,6 @@ from jestlab.models.config.towers import (
     SIZES,
     LocalPath,
     RunName,
-    Section,
     Seed,
     TextTower,
     TwoTowers,
@@ -39,19 +40,25 @@ from jestlab.models.config.train import (
 )
 
 __all__ = [
+    "ELSEWHERE",
     "IMAGE_SIZES",
     "SHAPES_COLUMNS",
     "SHAPES_GENERATOR",
     "SIZES",
     "Approximation",
     "BenchmarkFolder",
+    "Code",
     "Data",
     "DiagnoseConfig",
     "EmbedConfig",
     "Evaluation",
+    "Extended",
+    "Extension",
     "LocalPath",
     "NoiseRates",
     "Optimizer",
+    "Options",
+    "OwnReader",
     "RunName",
     "Runtime",
     "Schedule",

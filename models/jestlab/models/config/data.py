@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
-from jestlab.models.config.towers import Fraction, LocalPath, Section, Seed
+from jestlab.models.config.code import NO_OPTIONS, Extension, Options, Section, known, names_code
+from jestlab.models.config.towers import Fraction, LocalPath, Seed
 from jestlab.models.data.filters import Filter, missing_column
 
 
@@ -65,6 +67,17 @@ class ShardFolder(Section):
     examples: PositiveInt | None = None  # it holds about so many: for prices, while it is not on this machine
 
 
+class OwnReader(Section):
+    """Image–text pairs that a function of one's own reads: written as shards once, and then trained on."""
+
+    kind: Literal["reader"] = "reader"
+    function: Annotated[str, names_code("reader"), known("reader")]
+    options: Options = NO_OPTIONS  # its keyword arguments
+    path: LocalPath | None = None  # of the file or folder that it reads, its argument `path`
+    path_digest: str | None = None  # of the content there, which identifies it; set when planned
+    examples: PositiveInt | None = None  # it gives about so many: for prices, while that is not known
+
+
 class ShapesBenchmark(Section):
     """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders."""
 
@@ -86,7 +99,7 @@ class BenchmarkFolder(Section):
 class Data(Section):
     """The data to train on and to test on."""
 
-    train: ShapesWeb | ShardFolder = Field(default=ShapesWeb(), discriminator="kind")
+    train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")
     filter: str | None = None  # over the metadata: "similarity > 0.3 and aesthetic > 5"
     recaption: str | None = None  # what satisfies it is read with its `synthetic_caption`, or left out
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
@@ -110,6 +123,11 @@ class Data(Section):
         """Take settings without a `kind` for the synthetic world, so that one of them can be set alone."""
         return {"kind": "shapes", **value} if isinstance(value, dict) else value
 
+    def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
+        """Yield a reader of one's own; `path` is the place of this section in the config."""
+        if isinstance(self.train, OwnReader):
+            yield Extension((*path, "train", "function"), "reader", self.train.function, self.train.options)
+
     def web_seed(self, seed: int) -> int:
         """Return the seed of the synthetic web: its own, or that of the run that reads it."""
         own = self.train.seed if isinstance(self.train, ShapesWeb) else None
@@ -120,9 +138,9 @@ class Data(Section):
         identity = self.model_dump(mode="json", exclude_defaults=True)
         for part in ("train", "benchmark"):
             folder = identity.get(part)
-            if folder and isinstance(getattr(self, part), ShardFolder | BenchmarkFolder):
+            if folder and isinstance(getattr(self, part), ShardFolder | OwnReader | BenchmarkFolder):
                 folder.pop("examples", None)
-                if folder.get("digest"):
+                if folder.get("digest") or folder.get("path_digest"):
                     folder.pop("path")
         if isinstance(self.train, ShapesWeb):
             identity.setdefault("train", {}).update(seed=web_seed, generator=SHAPES_GENERATOR)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
+from jestlab.models.config.code import NO_OPTIONS, Extended, Extension, Options, Section
 from jestlab.models.config.data import Data, ShapesWeb
-from jestlab.models.config.towers import Fraction, LocalPath, RunName, Section, Seed, TwoTowers
+from jestlab.models.config.towers import Fraction, LocalPath, RunName, Seed, TwoTowers
+from jestlab.models.config.train import CRITERIA, LOSSES, CriterionName, LossName
 
 
 class EmbedRuntime(Section):
@@ -20,7 +23,7 @@ class EmbedRuntime(Section):
     damaged_share: Fraction = 0.01  # of the examples that may be damaged before the run fails
 
 
-class EmbedConfig(Section):
+class EmbedConfig(Extended):
     """One embedding run: the reference's image and text embeddings of every example that `data` holds.
 
     Stored by the example's global number, so that any run on the same data can select with them, in whatever
@@ -40,13 +43,17 @@ class EmbedConfig(Section):
         """The seed of the synthetic web: its own, or the run's."""
         return self.data.web_seed(self.seed)
 
+    def extensions(self) -> Iterator[Extension]:
+        """Yield the code of one's own that the config names."""
+        yield from self.data.extensions(("data",))
+
     def identity(self) -> dict[str, Any]:
         """Return what decides the result: the training data and the precision. The benchmark has no effect,
         and the seed only through the web that is made from it."""
         identity = self.model_dump(mode="json", exclude_defaults=True, exclude={"runtime", "seed"})
         data = self.data.identity(self.web_seed)
         data.pop("benchmark", None)
-        return identity | {"data": data}
+        return self.identified(identity | {"data": data}, self.extensions())
 
 
 FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -59,7 +66,7 @@ class DiagnoseRuntime(Section):
     damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
 
 
-class DiagnoseConfig(Section):
+class DiagnoseConfig(Extended):
     """One diagnosis of selection with a finished learner (paper, Sec. 4.1, Figure 2).
 
     From each of a few super-batches, every rule selects a sub-batch of b examples. As in the paper, b is
@@ -72,8 +79,9 @@ class DiagnoseConfig(Section):
     learner: RunName  # a run of towers, as it ended
     reference: RunName | None = None  # a run of towers, or an `embed` run's cached embeddings
     data: Data = Data()
-    criterion: Literal["learnability", "easy_reference", "hard_learner"] = "learnability"
-    loss: Literal["sigmoid", "softmax"] = "sigmoid"  # that scores
+    criterion: CriterionName = "learnability"
+    criterion_options: Options = NO_OPTIONS  # keyword arguments of a criterion of one's own
+    loss: LossName = "sigmoid"  # that scores; for one of one's own, sigmoid
     gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling
     batch_size: PositiveInt = 128  # b
     filtering_ratio: FilteringRatio = 0.8  # f, of everything that is not plotted over it
@@ -119,27 +127,45 @@ class DiagnoseConfig(Section):
     @property
     def needs_reference(self) -> bool:
         """Whether the scores contain the loss of a reference model."""
-        return self.criterion != "hard_learner"
+        if self.criterion in CRITERIA:
+            return self.criterion != "hard_learner"
+        return self.reference is not None
+
+    @property
+    def scoring_loss(self) -> str:
+        """The loss that scores: sigmoid in place of one of one's own."""
+        return self.loss if self.loss in LOSSES else "sigmoid"
 
     @property
     def scores_learner(self) -> bool:
         """Whether the scores contain the loss of the learner."""
-        return self.criterion != "easy_reference"
+        code = self.code.get(self.criterion)
+        return self.criterion != "easy_reference" and (
+            code is None or code.uses is None or "learner" in code.uses
+        )
 
     @property
     def web_seed(self) -> int:
         """The seed of the synthetic web: its own, or the run's."""
         return self.data.web_seed(self.seed)
 
+    def extensions(self) -> Iterator[Extension]:
+        """Yield the code of one's own that the config names."""
+        yield from self.data.extensions(("data",))
+        if self.criterion not in CRITERIA:
+            yield Extension(("criterion",), "criterion", self.criterion, self.criterion_options)
+
     def identity(self) -> dict[str, Any]:
         """Return what decides the result: not the benchmark, and the reference only if it scores."""
         inert = {"runtime"} if self.needs_reference else {"runtime", "reference"}
         if self.loss == "softmax":  # no matrix
             inert |= {"matrix_size"}
+        if self.loss not in LOSSES:
+            inert |= {"loss"}
         identity = self.model_dump(mode="json", exclude_defaults=True, exclude=inert)
         data = self.data.identity(self.web_seed)
         data.pop("benchmark", None)
-        return identity | {"data": data}
+        return self.identified(identity | {"data": data}, self.extensions())
 
 
 class WeightsConfig(Section):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt, model_validator
+
+from jestlab.models.config.code import NO_OPTIONS, Extension, Options, Section, known, names_code
 
 RunName = Annotated[str, Field(min_length=1, json_schema_extra={"names_a_run": True})]
 """Another run of the study: the plan resolves the name, runs it first and hashes it by its fingerprint."""
@@ -19,12 +22,6 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 
 Depth = Annotated[int, Field(gt=0, le=1_000)]
 """Blocks of a transformer. Their parameters are listed one by one, also of towers that a file claims."""
-
-
-class Section(BaseModel):
-    """A frozen part of a config; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Size(NamedTuple):
@@ -50,6 +47,13 @@ IMAGE_SIZES: dict[Variant, int] = {"Ti/16": 256, "S/16": 256, "B/16": 256, "B/32
 """Pixels. The paper trains B/16 and L/16 at 256 px, and B/32 at 224 px for the transfer to LAION."""
 
 
+VISION_TOWERS, TEXT_TOWERS = ("vit",), ("transformer",)
+"""Architectures that are built in."""
+
+VisionArchitecture = Annotated[str, names_code("tower", VISION_TOWERS), known("tower", VISION_TOWERS)]
+TextArchitecture = Annotated[str, names_code("tower", TEXT_TOWERS), known("tower", TEXT_TOWERS)]
+
+
 class VisionTower(Section):
     """A Vision Transformer (`two_towers.py`); the defaults are small enough for two CPU cores."""
 
@@ -60,9 +64,18 @@ class VisionTower(Section):
     heads: PositiveInt = 4
     mlp_dim: PositiveInt | None = None  # None: 4 × width
     pooling: Literal["map", "mean"] = "map"
+    architecture: VisionArchitecture = "vit"
+    options: Options = NO_OPTIONS  # keyword arguments of an architecture of one's own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the architecture is of one's own."""
+        return self.architecture not in VISION_TOWERS
 
     @model_validator(mode="after")
     def _divides(self) -> VisionTower:
+        if self.is_own:
+            return self
         if self.image_size % self.patch_size:
             raise ValueError(f"patch_size {self.patch_size} does not divide image_size {self.image_size}")
         if self.width % self.heads:
@@ -80,10 +93,17 @@ class TextTower(Section):
     heads: PositiveInt = 4
     mlp_dim: PositiveInt | None = None  # None: 4 × width
     pooling: Literal["last", "mean"] = "last"
+    architecture: TextArchitecture = "transformer"
+    options: Options = NO_OPTIONS  # keyword arguments of an architecture of one's own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the architecture is of one's own."""
+        return self.architecture not in TEXT_TOWERS
 
     @model_validator(mode="after")
     def _divides(self) -> TextTower:
-        if self.width % self.heads:
+        if not self.is_own and self.width % self.heads:
             raise ValueError(f"heads {self.heads} does not divide width {self.width}")
         return self
 
@@ -103,6 +123,12 @@ class TwoTowers(Section):
     initial_temperature: PositiveFloat = 10.0  # t in z_img · z_txt · t + b (the paper's α)
     initial_bias: float = -10.0  # b (minus the β of the paper's Eq. 2)
     compute_dtype: Literal["float32", "bfloat16"] = "float32"  # of the towers; parameters and loss: float32
+
+    def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
+        """Yield the architectures of one's own; `path` is the place of this section in the config."""
+        for name, tower in (("vision", self.vision), ("text", self.text)):
+            if tower.is_own:
+                yield Extension((*path, name, "architecture"), "tower", tower.architecture, tower.options)
 
     @model_validator(mode="before")
     @classmethod

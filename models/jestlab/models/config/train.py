@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, field_validator, model_validator
 
+from jestlab.models.config.code import NO_OPTIONS, Extended, Extension, Options, Section, known, names_code
 from jestlab.models.config.data import Data
-from jestlab.models.config.towers import Fraction, RunName, Section, Seed, TwoTowers
+from jestlab.models.config.towers import Fraction, RunName, Seed, TwoTowers
+
+RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
+CRITERIA = ("learnability", "easy_reference", "hard_learner")
+LOSSES = ("sigmoid", "softmax")
+
+RuleName = Annotated[str, names_code("rule", RULES), known("rule", RULES)]
+CriterionName = Annotated[str, names_code("criterion", CRITERIA), known("criterion", CRITERIA)]
+LossName = Annotated[str, names_code("loss", LOSSES), known("loss", LOSSES)]
 
 
 class Selection(Section):
     """How the sub-batch (size b) is chosen from the super-batch (size B = b / (1 − f))."""
 
-    rule: Literal["uniform", "independent", "joint", "greedy", "gibbs"] = "uniform"
-    criterion: Literal["learnability", "easy_reference", "hard_learner"] = "learnability"
+    rule: RuleName = "uniform"
+    rule_options: Options = NO_OPTIONS  # keyword arguments of a rule of one's own
+    criterion: CriterionName = "learnability"
+    criterion_options: Options = NO_OPTIONS  # keyword arguments of a criterion of one's own
+    loss: Literal["sigmoid", "softmax"] | None = None  # that scores; None: the one that is trained with
     filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # f
     chunks: PositiveInt = 16  # N, of rule "joint"
     gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling (`softmax_score_gain`)
@@ -25,7 +38,16 @@ class Selection(Section):
     @property
     def needs_reference(self) -> bool:
         """Whether the scores contain the loss of a reference model."""
-        return self.rule != "uniform" and self.criterion != "hard_learner"
+        if self.rule == "uniform" or self.criterion == "hard_learner":
+            return False
+        return self.criterion in CRITERIA or self.reference is not None
+
+    def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
+        """Yield a rule and a criterion of one's own; `path` is the place of this section in the config."""
+        if self.rule not in RULES:
+            yield Extension((*path, "rule"), "rule", self.rule, self.rule_options)
+        if self.criterion not in CRITERIA:
+            yield Extension((*path, "criterion"), "criterion", self.criterion, self.criterion_options)
 
     @model_validator(mode="after")
     def _reference(self) -> Selection:
@@ -81,12 +103,33 @@ class Schedule(Section):
     examples_seen: PositiveInt = 9_600  # by the learner; the number of steps is this over b, rounded up
 
 
+class ExtraEvaluation(Section):
+    """An evaluation of one's own."""
+
+    function: Annotated[str, names_code("evaluation"), known("evaluation")]
+    options: Options = NO_OPTIONS  # its keyword arguments
+
+
 class Evaluation(Section):
     """When and how the learner is evaluated."""
 
     points: PositiveInt = 10  # evenly spaced over training; the last is at its end
     shots: PositiveInt = 10  # per class, for the ridge probe
     shot_seeds: PositiveInt = 3  # draws of the few examples, averaged
+    extra: dict[str, ExtraEvaluation] = Field(default={})  # of one's own, by the first part of their names
+
+    def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
+        """Yield the evaluations of one's own; `path` is the place of this section in the config."""
+        for name, extra in self.extra.items():
+            yield Extension((*path, "extra", name, "function"), "evaluation", extra.function, extra.options)
+
+    @field_validator("extra", mode="before")
+    @classmethod
+    def _functions(cls, extra: Any) -> Any:
+        """A function alone is one without options."""
+        if not isinstance(extra, dict):
+            return extra
+        return {name: {"function": one} if isinstance(one, str) else one for name, one in extra.items()}
 
 
 class Diagnostics(Section):
@@ -114,7 +157,7 @@ class Runtime(Section):
     diagnostics: Diagnostics = Diagnostics()
 
 
-class TrainConfig(Section):
+class TrainConfig(Extended):
     """One training run: a reference model or a learner."""
 
     # Raise it when a default or its meaning changes: identities leave defaults out.
@@ -122,7 +165,8 @@ class TrainConfig(Section):
 
     model: TwoTowers = TwoTowers()
     data: Data = Data()
-    loss: Literal["sigmoid", "softmax"] = "sigmoid"
+    loss: LossName = "sigmoid"
+    loss_options: Options = NO_OPTIONS  # keyword arguments of a loss of one's own
     selection: Selection = Selection()
     approximation: Approximation = Approximation()
     optimizer: Optimizer = Optimizer()
@@ -166,7 +210,20 @@ class TrainConfig(Section):
     @property
     def scores_learner(self) -> bool:
         """Whether the learner scores the super-batch."""
-        return self.selects and self.selection.criterion != "easy_reference"
+        return self.selects and "learner" in self._scores_with
+
+    @property
+    def _scores_with(self) -> Sequence[str]:
+        """The models that the criterion looks at, as far as that is known."""
+        if self.selection.criterion == "easy_reference":
+            return ("reference",)
+        code = self.code.get(self.selection.criterion)
+        return ("learner", "reference") if code is None or code.uses is None else code.uses
+
+    @property
+    def scoring_loss(self) -> str:
+        """The loss that scores: the one that is trained with, if it is built in and nothing else is said."""
+        return self.selection.loss or (self.loss if self.loss in LOSSES else "sigmoid")
 
     @property
     def approximate_patch_size(self) -> int:
@@ -197,6 +254,8 @@ class TrainConfig(Section):
             size = "schedule.batch_size" if self.schedule.super_batch_size is None else "the batch size b ="
             raise ValueError(f"selection.chunks {self.selection.chunks} is above {size} {b}")
         image_size, patch_size = self.model.vision.image_size, self.approximate_patch_size
+        if self._approximates and self.model.vision.is_own:
+            raise ValueError("approximation needs the built-in image tower: drop it, or the architecture")
         if self._approximates and self.approximation.method == "flexi" and image_size % patch_size:
             raise ValueError(
                 f"approximation.patch_size {patch_size} does not divide model.vision.image_size {image_size}"
@@ -208,12 +267,22 @@ class TrainConfig(Section):
         """Whether the approximation has any effect on the run."""
         return self.approximate_size > 0 or (self.approximation.score and self.scores_learner)
 
+    def extensions(self) -> Iterator[Extension]:
+        """Yield the code of one's own that the config names."""
+        yield from self.model.extensions(("model",))
+        yield from self.data.extensions(("data",))
+        if self.loss not in LOSSES:
+            yield Extension(("loss",), "loss", self.loss, self.loss_options)
+        if self.selects:
+            yield from self.selection.extensions(("selection",))
+        yield from self.evaluation.extensions(("evaluation",))
+
     def identity(self) -> dict[str, Any]:
         """Return what decides the result, as plain data: without fields at their default or without effect.
 
         Without selection, criterion, ratio, chunks, gain and reference have no effect, so one uniform
         baseline serves every study; a variant counts as its sizes; data counts by content, so a folder's
-        digest replaces its path.
+        digest replaces its path; code of one's own counts by content, too.
         """
         identity = self.model_dump(
             mode="json", exclude_defaults=True, exclude={"runtime": True, "model": {"variant"}}
@@ -227,7 +296,7 @@ class TrainConfig(Section):
         for name in ("model", "selection", "approximation", "schedule"):
             if not identity.get(name):
                 identity.pop(name, None)
-        return identity | {"data": self.data.identity(self.web_seed)}
+        return self.identified(identity | {"data": self.data.identity(self.web_seed)}, self.extensions())
 
     def _inert_in_selection(self) -> set[str]:
         if not self.selects:
@@ -236,6 +305,8 @@ class TrainConfig(Section):
         inert = {name for name, only in (("chunks", "joint"), ("sweeps", "gibbs")) if rule != only}
         if rule == "greedy":
             inert |= {"gain"}
+        if self.selection.loss == (self.loss if self.loss in LOSSES else "sigmoid"):
+            inert |= {"loss"}
         return inert if self.needs_reference else inert | {"reference"}
 
     def _inert_in_approximation(self) -> set[str]:

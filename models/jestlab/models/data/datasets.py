@@ -5,30 +5,56 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jestlab.models.config import SHAPES_GENERATOR, BenchmarkFolder, ShapesBenchmark, ShapesWeb, ShardFolder
-from jestlab.models.data import shapes
+from jestlab.models.config import (
+    SHAPES_GENERATOR,
+    BenchmarkFolder,
+    Code,
+    OwnReader,
+    ShapesBenchmark,
+    ShapesWeb,
+    ShardFolder,
+)
+from jestlab.models.data import readers, shapes
 from jestlab.models.data.files import build_once, derived_path, file_sha256, shard_files, write_whole
 from jestlab.models.data.shards import ShardIndex
 
 
-def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Path:
-    """Return the folder of shards to train on; make it if it is synthetic and missing.
+def ensure_web(
+    settings: ShapesWeb | ShardFolder | OwnReader,
+    seed: int,
+    cache: Path,
+    code: Mapping[str, Code] | None = None,
+) -> Path:
+    """Return the folder of shards to train on; make it if it is synthetic, or a reader's, and missing.
 
     Args:
-        settings: The synthetic web, made on first use, or the user's folder.
+        settings: The synthetic web or what a reader reads, made on first use, or the user's folder.
         seed: Of the synthetic web, where its settings give none.
         cache: Where made data are kept, in folders named by what is in them.
+        code: The run's code, by name: what a reader makes depends on its own.
 
     Returns:
         The folder.
 
     Raises:
         FileNotFoundError: The user's folder is missing or holds no shards.
-        ValueError: The user's folder no longer holds what its recorded digest says.
+        ValueError: The user's folder no longer holds what its recorded digest says, or a reader yields what
+            is no example.
     """
+    if isinstance(settings, OwnReader):
+        planned = settings.path_digest
+        if settings.path and planned and readers.path_digest(Path(settings.path)) != planned:
+            raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
+
+        def read(partial: Path) -> None:
+            readers.write_shards(partial, settings)
+            ShardIndex.load(partial)
+
+        return build_once(cache / web_name(settings, seed, code), read)
     if isinstance(settings, ShardFolder):
         folder = Path(settings.path)
         ShardIndex.load(folder)
@@ -40,7 +66,7 @@ def ensure_web(settings: ShapesWeb | ShardFolder, seed: int, cache: Path) -> Pat
         shapes.make_web(partial, settings, seed)
         ShardIndex.load(partial)
 
-    return build_once(cache / web_name(settings, seed), build)
+    return build_once(cache / web_name(settings, seed, code), build)
 
 
 def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -> Path:
@@ -61,8 +87,14 @@ def ensure_benchmark(settings: ShapesBenchmark | BenchmarkFolder, cache: Path) -
     )
 
 
-def web_name(settings: ShapesWeb, seed: int) -> str:
+def web_name(settings: ShapesWeb | OwnReader, seed: int, code: Mapping[str, Code] | None = None) -> str:
     """Return the name of the folder that `ensure_web` makes."""
+    if isinstance(settings, OwnReader):
+        made_from = settings.model_dump(mode="json", exclude={"function", "examples"})
+        if settings.path_digest is not None:
+            del made_from["path"]
+        known = (code or {}).get(settings.function)
+        return _name("own-web", made_from | {"code": known.digest if known else settings.function})
     seed = seed if settings.seed is None else settings.seed
     return _name("shapes-web", {**settings.model_dump(mode="json"), "seed": seed})
 
@@ -72,7 +104,7 @@ def benchmark_name(settings: ShapesBenchmark) -> str:
     return _name("shapes-benchmark", settings.model_dump(mode="json"))
 
 
-MADE = re.compile(r"shapes-(web|benchmark)-[0-9a-f]{8}")
+MADE = re.compile(r"(shapes-(web|benchmark)|own-web)-[0-9a-f]{8}")
 """Names of folders that were made here, and can be made again."""
 
 

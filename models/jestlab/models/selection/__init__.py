@@ -6,6 +6,7 @@ fused.py     the same sums as a Pallas kernel for TPU, where it works
 sampling.py  draws without replacement from candidates that are split over devices
 """
 
-from jestlab.models.selection.select import RULES, Selected, select
+from jestlab.models.selection.scores import Criterion
+from jestlab.models.selection.select import RULES, Selected, State, SuperBatch, select
 
-__all__ = ["RULES", "Selected", "select"]
+__all__ = ["RULES", "Criterion", "Selected", "State", "SuperBatch", "select"]

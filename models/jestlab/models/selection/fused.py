@@ -31,7 +31,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from jestlab.models import processes
-from jestlab.models.selection.scores import BLOCKS, Sums, softplus
+from jestlab.models.selection.scores import BLOCKS, CRITERIA, Criterion, Sums, softplus
 from jestlab.models.two_towers import Embeddings
 
 _LOG = logging.getLogger(__name__)
@@ -49,21 +49,23 @@ products need, the compiler asks for up to 11 MiB of the 16 that a kernel may ha
 
 
 def sigmoid_sums(
-    signs: Sequence[float],
+    criterion: Criterion,
     models: Sequence[Embeddings],
     chunk: Sequence[Embeddings],
     *,
     interpret: bool = False,
 ) -> jax.Array:
-    """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], as `scores.sigmoid_sums`.
+    """Compute Σ_j [g(softplus(s_ij + b)) + g(softplus(s_ji + b))], as `scores.sigmoid_sums`.
+
+    Only where g is a signed sum over the models; for another criterion, `scores.sigmoid_sums` does it.
 
     Args:
         interpret: Whether to run the kernel without a TPU, slowly, for tests.
     """
-    if not fits(sum(z.image.shape[1] for z in models)):
-        return BLOCKS.sigmoid(signs, models, chunk)
+    if criterion.signs is None or not fits(sum(z.image.shape[1] for z in models)):
+        return BLOCKS.sigmoid(criterion, models, chunk)
     scalars = jnp.stack([jnp.stack([z.temperature, z.bias]) for z in chunk])
-    kernel = functools.partial(_sigmoid_kernel, signs=tuple(signs))
+    kernel = functools.partial(_sigmoid_kernel, signs=criterion.signs)
     over = functools.partial(_over_pairs, kernel, scalars, scratch=0, interpret=interpret)
     return over([z.image for z in models], [z.text for z in chunk]) + over(
         [z.text for z in models], [z.image for z in chunk]
@@ -260,11 +262,11 @@ def disagreement(sums: Sums) -> str | None:
     Returns:
         What is wrong; None if the two agree.
     """
-    signs = (1.0, -1.0)
+    criterion = CRITERIA["learnability"]
     models, chunk = ([_embeddings(n, width, 10 * n + width) for width in (96, 40)] for n in (150, 530))
     try:
         ours, theirs = (
-            [jax.jit(way.sigmoid, static_argnums=0)(signs, models, chunk)]
+            [jax.jit(way.sigmoid, static_argnums=0)(criterion, models, chunk)]
             + [x for pair in zip(models, chunk, strict=True) for x in jax.jit(way.softmax)(*pair)]
             for way in (sums, BLOCKS)
         )

@@ -1,10 +1,12 @@
 """Scores of candidates: by one of three criteria and one of two losses, alone or given what is chosen.
 
-A criterion (Sec. 3.1 of the paper) is a signed sum of the losses of the learner θ and the reference θ*:
+A criterion (Sec. 3.1 of the paper) makes a score of the losses of the learner θ and the reference θ*:
 
     hard-learner   s^hard  =  ℓ(· | θ)
     easy-reference s^easy  = −ℓ(· | θ*)
     learnability   s^learn =  ℓ(· | θ) − ℓ(· | θ*)
+
+One of one's own may be any other function of the two, element by element.
 
 There is no matrix of all pairs: what the chosen examples contribute to a candidate's score is accumulated
 chunk by chunk, in one number per candidate (sigmoid), or two per candidate and model (softmax). Each is a sum
@@ -12,12 +14,14 @@ over the pairs of candidate i with the examples j of the chunk, in both directio
 text i with image j. Sums are computed here block by block, for any backend; `fused` does so on TPU.
 
 Letters: R rows (candidates of this device), c chunk, C the chosen, E embedding width,
-s_ij = t z^im_i · z^txt_j, ± the sign of a model.
+s_ij = t z^im_i · z^txt_j, g the criterion.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -39,15 +43,77 @@ GPU_BLOCK_LOGITS = 1 << 24
 """The same on GPU, where many small kernels would mostly wait: a guess, not measured."""
 
 
-def sigmoid_sums(
-    signs: Sequence[float], models: Sequence[Embeddings], chunk: Sequence[Embeddings]
-) -> jax.Array:
-    """Compute Σ_j Σ_models ± [softplus(s_ij + b) + softplus(s_ji + b)], the losses of non-matching pairs.
+@dataclass(frozen=True)
+class Criterion:
+    """g: makes a score of the losses of the models that it looks at.
 
-    Models are subtracted pair by pair, before the sum, where their difference is still exact.
+    Attributes:
+        function: Takes `learner`, `reference` or both: float32 arrays of one shape, the losses of the same
+            pairs or examples by each model. Returns their scores, of that shape; each depends on the losses
+            in its own place alone.
+        models: Which of the two it takes.
+        signs: The sign of each model, if the scores are a sum of signed losses; None if they are not.
+    """
+
+    function: Callable[..., jax.Array]
+    models: tuple[str, ...]
+    signs: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., jax.Array]) -> Criterion:
+        """Return the criterion that a function is, by the names of its parameters.
+
+        Raises:
+            ValueError: It takes neither `learner` nor `reference`.
+        """
+        inner = getattr(function, "function", function)  # of an `Own`
+        models = tuple(
+            name for name in ("learner", "reference") if name in inspect.signature(inner).parameters
+        )
+        if not models:
+            raise ValueError(
+                f"criterion {getattr(inner, '__name__', inner)!r} takes neither `learner` nor `reference`: "
+                "a criterion is a function of the losses of one or both"
+            )
+        return cls(function, models)
+
+    def __call__(self, losses: Iterable[jax.Array]) -> jax.Array:
+        """Score by the losses of the models, in their order."""
+        return self.function(**dict(zip(self.models, losses, strict=True)))
+
+
+def learnability(learner: jax.Array, reference: jax.Array) -> jax.Array:
+    """Return ℓ(θ) − ℓ(θ*)."""
+    return learner - reference
+
+
+def easy_reference(reference: jax.Array) -> jax.Array:
+    """Return −ℓ(θ*)."""
+    return -reference
+
+
+def hard_learner(learner: jax.Array) -> jax.Array:
+    """Return ℓ(θ)."""
+    return learner
+
+
+CRITERIA = {
+    "learnability": Criterion(learnability, ("learner", "reference"), (1.0, -1.0)),
+    "easy_reference": Criterion(easy_reference, ("reference",), (-1.0,)),
+    "hard_learner": Criterion(hard_learner, ("learner",), (1.0,)),
+}
+"""The paper's, by name."""
+
+
+def sigmoid_sums(
+    criterion: Criterion, models: Sequence[Embeddings], chunk: Sequence[Embeddings]
+) -> jax.Array:
+    """Compute Σ_j [g(softplus(s_ij + b)) + g(softplus(s_ji + b))], the scores of non-matching pairs.
+
+    g looks at the models pair by pair, before the sum, where their difference is still exact.
 
     Args:
-        signs: The sign of each model.
+        criterion: g.
         models: Each model's embeddings of R candidates.
         chunk: Each model's embeddings of c examples.
 
@@ -56,11 +122,13 @@ def sigmoid_sums(
     """
 
     def block(rows: Rows) -> jax.Array:
-        total = jnp.float32(0.0)
-        for sign, (image, text), z in zip(signs, rows, chunk, strict=True):
-            losses = softplus(logits(image, z.text, z)) + softplus(logits(text, z.image, z))
-            total = total + sign * losses
-        return jnp.sum(total, axis=1)
+        both = list(zip(rows, chunk, strict=True))
+        if criterion.signs is not None:  # of a sum, both directions at once
+            losses = (softplus(logits(x, z.text, z)) + softplus(logits(y, z.image, z)) for (x, y), z in both)
+            return jnp.sum(criterion(losses), axis=1)
+        there = criterion(softplus(logits(x, z.text, z)) for (x, _), z in both)
+        back = criterion(softplus(logits(y, z.image, z)) for (_, y), z in both)
+        return jnp.sum(there + back, axis=1)
 
     return over_rows(block, [(z.image, z.text) for z in models], chunk[0].image.shape[0])
 
@@ -146,51 +214,46 @@ def softplus(x: jax.Array) -> jax.Array:
 class Sums(NamedTuple):
     """A way to sum over the pairs of all candidates with a chunk: the functions here, or those of `fused`."""
 
-    sigmoid: Callable[[Sequence[float], Models, Models], jax.Array]
+    sigmoid: Callable[[Criterion, Models, Models], jax.Array]
     softmax: Callable[[Embeddings, Embeddings], tuple[jax.Array, jax.Array]]
 
 
 BLOCKS = Sums(sigmoid_sums, softmax_sums)
 
 
-_SIGNS = {
-    "learnability": {"learner": 1.0, "reference": -1.0},
-    "easy_reference": {"reference": -1.0},
-    "hard_learner": {"learner": 1.0},
-}
-
-
 class Terms(NamedTuple):
-    """The terms of a criterion: the loss of each model that it looks at, times a sign."""
+    """A criterion, and the models that it looks at."""
 
-    signs: tuple[float, ...]
+    criterion: Criterion
     models: tuple[Embeddings, ...]
 
 
-def terms(criterion: str, learner: Embeddings | None, reference: Embeddings | None) -> Terms:
+def terms(
+    criterion: str | Callable[..., jax.Array], learner: Embeddings | None, reference: Embeddings | None
+) -> Terms:
     """Return the models that a criterion scores with.
 
     The paper's pseudo-code has no hard-learner path and names two config fields that it never sets
     (`cfg.scoring`, `cfg.learnability`); here the criterion is one argument.
 
     Args:
-        criterion: "learnability", "easy_reference" or "hard_learner".
+        criterion: "learnability", "easy_reference" or "hard_learner"; or a function, as `Criterion` says.
         learner: Embeddings by the learner; not used by "easy_reference".
         reference: Embeddings of the same pairs by the reference, at any width; not used by "hard_learner".
 
     Raises:
-        ValueError: The criterion is unknown, the embeddings that it needs are missing, they are of different
-            numbers of pairs, or of different widths within a model.
+        ValueError: The criterion is unknown or takes no losses, the embeddings that it needs are missing,
+            they are of different numbers of pairs, or of different widths within a model.
     """
-    if criterion not in _SIGNS:
-        raise ValueError(f"unknown criterion {criterion!r}: expected one of {', '.join(_SIGNS)}")
+    if isinstance(criterion, str) and criterion not in CRITERIA:
+        raise ValueError(f"unknown criterion {criterion!r}: expected one of {', '.join(CRITERIA)}")
+    found = CRITERIA[criterion] if isinstance(criterion, str) else Criterion.of(criterion)
     given = {"learner": learner, "reference": reference}
-    signs, models = [], []
-    for name, sign in _SIGNS[criterion].items():
+    models = []
+    for name in found.models:
         z = given[name]
         if z is None:
             raise ValueError(f"the {name}'s embeddings are missing: criterion {criterion!r} scores with them")
-        signs.append(sign)
         models.append(z)
     for z in models:
         if z.image.shape[1] != z.text.shape[1]:
@@ -200,10 +263,12 @@ def terms(criterion: str, learner: Embeddings | None, reference: Embeddings | No
     counts = {array.shape[0] for z in models for array in (z.image, z.text)}
     if len(counts) > 1:
         raise ValueError(f"embeddings of different numbers of examples: {sorted(counts)}")
-    return Terms(tuple(signs), tuple(models))
+    return Terms(found, tuple(models))
 
 
-def score_matrix(criterion: str, learner: Embeddings | None, reference: Embeddings | None) -> jax.Array:
+def score_matrix(
+    criterion: str | Callable[..., jax.Array], learner: Embeddings | None, reference: Embeddings | None
+) -> jax.Array:
     """Compute S, the sigmoid scores of every image with every text, without gain; to be looked at.
 
     Args:
@@ -214,11 +279,8 @@ def score_matrix(criterion: str, learner: Embeddings | None, reference: Embeddin
     Returns:
         float32 [n, n]; rows are images, columns are texts, the pairs' own scores are on the diagonal.
     """
-    signs, models = terms(criterion, learner, reference)
-    matrix = jnp.zeros((), jnp.float32)
-    for sign, z in zip(signs, models, strict=True):
-        matrix += sign * pairwise_sigmoid_loss(z)
-    return matrix
+    found, models = terms(criterion, learner, reference)
+    return found(pairwise_sigmoid_loss(z) for z in models)
 
 
 Accumulated = Any
@@ -250,16 +312,16 @@ class Scores(Protocol):
 class SigmoidScores:
     """By the sigmoid loss: ℓ_ij = softplus(s_ij + b) off the diagonal, ℓ_ii = softplus(−s_ii − b) on it.
 
-    S = Σ_models ± ℓ is a matrix over pairs; the score given the chosen set C is
+    S = g(ℓ) is a matrix over pairs; the score given the chosen set C is
     S_ii + Σ_{j ∈ C} (S_ij + S_ji).
     """
 
-    def __init__(self, signs: Sequence[float], sums: Sums) -> None:
-        self._signs, self._sums = signs, sums.sigmoid
+    def __init__(self, criterion: Criterion, sums: Sums) -> None:
+        self._criterion, self._sums = criterion, sums.sigmoid
 
     def own(self, models: Models) -> jax.Array:
         """Return S_ii, the scores of the pairs alone."""
-        return _signed(self._signs, (softplus(-(own_similarity(z) + z.bias)) for z in models))
+        return self._criterion(softplus(-(own_similarity(z) + z.bias)) for z in models)
 
     def nothing(self, models: Models) -> jax.Array:
         """Return 0 for each row."""
@@ -267,7 +329,7 @@ class SigmoidScores:
 
     def add(self, accumulated: jax.Array, models: Models, chunk: Models) -> jax.Array:
         """Add Σ_{j ∈ chunk} (S_ij + S_ji)."""
-        return accumulated + self._sums(self._signs, models, chunk)
+        return accumulated + self._sums(self._criterion, models, chunk)
 
     def given(self, accumulated: jax.Array, models: Models) -> jax.Array:
         """Return S_ii + Σ_{j ∈ C} (S_ij + S_ji)."""
@@ -275,7 +337,7 @@ class SigmoidScores:
 
     def shares(self, accumulated: jax.Array, models: Models) -> jax.Array:
         """Return S_ii + ½ Σ_{j ≠ i} (S_ij + S_ji); the sum holds i itself, as a non-match, twice."""
-        itself = _signed(self._signs, (softplus(own_similarity(z) + z.bias) for z in models))
+        itself = self._criterion(softplus(own_similarity(z) + z.bias) for z in models)
         return self.own(models) + 0.5 * (accumulated - 2.0 * itself)
 
 
@@ -291,12 +353,12 @@ class SoftmaxScores:
     With nothing chosen ℓ_i = −s_ii, as in Sec. 3.1: with i alone the denominators would cancel it.
     """
 
-    def __init__(self, signs: Sequence[float], sums: Sums) -> None:
-        self._signs, self._sums = signs, sums.softmax
+    def __init__(self, criterion: Criterion, sums: Sums) -> None:
+        self._criterion, self._sums = criterion, sums.softmax
 
     def own(self, models: Models) -> jax.Array:
-        """Return Σ ± (−s_ii), the scores of the pairs alone."""
-        return _signed(self._signs, [-own_similarity(z) for z in models])
+        """Return g(−s_ii), the scores of the pairs alone."""
+        return self._criterion(-own_similarity(z) for z in models)
 
     def nothing(self, models: Models) -> list[tuple[jax.Array, jax.Array]]:
         """Return log 0, for each model and direction."""
@@ -312,25 +374,20 @@ class SoftmaxScores:
         return both
 
     def given(self, accumulated: list[tuple[jax.Array, jax.Array]], models: Models) -> jax.Array:
-        """Return Σ ± ℓ_i, with the candidate joined to the chosen."""
+        """Return g(ℓ_i), with the candidate joined to the chosen."""
         losses = []
         for (over_texts, over_images), z in zip(accumulated, models, strict=True):
             own = own_similarity(z)
             losses.append(0.5 * (jnp.logaddexp(over_texts, own) + jnp.logaddexp(over_images, own)) - own)
-        return _signed(self._signs, losses)
+        return self._criterion(losses)
 
     def shares(self, accumulated: list[tuple[jax.Array, jax.Array]], models: Models) -> jax.Array:
-        """Return Σ ± ℓ_i; the chosen are already in the sums."""
+        """Return g(ℓ_i); the chosen are already in the sums."""
         losses = [
             0.5 * (over_texts + over_images) - own_similarity(z)
             for (over_texts, over_images), z in zip(accumulated, models, strict=True)
         ]
-        return _signed(self._signs, losses)
-
-
-def _signed(signs: Sequence[float], losses: Iterable[jax.Array]) -> jax.Array:
-    """Return Σ ± ℓ over the models."""
-    return sum((sign * loss for sign, loss in zip(signs, losses, strict=True)), jnp.float32(0.0))
+        return self._criterion(losses)
 
 
 def own_similarity(z: Embeddings) -> jax.Array:
@@ -338,19 +395,19 @@ def own_similarity(z: Embeddings) -> jax.Array:
     return z.temperature * (z.image * z.text).sum(axis=1)
 
 
-def scores_by(loss: str, signs: Sequence[float], sums: Sums) -> Scores:
+def scores_by(loss: str, criterion: Criterion, sums: Sums) -> Scores:
     """Create the scores by a loss.
 
     Args:
         loss: "sigmoid" or "softmax".
-        signs: The criterion's sign of each model.
+        criterion: g.
         sums: How to sum over pairs.
 
     Raises:
         ValueError: The loss is unknown.
     """
     if loss == "sigmoid":
-        return SigmoidScores(signs, sums)
+        return SigmoidScores(criterion, sums)
     if loss == "softmax":
-        return SoftmaxScores(signs, sums)
+        return SoftmaxScores(criterion, sums)
     raise ValueError(f"unknown loss {loss!r}: expected sigmoid or softmax")

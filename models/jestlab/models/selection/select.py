@@ -4,9 +4,9 @@ Joint selection (Algorithm 1 of the paper) goes chunk by chunk:
 
     score → draw a chunk → condition the scores on it → draw the next chunk → …
 
-The other rules are the same in another number of chunks: independent selection draws all in one, uniform
-selection draws all in one with a gain of 0, greedy selection takes the best one by one. Gibbs sampling
-resamples one member of the sub-batch after another instead.
+The other built-in rules are the same in another number of chunks: independent selection draws all in one,
+uniform selection draws all in one with a gain of 0, greedy selection takes the best one by one. Gibbs
+sampling resamples one member of the sub-batch after another instead.
 
 Departures from the printed algorithms, and why:
 
@@ -38,10 +38,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from jestlab.models.selection.sampling import Candidates, Draw, draw, gumbel
-from jestlab.models.selection.scores import BLOCKS, Accumulated, Models, Scores, Sums, Terms, scores_by, terms
+from jestlab.models.selection.scores import (
+    BLOCKS,
+    Accumulated,
+    Criterion,
+    Models,
+    Scores,
+    Sums,
+    Terms,
+    scores_by,
+    terms,
+)
 from jestlab.models.two_towers import Embeddings
 
 RULES = ("uniform", "independent", "joint", "greedy", "gibbs")
+
+OwnRule = Callable[..., "jax.Array | Selected"]
+"""A rule of one's own: `rule(key, batch, *, batch_size, gain, …)` → int32 [b], distinct global indices, the
+same on every device. `batch` is the `SuperBatch`, which draws, conditions and fetches on any number of
+devices; further keyword arguments are its options. One that returns a `Selected` also says among how many
+candidates it chose. Attribute `flops(batch_size, super_batch_size, embedding_dims, **options)`, if it has
+one, counts its FLOPs for a super-batch."""
 
 Noise = Callable[[jax.Array, int], jax.Array]
 """Key and B → float32 [B]."""
@@ -74,8 +91,8 @@ def select(
     reference: Embeddings | None,
     *,
     batch_size: int,
-    rule: str = "joint",
-    criterion: str = "learnability",
+    rule: str | OwnRule = "joint",
+    criterion: str | Callable[..., jax.Array] = "learnability",
     loss: str = "sigmoid",
     chunks: int = 16,
     gain: float = 100.0,
@@ -97,8 +114,9 @@ def select(
         batch_size: b, at most B.
         rule: "uniform"; "independent" (by each pair's own score); "joint" (Algorithm 1: in N chunks, each by
             the scores given those before it); "greedy" (one by one, the highest score each time, no noise);
-            "gibbs" (brute force, for diagnosis).
-        criterion: "learnability", "easy_reference" or "hard_learner".
+            "gibbs" (brute force, for diagnosis). Or a hashable function: see `OwnRule`.
+        criterion: "learnability", "easy_reference" or "hard_learner"; or a hashable function of the losses:
+            see `scores.Criterion`.
         loss: "sigmoid" or "softmax": the one that scores, usually the one that is trained with.
         chunks: N, for "joint", at most b; the first b mod N chunks hold one example more than the others.
         gain: Factor on the scores before sampling, the inverse of a temperature (the paper's
@@ -119,7 +137,7 @@ def select(
     """
     found = terms(criterion, learner, reference)
     super_batch = found.models[0].image.shape[0] * (1 if axis is None else jax.lax.axis_size(axis))
-    if rule not in RULES:
+    if isinstance(rule, str) and rule not in RULES:
         raise ValueError(f"unknown selection rule {rule!r}: expected one of {', '.join(RULES)}")
     if not 0 < batch_size <= super_batch:
         raise ValueError(f"cannot draw a sub-batch of {batch_size} from a super-batch of {super_batch}")
@@ -134,7 +152,7 @@ def select(
         min(gain, _LARGEST_GAIN),
         None if trace is False else jnp.asarray(trace),
         loss=loss,
-        signs=found.signs,
+        criterion=found.criterion,
         rule=rule,
         batch_size=batch_size,
         chunks=chunks,
@@ -146,7 +164,7 @@ def select(
 
 
 @functools.partial(
-    jax.jit, static_argnames=("loss", "signs", "rule", "batch_size", "chunks", "sweeps", "axis", "sums")
+    jax.jit, static_argnames=("loss", "criterion", "rule", "batch_size", "chunks", "sweeps", "axis", "sums")
 )
 def _select(
     key: jax.Array,
@@ -155,8 +173,8 @@ def _select(
     trace: Trace,
     *,
     loss: str,
-    signs: tuple[float, ...],
-    rule: str,
+    criterion: Criterion,
+    rule: str | OwnRule,
     batch_size: int,
     chunks: int,
     sweeps: int,
@@ -164,7 +182,9 @@ def _select(
     sums: Sums,
 ) -> Selected:
     models = tuple(Embeddings(*(x.astype(jnp.float32) for x in z)) for z in models)
-    batch = SuperBatch(Candidates(models[0].image.shape[0], axis), models, scores_by(loss, signs, sums))
+    batch = SuperBatch(Candidates(models[0].image.shape[0], axis), models, scores_by(loss, criterion, sums))
+    if not isinstance(rule, str):
+        return by_function(key, batch, rule, batch_size=batch_size, gain=gain, trace=trace)
     if rule == "gibbs":
         return by_gibbs(key, batch, batch_size=batch_size, sweeps=sweeps, gain=gain, trace=trace)
     number, factor, noise = {
@@ -332,6 +352,39 @@ def by_gibbs(
     keys = jax.random.split(sampling_key, sweeps * batch_size)
     indices, (effective, score) = jax.lax.scan(resample, uniform.indices, keys)
     return Selected(indices, start.scores, effective, score.reshape(-1))
+
+
+def by_function(
+    key: jax.Array,
+    batch: SuperBatch,
+    rule: OwnRule,
+    *,
+    batch_size: int,
+    gain: float | jax.Array,
+    trace: Trace = None,
+) -> Selected:
+    """Select by a rule of one's own; arguments are those of `select`.
+
+    Raises:
+        ValueError: It does not return b indices.
+    """
+    found = rule(key, batch, batch_size=batch_size, gain=gain)
+    start = batch.unconditioned()
+    untraced = start.scores[:0]
+    indices = jnp.asarray(found.indices if isinstance(found, Selected) else found)
+    if indices.shape != (batch_size,) or not jnp.issubdtype(indices.dtype, jnp.integer):
+        raise ValueError(
+            f"a rule must return {batch_size} whole numbers, the indices of its sub-batch; this one returns "
+            f"{indices.dtype} {list(indices.shape)}"
+        )
+    indices = indices.astype(jnp.int32)
+    score = untraced
+    if trace is not None:
+        state = batch.condition(start, indices)
+        score = batch.score(state, batch_size)[None]
+    return Selected(
+        indices, start.scores, found.effective if isinstance(found, Selected) else untraced, score
+    )
 
 
 def _check_finite(found: Terms) -> None:

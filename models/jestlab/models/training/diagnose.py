@@ -38,8 +38,9 @@ from jestlab.models.data.pipeline import Batch, training_batches
 from jestlab.models.data.shards import ShardSource
 from jestlab.models.data.tokenizer import Tokenizer
 from jestlab.models.devices import Devices
+from jestlab.models.extensions import Own
 from jestlab.models.selection import Selected, select
-from jestlab.models.selection.scores import score_matrix
+from jestlab.models.selection.scores import CRITERIA, score_matrix
 from jestlab.models.training.checkpoints import load_parameters
 from jestlab.models.training.reference import TOKENIZER, Reference, Scorer, load
 from jestlab.models.training.step import NO_EXAMPLE, RECENT_STEPS
@@ -158,7 +159,7 @@ def diagnose(
         FileNotFoundError: A run's folder lacks its checkpoint or tokenizer.
         ValueError: The reference does not fit the learner or the data, or embeddings are not finite.
     """
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     measured: dict[str, list[Any]] = defaultdict(list)
     chosen: dict[str, list[Ints]] = defaultdict(list)
     matrix: Series = {}
@@ -291,8 +292,8 @@ def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tupl
             candidates.reference,
             batch_size=config.batch_size,
             rule=rule,
-            criterion=config.criterion,
-            loss=config.loss,
+            criterion=_criterion(config),
+            loss=config.scoring_loss,
             gain=config.gain,
             chunks=chunks,
             sweeps=config.sweeps,
@@ -325,6 +326,13 @@ def _measure(config: DiagnoseConfig, key: jax.Array, batch: _SuperBatch) -> tupl
     return series, chosen
 
 
+def _criterion(config: DiagnoseConfig) -> str | Own:
+    """Return the name of a built-in criterion, or one's own with its options."""
+    if config.criterion in CRITERIA:
+        return config.criterion
+    return Own.load("criterion", config.criterion, config.criterion_options)
+
+
 def _spread(draws: int) -> Ints:
     """Return 1 … draws, thinned evenly on a logarithmic axis if there are many."""
     if draws <= _POINTS:
@@ -334,10 +342,10 @@ def _spread(draws: int) -> Ints:
 
 def _matrix(config: DiagnoseConfig, batch: _SuperBatch) -> Series:
     """Score the first images with the first texts; empty if the loss is not a sum over pairs."""
-    if config.loss != "sigmoid":
+    if config.scoring_loss != "sigmoid":
         return {}
     n = config.matrix_size
-    scores = score_matrix(config.criterion, batch.first(n).learner, batch.first(n).reference)
+    scores = score_matrix(_criterion(config), batch.first(n).learner, batch.first(n).reference)
     return {
         "learnability_matrix/size": (np.array([0]), np.array([n], np.float64)),
         "learnability_matrix": (np.arange(n * n), np.asarray(scores, np.float64).reshape(-1)),

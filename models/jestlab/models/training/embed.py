@@ -69,7 +69,7 @@ def embed(
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
     towers, theirs = reference
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     forward = _Forward(towers, load_parameters(theirs / "checkpoints", towers), config.runtime.batch_size)
     reader = _Reader(
         config, web, Tokenizer((theirs / TOKENIZER).read_bytes()), towers, forward.devices.rows(forward.size)

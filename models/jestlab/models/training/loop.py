@@ -64,7 +64,7 @@ def train(
     if not is_first():
         tracker = NullTracker(tracker.stop_requested)
 
-    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache)
+    web = datasets.ensure_web(config.data.train, config.web_seed, data_cache, config.code)
     benchmark = datasets.ensure_benchmark(config.data.benchmark, data_cache)
     tokenizer = ensure_tokenizer(web, config.model.text.vocabulary_size)
     if is_first():
@@ -141,8 +141,9 @@ def train(
             score = None
             if marks.evaluates(step):
                 with clock.stopped():
-                    scores = evaluator(state.parameters)
+                    scores, own = evaluator(state.parameters), evaluator.extra(state.parameters)
                 score = float(np.mean(list(scores.values())))
+                scores |= own
                 tracker.evaluation(step, seen, flops, scores, seconds=trained)
                 events.scalars(step, scores)
                 _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))

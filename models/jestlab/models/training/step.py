@@ -31,12 +31,15 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
-from jestlab.models.config import TrainConfig
+from jestlab.models.config import Selection, TrainConfig
+from jestlab.models.config.train import LOSSES
 from jestlab.models.devices import AXIS, Devices, take_rows
+from jestlab.models.extensions import Own
 from jestlab.models.losses import loss_function
-from jestlab.models.selection import Selected, select
+from jestlab.models.selection import RULES, Selected, select
 from jestlab.models.selection.fused import best_sums
 from jestlab.models.selection.sampling import Candidates
+from jestlab.models.selection.scores import CRITERIA
 from jestlab.models.training.optimizer import build_optimizer
 from jestlab.models.transformer import Execution
 from jestlab.models.two_towers import (
@@ -112,9 +115,9 @@ def build_step(
         `{t, b}` alone. Metrics are float32 scalars: `loss`, `grad_norm`, `temperature`, `bias`, and with
         selection `score_selected` and `score_super_batch`, the means of the pairs' own scores,
         `effective_sample_size`, among how many candidates the first of a chunk was effectively a choice, mean
-        over chunks, with diagnostics `score_sub_batch`, the score of the sub-batch as a whole, which holds at
-        steps where they are due; and `selected`, int32 [b], the positions in the super-batch that were
-        trained on.
+        over chunks (a rule of one's own may not tell), with diagnostics `score_sub_batch`, the score of the
+        sub-batch as a whole, which holds at steps where they are due; and `selected`, int32 [b], the
+        positions in the super-batch that were trained on.
 
     Raises:
         ValueError: `runtime.microbatches` does not divide what a device trains on, or
@@ -142,6 +145,17 @@ def build_step(
     )
 
 
+def chosen_by(selection: Selection) -> tuple[str | Own, str | Own]:
+    """Return what selects, and by what criterion: names of what is built in, or code of one's own."""
+    rule: str | Own = selection.rule
+    criterion: str | Own = selection.criterion
+    if selection.rule not in RULES:
+        rule = Own.load("rule", selection.rule, selection.rule_options)
+    if selection.criterion not in CRITERIA:
+        criterion = Own.load("criterion", selection.criterion, selection.criterion_options)
+    return rule, criterion
+
+
 class _Step:
     """One step on one device, under `jax.shard_map`."""
 
@@ -153,7 +167,11 @@ class _Step:
         )
         self.optimizer = build_optimizer(config.optimizer, config.total_steps)
         self.devices = devices.count
-        self.loss = loss_function(config.loss, devices.count, AXIS)
+        loss: str | Own = config.loss
+        if config.loss not in LOSSES:
+            loss = Own.load("loss", config.loss, config.loss_options)
+        self.loss = loss_function(loss, devices.count, AXIS)
+        self.rule, self.criterion = chosen_by(config.selection)
         self.view = approximate_view(config)
         self.scoring_view = self.view if config.approximation.score else FULL
         self.sums = best_sums(config.runtime.selection_kernel)
@@ -221,9 +239,9 @@ class _Step:
                 learner_z,
                 reference_z,
                 batch_size=self.config.batch_size,
-                rule=settings.rule,
-                criterion=settings.criterion,
-                loss=self.config.loss,
+                rule=self.rule,
+                criterion=self.criterion,
+                loss=self.config.scoring_loss,
                 chunks=settings.chunks,
                 gain=settings.gain,
                 sweeps=settings.sweeps,
@@ -252,8 +270,9 @@ class _Step:
         shares = {
             "score_selected": jnp.sum(selected.own, where=mine) / self.config.batch_size,
             "score_super_batch": jnp.sum(selected.own) / self.config.super_batch_size,
-            "effective_sample_size": selected.effective.mean() / self.devices,  # everyone knows the whole
         }
+        if len(selected.effective):  # a rule of one's own may not tell
+            shares["effective_sample_size"] = selected.effective.mean() / self.devices  # everyone knows it
         if len(selected.score):
             shares["score_sub_batch"] = selected.score[-1]
         return shares

@@ -152,8 +152,8 @@ def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> Finishe
 
 def _towers(run: FinishedRun) -> TwoTowers:
     """Read the sizes of a run's towers; UserError if its program has none."""
-    schema = programs.get(run.program).schema
-    model = getattr(schema.model_validate(run.config), "model", None) if schema is not None else None
+    program = programs.get(run.program)
+    model = getattr(program.read(run.config), "model", None) if program.schema is not None else None
     if model is None:
         raise UserError(f"{run.directory}: runs of the program {run.program!r} have no image and text towers")
     towers: TwoTowers = model

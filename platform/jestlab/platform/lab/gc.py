@@ -23,12 +23,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 from pydantic import ValidationError
 from sqlalchemy import Connection, delete, select
 
-from jestlab.models.config import ShapesBenchmark, ShapesWeb
+from jestlab.models.config import OwnReader, ShapesBenchmark, ShapesWeb
 from jestlab.models.data.datasets import MADE, benchmark_name, web_name
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
@@ -264,8 +263,8 @@ def _data(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenc
 def _datasets(run: _Run) -> set[str] | None:
     """Names of the datasets made for a run; None where that cannot be said."""
     try:
-        schema = programs.get(run.program).schema
-        config: Any = schema.model_validate(json.loads(run.config)) if schema is not None else None
+        program = programs.get(run.program)
+        config = program.read(json.loads(run.config)) if program.schema is not None else None
     except (UserError, ValidationError):
         return None
     if config is None:
@@ -274,8 +273,8 @@ def _datasets(run: _Run) -> set[str] | None:
     if data is None:
         return set()
     names = set()
-    if isinstance(data.train, ShapesWeb):
-        names.add(web_name(data.train, config.web_seed))
+    if isinstance(data.train, ShapesWeb | OwnReader):
+        names.add(web_name(data.train, config.web_seed, config.code))
     if isinstance(data.benchmark, ShapesBenchmark):
         names.add(benchmark_name(data.benchmark))
     return names

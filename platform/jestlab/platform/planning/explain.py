@@ -120,8 +120,7 @@ def _items(program: str, config: Tree, needs: Mapping[str, str]) -> dict[str, An
     """Flatten what decides a result: fields of the identity, fingerprints for the names of needed runs."""
     try:
         its_program = programs.get(program)
-        schema = its_program.schema
-        identity = its_program.identity(config if schema is None else schema.model_validate(config))
+        identity = its_program.identity(its_program.read(config))
     except (UserError, ValidationError):
         return None
     return flatten(identity) | {role: fingerprint[:8] for role, fingerprint in needs.items()}
@@ -254,8 +253,8 @@ def _config(run: Any) -> dict[str, Any]:
     """Return the run's config, with the defaults of fields that were added since."""
     config: dict[str, Any] = json.loads(run.config)
     try:
-        schema = programs.get(run.program).schema
-        return config if schema is None else schema.model_validate(config).model_dump(mode="json")
+        program = programs.get(run.program)
+        return config if program.schema is None else program.read(config).model_dump(mode="json")
     except (UserError, ValidationError):  # of a program that is gone or has changed: as it was stored
         return config
 

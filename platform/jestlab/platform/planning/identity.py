@@ -7,8 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from jestlab.models.extensions import references
 from jestlab.platform.programs import BUILTIN, Config, Program
-from jestlab.platform.programs.program import callable_identifier, names_callable
 from jestlab.platform.spec.config_tree import depth_of, run_names, without
 
 
@@ -58,13 +58,12 @@ def is_true(claimed: str, program: str, config: Mapping[str, Any], needs: Mappin
         needs: Role → fingerprint of each run that it needs.
     """
     own = BUILTIN.get(program)
-    if own is None and not names_callable(program):
+    if own is None and not references.is_reference(program):
         return False
     try:
         if own is None:
-            return claimed == fingerprint(callable_identifier(program), 1, config, needs)
-        resolved: Config = dict(config) if own.schema is None else own.schema.model_validate(config)
-        identity = identity_of(own, resolved)
+            return claimed == fingerprint(references.without_folder(program), 1, config, needs)
+        identity = identity_of(own, own.read(config))
         versions = range(own.version, 0, -1)
         return any(claimed == fingerprint(own.name, version, identity, needs) for version in versions)
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):  # no config of that program

@@ -126,6 +126,4 @@ def _recorded_by(run: PlannedRun) -> Collection[str]:
     program = programs.get(run.program)
     if program.records is None:
         return ()
-    return program.records(
-        run.config if program.schema is None else program.schema.model_validate(run.config)
-    )
+    return program.records(program.read(run.config))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
+from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
-from jestlab.platform.programs import program
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
 from jestlab.platform.programs.program import Config, Contents, Price, Program, Where
@@ -30,12 +30,12 @@ def get(name: str) -> Program:
     """
     if name in BUILTIN:
         return BUILTIN[name]
-    if not program.names_callable(name):
+    if not references.is_reference(name):
         raise UserError(
             f"no program {name!r}: {nearest(name, BUILTIN)} "
             "(one of your own: package.module:callable or path/to/file.py:callable)"
         )
-    return _users(program.anchored(name, Path.cwd()))
+    return _users(references.anchored(name, Path.cwd()))
 
 
 def imports_of(name: str) -> tuple[str, ...]:
@@ -45,5 +45,8 @@ def imports_of(name: str) -> tuple[str, ...]:
 
 @functools.cache
 def _users(name: str) -> Program:
-    program.check_callable(name)
-    return Program(name, entry_point=name, identifier=program.callable_identifier(name))
+    try:
+        references.check(name)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    return Program(name, entry_point=name, identifier=references.without_folder(name))

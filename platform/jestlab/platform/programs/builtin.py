@@ -16,6 +16,7 @@ from jestlab.models.config import (
     Data,
     DiagnoseConfig,
     EmbedConfig,
+    OwnReader,
     ShardFolder,
     TrainConfig,
     TwoTowers,
@@ -24,6 +25,7 @@ from jestlab.models.config import (
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import pricing
 from jestlab.platform.programs.fits import check_fits
+from jestlab.platform.programs.own_code import described
 from jestlab.platform.programs.program import Contents, Price, Program
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ Config = TypeVar("Config", TrainConfig, EmbedConfig, DiagnoseConfig)
 
 
 def _complete_data(config: Config, contents: Contents) -> Config:
-    """Add the content digests of the data folders; only training runs use the benchmark.
+    """Add the content digests of the data folders and of code; only training runs use the benchmark.
 
     Raises:
         UserError: A folder is missing or holds no shards, or the config does not fit its data.
@@ -54,9 +56,13 @@ def _complete_data(config: Config, contents: Contents) -> Config:
     """
     parts = ("train", "benchmark") if isinstance(config, TrainConfig) else ("train",)
     data = _with_digests(config.data, contents, parts)
+    found: dict[str, Any] = {} if data is config.data else {"data": data}
+    if code := described(config, contents):
+        found["code"] = code
+    config = config.model_copy(update=found) if found else config
     if contents.where != "nowhere":
         check_fits(config, contents)
-    return config if data is config.data else config.model_copy(update={"data": data})
+    return config
 
 
 def _complete_weights(config: WeightsConfig, contents: Contents) -> WeightsConfig:
@@ -99,6 +105,10 @@ def _with_digests(data: Data, contents: Contents, parts: Sequence[str]) -> Data:
             if not path.is_dir():
                 raise UserError(f"data.{part}.path: no folder {path}: expected image–text tar shards")
             found[part] = folder.model_copy(update={"digest": contents.digest(path)})
+    if isinstance(data.train, OwnReader) and data.train.path is not None and data.train.path_digest is None:
+        path = Path(data.train.path)
+        if not contents.passes_over(path, "what a reader reads"):
+            found["train"] = data.train.model_copy(update={"path_digest": contents.path_digest(path)})
     return data.model_copy(update=found) if found else data
 
 
@@ -143,6 +153,7 @@ def _of_training(config: TrainConfig) -> list[str]:
     return [
         *logged,
         *(f"{name}/{metric}" for name, metrics in _datasets(config).items() for metric in metrics),
+        *(f"{name}/*" for name in config.evaluation.extra),
     ]
 
 

@@ -10,10 +10,12 @@ from jestlab.models.training.embed import embed
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.weights import content_hash, unflatten
+from jestlab.platform import programs
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs import pricing
 from jestlab.platform.programs.builtin import EMBED, check_digest, open_source, read_source_tokenizer
 from jestlab.platform.programs.context import Interrupted, Need, RunContext
+from jestlab.platform.programs.own_code import check_unchanged
 
 
 def run_train(config: TrainConfig, context: RunContext) -> None:
@@ -22,6 +24,7 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
     """
+    check_unchanged(config)
     role = pricing.TRAIN_REFERENCE
     reference = _reference(context.needs[role], role) if config.needs_reference else None
     per_example = pricing.cost(config, reference.model if reference else None, examples=1.0)
@@ -45,6 +48,7 @@ def run_embed(config: EmbedConfig, context: RunContext) -> None:
         Interrupted: It was asked to stop; what is embedded is saved.
         UserError: The reference is not a model.
     """
+    check_unchanged(config)
     need = context.needs[pricing.EMBED_REFERENCE]
     finished = embed(
         config,
@@ -82,6 +86,7 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
         Interrupted: It was asked to stop.
         UserError: The learner is not a model, or the reference neither a model nor embeddings.
     """
+    check_unchanged(config)
     learner, role = context.needs[pricing.DIAGNOSE_LEARNER], pricing.DIAGNOSE_REFERENCE
     finished = diagnose(
         config,
@@ -106,4 +111,6 @@ def _towers_of(need: Need, role: str) -> TwoTowers:
             f"{role}: {need.directory.name} is a run of {need.program}, which makes no towers: name a run of "
             "train or weights"
         )
+    if need.config.get("code"):
+        check_unchanged(programs.get(need.program).read(need.config))
     return TwoTowers.model_validate(need.config["model"])

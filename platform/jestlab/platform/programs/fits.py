@@ -9,6 +9,7 @@ from jestlab.models.config import (
     Data,
     DiagnoseConfig,
     EmbedConfig,
+    OwnReader,
     ShapesWeb,
     ShardFolder,
     TrainConfig,
@@ -37,6 +38,8 @@ def check_fits(config: TrainConfig | EmbedConfig | DiagnoseConfig, contents: Con
     if isinstance(train, ShapesWeb):
         _check_counted(config, None, contents)
         _check_size(config, train.examples, "data.train")
+    elif isinstance(train, OwnReader):
+        _check_size(config, train.examples, "what its reader gives")
     elif not _is_open(train):
         _check_size(config, train.examples, f"the training set {train.path}")
     else:

@@ -8,15 +8,20 @@ from typing import Literal
 
 from jestlab.analysis import costs
 from jestlab.analysis.costs import RULES, Cost, Forward, Step, selection_flops
+from jestlab.models import extensions
 from jestlab.models.config import (
     DiagnoseConfig,
     EmbedConfig,
+    OwnReader,
     ShapesWeb,
     ShardFolder,
+    TextTower,
     TrainConfig,
     TwoTowers,
+    VisionTower,
     WeightsConfig,
 )
+from jestlab.platform.errors import UserError
 from jestlab.platform.programs.program import Config, Price
 
 TRAIN_REFERENCE = "selection.reference"
@@ -38,18 +43,23 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
         keep: Share of the patches that are processed.
     """
     vision, text = model.vision, model.text
+    head = None if vision.width == model.embedding_dim else model.embedding_dim
     return costs.Forward(
-        image=costs.vision_forward(
+        image=_own_tower("vision", vision, head)
+        if vision.is_own
+        else costs.vision_forward(
             image_size=vision.image_size,
             patch_size=patch_size or vision.patch_size,
             width=vision.width,
             depth=vision.depth,
             mlp_dim=vision.mlp_dim or 4 * vision.width,
             pooling=vision.pooling,
-            embedding_dim=None if vision.width == model.embedding_dim else model.embedding_dim,
+            embedding_dim=head,
             keep=keep,
         ),
-        text=costs.text_forward(
+        text=_own_tower("text", text, model.embedding_dim)
+        if text.is_own
+        else costs.text_forward(
             length=text.length,
             width=text.width,
             depth=text.depth,
@@ -57,6 +67,35 @@ def forward(model: TwoTowers, patch_size: int | None = None, keep: float = 1.0) 
             embedding_dim=model.embedding_dim,
         ),
     )
+
+
+def _own_tower(name: str, tower: VisionTower | TextTower, head: int | None) -> int:
+    """Compute the FLOPs of one example's forward pass through a tower of one's own and the head after it."""
+    place = f"model.{name}.architecture"
+    try:
+        architecture = extensions.load("tower", tower.architecture)
+        if not callable(count := getattr(architecture, "flops", None)):
+            raise ValueError(
+                f"{tower.architecture} says no FLOPs, so that its cost is unknown: give it a `flops(config, "
+                "**options)` that returns those of one example's forward pass"
+            )
+        flops = count(tower, **tower.options)
+    except ValueError as error:
+        raise UserError(f"{place}: {error}") from None
+    return round(float(flops)) + costs.head_flops(tower.width, head)
+
+
+def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
+    """Compute the FLOPs of choosing one sub-batch by a rule of one's own, as far as it tells them."""
+    selection = config.selection
+    try:
+        count = getattr(extensions.load("rule", selection.rule), "flops", None)
+    except ValueError as error:
+        raise UserError(f"selection.rule: {error}") from None
+    if not callable(count):
+        return 0.0
+    sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
+    return float(count(**sizes, embedding_dims=tuple(dims), **selection.rule_options))
 
 
 def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
@@ -77,6 +116,7 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
         dims.append(config.model.embedding_dim)
     if config.needs_reference:
         dims.append((reference or config.model).embedding_dim)
+    is_own = config.selects and config.selection.rule not in RULES
     return costs.Step(
         full=forward(config.model),
         batch_size=config.batch_size,
@@ -86,7 +126,8 @@ def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
         approximate_share=config.approximate_size / config.batch_size,
         scoring=scoring,
         reference=forward(reference) if reference and config.needs_reference else None,
-        rule=config.selection.rule,
+        rule="independent" if is_own else config.selection.rule,
+        own_rule=_own_rule(config, dims) if is_own else 0.0,
         chunks=config.selection.chunks,
         sweeps=config.selection.sweeps,
         scored_dims=tuple(dims),
@@ -143,9 +184,9 @@ def price_embed(config: EmbedConfig, needs: Mapping[str, Config]) -> Price | Non
     return Price(Cost(reference_scoring=forward(model).total * examples), examples=0)
 
 
-def _count(train: ShapesWeb | ShardFolder) -> int | None:
+def _count(train: ShapesWeb | ShardFolder | OwnReader) -> int | None:
     """Count the examples of the data; the config's own number if the folder is not on this machine."""
-    if isinstance(train, ShapesWeb) or not Path(train.path).is_dir():
+    if isinstance(train, ShapesWeb | OwnReader) or not Path(train.path).is_dir():
         return train.examples
     from jestlab.models.data.shards import ShardIndex  # imports NumPy, which few plans need
 

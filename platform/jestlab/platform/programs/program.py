@@ -7,23 +7,17 @@ name is found when the spec is read, not hours later by a worker.
 
 from __future__ import annotations
 
-import ast
-import importlib
-import importlib.util
-import os
-import re
-import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from jestlab.analysis.costs import Cost, Step
-from jestlab.platform.errors import UserError, nearest
+from jestlab.models.config import ELSEWHERE
+from jestlab.models.extensions import references
+from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
 
 Config = BaseModel | dict[str, Any]
@@ -31,11 +25,6 @@ Config = BaseModel | dict[str, Any]
 
 Problem = tuple[tuple[str, ...], str]
 """Path of a field in a config, and what is wrong there."""
-
-
-_DOTTED = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
-_FILE = re.compile(rf"(.+\.py):({_DOTTED})", re.DOTALL)
-_MODULE = re.compile(rf"({_DOTTED}):({_DOTTED})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +101,21 @@ class Contents:
 
             self._digests[folder] = datasets.digest(folder)
         return self._digests[folder]
+
+    def path_digest(self, path: Path) -> str:
+        """Return the digest of what a reader of one's own reads.
+
+        Raises:
+            UserError: There is nothing at the path.
+        """
+        if path not in self._digests:
+            from jestlab.models.data.readers import path_digest  # imports NumPy
+
+            try:
+                self._digests[path] = path_digest(path)
+            except FileNotFoundError as error:
+                raise UserError(f"data.train.path: {error}") from None
+        return self._digests[path]
 
     def columns(self, folder: Path) -> list[str]:
         """Return the names of the metadata columns of a folder of shards."""
@@ -224,155 +228,9 @@ class Program:
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run by its config as planned and stored, plain; raises whatever ends the program."""
-        call = load(self.entry_point)
-        call(dict(config) if self.schema is None else self.schema.model_validate(config), context)
+        call = references.load(self.entry_point)
+        call(self.read(config), context)
 
-
-# ---- a user's own callables
-
-
-def names_callable(name: str) -> bool:
-    """Whether a program's name has the form of a callable's."""
-    return bool(_FILE.fullmatch(name) or _MODULE.fullmatch(name))
-
-
-def anchored(name: str, folder: Path) -> str:
-    """Return the name with its file made absolute, and every other name of a program as it is."""
-    match = _FILE.fullmatch(name)
-    if match is None:
-        return name
-    return f"{os.path.normpath(folder.absolute() / Path(match[1]).expanduser())}:{match[2]}"
-
-
-def callable_identifier(name: str) -> str:
-    """Return the part of the name that identifies a run: a file counts by its own name, in any folder."""
-    match = _FILE.fullmatch(name)
-    return name if match is None else f"{Path(match[1]).name}:{match[2]}"
-
-
-def check_callable(name: str) -> None:
-    """Check that a callable, in a module or at an absolute path, exists, without importing anything.
-
-    Raises:
-        UserError: There is no such module or file, it is not valid Python, or it defines no such name.
-    """
-    source = _source(name)
-    if source is None:
-        return
-    try:
-        tree = ast.parse(source.read_bytes(), filename=str(source))
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None) or 1
-        raise UserError(f"{source}:{line}: {getattr(error, 'msg', error)}") from None
-    names = _names(tree)
-    wanted = name.rpartition(":")[2].partition(".")[0]
-    if names is not None and wanted not in names:
-        raise UserError(f"no {wanted!r} in {source}: {nearest(wanted, names)}")
-
-
-def load(name: str) -> Any:
-    """Import a callable; the folder of its file becomes importable, as with `python file.py`."""
-    match = _FILE.fullmatch(name)
-    if match is not None:
-        found: Any = _run(Path(match[1]))
-    else:
-        _make_working_directory_importable()
-        found = importlib.import_module(name.partition(":")[0])
-    for part in name.rpartition(":")[2].split("."):
-        found = getattr(found, part)
-    return found
-
-
-def _run(file: Path) -> ModuleType:
-    if str(file.parent) not in sys.path:
-        sys.path.insert(0, str(file.parent))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    if spec is None or spec.loader is None:
-        raise UserError(f"{file}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)  # dataclasses and pickles look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-def file_of(name: str) -> Path | None:
-    """Return the file of a callable's module; None if there is none to read, or no such module."""
-    try:
-        return _source(name)
-    except UserError:
-        return None
-
-
-def _source(name: str) -> Path | None:
-    """Return the file to read; None if there is none, as for a compiled module."""
-    match = _FILE.fullmatch(name)
-    if match is not None:
-        file = Path(match[1])
-        if not file.is_file():
-            raise UserError(f"{file}: no such file")
-        return file
-    module = name.partition(":")[0]
-    _make_working_directory_importable()
-    found = _spec_of(module)
-    if found is None:
-        raise UserError(
-            f"no module {module!r} for the program {name!r}: install it, or launch from its folder"
-        )
-    origin = Path(found.origin or "")
-    return origin if found.has_location and origin.suffix == ".py" and origin.is_file() else None
-
-
-def _spec_of(module: str) -> ModuleSpec | None:
-    """Find a module. `importlib.util.find_spec` would import the packages around it."""
-    places: list[str] | None = None
-    found = None
-    parts = module.split(".")
-    for end in range(1, len(parts) + 1):
-        found = _spec_in(".".join(parts[:end]), places)
-        if found is None or (end < len(parts) and found.submodule_search_locations is None):
-            return None
-        places = list(found.submodule_search_locations or ())
-    return found
-
-
-def _spec_in(name: str, places: Sequence[str] | None) -> ModuleSpec | None:
-    """Find a module in the folders of the package around it; None for those of modules of no package."""
-    finders = (finder for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    specs = (finder.find_spec(name, places) for finder in finders)
-    try:
-        return next((spec for spec in specs if spec is not None), None)
-    except KeyError:  # a folder without __init__.py, which asks the package around it, had that been imported
-        found = ModuleSpec(name, None, is_package=True)
-        folders = (Path(place) / name.rpartition(".")[2] for place in places or ())
-        found.submodule_search_locations = [str(folder) for folder in folders if folder.is_dir()]
-        return found
-
-
-def _names(tree: ast.Module) -> set[str] | None:
-    """Return what a module defines at its top level; None if reading does not tell."""
-    names: set[str] = set()
-    for node in _top_level(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Name) and node.id in ("globals", "exec"):
-            return None
-    return None if names & {"*", "__getattr__"} else names
-
-
-def _top_level(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes that are executed on import, except those within functions and classes."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            yield from _top_level(child)
-
-
-def _make_working_directory_importable() -> None:
-    """Make the user's own modules importable from the working directory, as `python -m` does."""
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
+    def read(self, config: Mapping[str, Any]) -> Any:
+        """Validate a config as planned and stored, here or elsewhere; ValidationError if it is none."""
+        return dict(config) if self.schema is None else self.schema.model_validate(config, context=ELSEWHERE)

@@ -7,26 +7,25 @@ not where a program puts the name of a module together. jestlab's own programs h
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jestlab.models.extensions import references
+from jestlab.models.extensions.imports import Imports
 from jestlab.platform.digests import digest_of
 from jestlab.platform.programs.command import known_words
-from jestlab.platform.programs.program import file_of, names_callable
 from jestlab.platform.store.checkout import repository_of
 
 MOST_FILES = 2_000
 """More files of one program are left out."""
 
-_MOST_BYTES = 1 << 20  # larger files are not read for imports
 _LARGEST = 1 << 26  # a larger file that a command names is data: `record: {files: …}`
 _INTERPRETER = re.compile(r"(python|pypy|ruby|perl|node|julia|Rscript|bash|sh|zsh|env)[\d.]*")
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
@@ -66,9 +65,13 @@ def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources 
         words, cwd = known_words(config), config.get("cwd")
         folder = Path(cwd) if cwd else place
         return _followed(tuple(_of_command(words, folder)), folder if "-m" in words else None)
-    if names_callable(program):
-        file = file_of(program)
-        return None if file is None or not _is_own(file) else _followed((file,), _root_of(program, file))
+    if references.is_reference(program):
+        file = references.file_of(program)
+        return (
+            None
+            if file is None or not _is_own(file)
+            else _followed((file,), references.root_of(program, file))
+        )
     return None
 
 
@@ -89,15 +92,6 @@ def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str 
     return None if found is None or Path(found).parent == Path(sys.executable).parent else found
 
 
-def _root_of(program: str, file: Path) -> Path:
-    """Return the folder that the imports of a callable's module count from."""
-    module = program.rpartition(":")[0]
-    if module.endswith(".py"):
-        return file.parent
-    depth = module.count(".") + (file.name == "__init__.py")
-    return file.parents[depth]
-
-
 # ---- words of a command
 
 
@@ -114,7 +108,7 @@ def _of_command(words: Sequence[str], cwd: Path) -> Iterator[Path]:
         if index == 0 and (os.sep not in part or _INTERPRETER.fullmatch(Path(part).name)):
             continue  # found on the path, or an interpreter
         if runs_python and part == "-m" and index + 1 < len(parts):
-            found = _Imports((cwd,)).files(parts[index + 1])[-1:]
+            found = Imports((cwd,)).files(parts[index + 1])[-1:]
             mains = [path.parent / "__main__.py" for path in found if path.name == "__init__.py"]
             yield from (path for path in (*found, *mains) if path.is_file())
             continue
@@ -147,69 +141,7 @@ def _followed(entries: Sequence[Path], root: Path | None) -> Sources | None:
     base = root or first.parent
     top = repository_of(first) or base
     inside = [folder for folder in dict.fromkeys((base, top, top / "src")) if folder.is_relative_to(top)]
-    seen: dict[Path, None] = dict.fromkeys(entries)
-    waiting = list(entries)
-    imports = _Imports(inside)
-    while waiting and len(seen) < MOST_FILES:
-        file = waiting.pop(0)
-        for found in imports.of(file):
-            if found not in seen and found.is_relative_to(top) and _is_own(found):
-                seen[found] = None
-                waiting.append(found)
-    return Sources(first.parent, {os.path.relpath(file, first.parent): file for file in seen})
-
-
-class _Imports:
-    """Finds the modules that Python files import below some folders."""
-
-    def __init__(self, roots: Iterable[Path]) -> None:
-        self._roots = tuple(roots)
-
-    def of(self, file: Path) -> Iterator[Path]:
-        """Yield the files of the modules that a file imports."""
-        if file.suffix != ".py":
-            return
-        for name, folders in _imported(file):
-            yield from self.files(name, folders)
-
-    def files(self, name: str, folders: Sequence[Path] | None = None) -> list[Path]:
-        """Return the file of a module, after those of the packages around it, as far as they are there."""
-        places = self._roots if folders is None else tuple(folders)
-        found: list[Path] = []
-        for part in name.split(".") if name else ():
-            packages = [place / part for place in places]
-            inits = (folder / "__init__.py" for folder in packages)
-            init = next((file for file in inits if file.is_file()), None)
-            if init is not None:
-                found.append(init)
-                places = (init.parent,)
-                continue
-            modules = (place / f"{part}.py" for place in places)
-            module = next((file for file in modules if file.is_file()), None)
-            if module is not None:
-                return [*found, module]
-            places = tuple(folder for folder in packages if folder.is_dir())  # without an __init__.py
-            if not places:
-                return found
-        return found
-
-
-def _imported(file: Path) -> Iterator[tuple[str, tuple[Path, ...] | None]]:
-    """Yield the names of modules that a file imports, and the folders that relative ones count from."""
-    try:
-        if file.stat().st_size > _MOST_BYTES:
-            return
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError, RecursionError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            folders = (file.parents[node.level - 1],) if 0 < node.level <= len(file.parents) else None
-            prefix = f"{node.module}." if node.module else ""
-            if node.module:
-                yield node.module, folders
-            elif folders and (folders[0] / "__init__.py").is_file():
-                yield folders[0].name, (folders[0].parent,)
-            yield from ((f"{prefix}{alias.name}", folders) for alias in node.names if alias.name != "*")
+    files = Imports(inside).followed(
+        entries, lambda file: file.is_relative_to(top) and _is_own(file), MOST_FILES
+    )
+    return Sources(first.parent, {os.path.relpath(file, first.parent): file for file in files})

@@ -41,6 +41,9 @@ STUDIES = "studies"
 IS_PATH = "is_path"
 """Marks a field whose value is a path, in the same way."""
 
+NAMES_CODE = "names_code"
+"""Marks a field whose value may be a reference to code of one's own, in the same way."""
+
 
 def is_mapping(value: object) -> bool:
     """Whether a value is a mapping. `ml_collections.ConfigDict` counts as one here."""
@@ -176,6 +179,7 @@ class Field:
         types: Python types that a value may have; empty where pydantic alone decides.
         names_a_run: Whether the value is the name of another run.
         is_path: Whether the value is the path of a file or folder.
+        names_code: Whether the value, or a text in it, may be a reference to code.
     """
 
     children: Mapping[str, Field] = field(default_factory=dict)
@@ -184,6 +188,7 @@ class Field:
     types: tuple[type, ...] = ()
     names_a_run: bool = False
     is_path: bool = False
+    names_code: bool = False
 
     def parts(self, section: Tree) -> Mapping[str, Field]:
         """Return the parts that a given mapping may have: those of its `kind`, if it names a known one."""
@@ -200,13 +205,13 @@ def fields_of(model: type[BaseModel]) -> Field:
 def _field(info: FieldInfo) -> Field:
     annotations = list(_alternatives(info.annotation))
     extras = [info.json_schema_extra, *(extra for _, extra in annotations)]
-    names_a_run, is_path = (
+    marked = [
         any(isinstance(extra, dict) and extra.get(mark) for extra in extras)
-        for mark in (NAMES_A_RUN, IS_PATH)
-    )
+        for mark in (NAMES_A_RUN, IS_PATH, NAMES_CODE)
+    ]
     sections = [a for a, _ in annotations if isinstance(a, type) and issubclass(a, BaseModel)]
     if not sections:
-        return Field(types=_types([a for a, _ in annotations]), names_a_run=names_a_run, is_path=is_path)
+        return Field({}, {}, None, _types([a for a, _ in annotations]), *marked)
     variants = {_kind(model): fields_of(model).children for model in sections} if len(sections) > 1 else {}
     children: dict[str, Field] = {}
     for model in sections:
@@ -268,6 +273,12 @@ def run_names(model: type[BaseModel]) -> tuple[Path, ...]:
 def local_paths(model: type[BaseModel]) -> tuple[Path, ...]:
     """Return the paths of the fields whose values are paths of files and folders."""
     return tuple(path for path, part in walk(fields_of(model)) if part.is_path)
+
+
+@functools.cache
+def code_names(model: type[BaseModel]) -> tuple[Path, ...]:
+    """Return the paths of the fields whose values may be references to code."""
+    return tuple(path for path, part in walk(fields_of(model)) if part.names_code)
 
 
 def check(tree: Tree, root: Field, path: Sequence[str]) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
-from jestlab.platform.programs import program
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.config_tree import (
     STUDIES,
     Tree,
+    code_names,
     depth_of,
     is_mapping,
     local_paths,
@@ -302,19 +303,19 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
         return _parsed_again(study, written | {STUDIES: parts})
     for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
         if "program" in section:
-            section["program"] = program.anchored(section["program"], folder)
+            section["program"] = references.anchored(section["program"], folder)
     study = _parsed_again(study, written)
     if own is not None:
         _enter_folder(study, written, own)
         study = _parsed_again(study, written)
-    for path in _local_paths(study):
-        _anchor_in(written, ("base",), path, folder)
+    for path, absolute in _places(study):
+        _anchor_in(written, ("base",), path, absolute, folder)
     for name in study.runs:
-        for path in _local_paths(study, name):
-            _anchor_in(written["runs"], (name,), path, folder)
+        for path, absolute in _places(study, name):
+            _anchor_in(written["runs"], (name,), path, absolute, folder)
             for axis in written.get("axes", ()):
                 if name in axis["runs"]:
-                    _anchor_on(axis, ".".join(path), folder)
+                    _anchor_on(axis, ".".join(path), absolute, folder)
     return _parsed_again(study, written)
 
 
@@ -332,27 +333,42 @@ def _parsed_again(study: Study, written: Tree) -> Study:
     return study if written == study.to_dict() else Study.parse(written)
 
 
-def _local_paths(study: Study, run: str | None = None) -> tuple[Place, ...]:
-    """Return the places of files and folders in a run's config, or without a run in the base."""
+Absolute = Callable[[Any, Path], Any]
+"""Makes a value of a spec absolute, given what relative paths count from."""
+
+
+def _places(study: Study, run: str | None = None) -> Iterator[tuple[Place, Absolute]]:
+    """Yield the places of files, folders and code in a run's config, or without a run in the base."""
     program = program_of(study, run)
-    return program.local_paths if program.schema is None else local_paths(program.schema)
+    if program.schema is None:
+        yield from ((path, _absolute) for path in program.local_paths)
+    else:
+        yield from ((path, _absolute) for path in local_paths(program.schema))
+        yield from ((path, _absolute_code) for path in code_names(program.schema))
 
 
-def _anchor_in(tree: Tree, prefix: Place, path: Place, folder: Path) -> None:
+def _anchor_in(tree: Tree, prefix: Place, path: Place, absolute: Absolute, folder: Path) -> None:
     where = (*prefix, *path)
     if depth_of(tree, where) == len(where):
-        tree[prefix[0]] = merge(tree, nested(where, _absolute(lookup(tree, where), folder)))[prefix[0]]
+        tree[prefix[0]] = merge(tree, nested(where, absolute(lookup(tree, where), folder)))[prefix[0]]
 
 
-def _anchor_on(axis: dict[str, Any], key: str, folder: Path) -> None:
+def _anchor_on(axis: dict[str, Any], key: str, absolute: Absolute, folder: Path) -> None:
     for columns in (axis.get("grid"), axis.get("zip")):
         if columns and key in columns:
-            columns[key] = [_absolute(value, folder) for value in columns[key]]
+            columns[key] = [absolute(value, folder) for value in columns[key]]
     for case in axis.get("cases", ()):
         if key in case:
-            case[key] = _absolute(case[key], folder)
+            case[key] = absolute(case[key], folder)
 
 
 def _absolute(value: Any, folder: Path) -> Any:
     """Make a path absolute; what is not a string is left for validation to refuse."""
     return str(folder / Path(value).expanduser()) if isinstance(value, str) else value
+
+
+def _absolute_code(value: Any, folder: Path) -> Any:
+    """Make the files of references to code absolute, in a text or in all texts of a mapping."""
+    if isinstance(value, dict):
+        return {key: _absolute_code(below, folder) for key, below in value.items()}
+    return references.anchored(value, folder) if isinstance(value, str) else value

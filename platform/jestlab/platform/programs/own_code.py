@@ -1,0 +1,143 @@
+"""Code of one's own that configs name: found and digested when a run is planned, checked when it starts."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jestlab.models import extensions
+from jestlab.models.config import Code, Extended, Extension
+from jestlab.models.extensions import references
+from jestlab.platform.errors import UserError, dotted
+from jestlab.platform.programs.program import Contents
+
+_GIVEN = {
+    "rule": ("key", "batch", "batch_size", "gain"),
+    "criterion": ("learner", "reference"),
+    "loss": ("z",),
+    "evaluation": ("model",),
+    "reader": ("path",),
+    "tower": ("config",),
+}
+"""What jestlab itself gives to code of each kind, besides its options."""
+
+
+def described(config: Extended, contents: Contents) -> dict[str, Code]:
+    """Return the code that a config names, as it is now.
+
+    Raises:
+        UserError: There is no such code, it does not take its options, or a criterion that looks at the
+            reference has none. The field is named.
+    """
+    found: dict[str, Code] = {}
+    for extension in config.extensions():
+        try:
+            reference = extensions.reference_of(extension.kind, extension.name)
+            file = Path(reference.rpartition(":")[0])
+            if file.suffix == ".py" and contents.passes_over(file, "file of code"):
+                continue
+            references.check(reference)
+            parameters = _parameters(reference)
+            if parameters is not None:
+                _check_options(extension, parameters)
+            uses = None
+            if extension.kind == "criterion" and parameters is not None:
+                uses = tuple(name for name in ("learner", "reference") if name in parameters)
+            found[extension.name] = Code(digest=extensions.digest(reference), uses=uses)
+        except ValueError as error:
+            raise UserError(f"{dotted(extension.path)}: {error}") from None
+        _check_reference(config, extension, uses)
+    return found
+
+
+def check_unchanged(config: Extended) -> None:
+    """Check that the code that a config names is what it was when the run was planned.
+
+    Raises:
+        UserError: It has changed, or is missing.
+    """
+    for extension in config.extensions():
+        planned = config.code.get(extension.name)
+        if planned is None:
+            continue
+        try:
+            now = extensions.digest(extensions.reference_of(extension.kind, extension.name))
+        except ValueError as error:
+            raise UserError(f"{dotted(extension.path)}: {error}") from None
+        if now != planned.digest:
+            raise UserError(
+                f"{dotted(extension.path)}: {extension.name} has changed since this run was planned "
+                f"({planned.digest[:8]}, now {now[:8]}): launch again, which makes a run of the new code"
+            )
+
+
+def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
+    """Yield the files of the code that a stored config names, as far as they are on this machine."""
+    for name in config.get("code") or {}:
+        if references.is_reference(name) and (file := references.file_of(name)) is not None:
+            yield file
+
+
+def _check_reference(config: Any, extension: Extension, uses: Iterable[str] | None) -> None:
+    """Raise UserError if a criterion looks at the reference and there is none, or the other way round."""
+    if extension.kind != "criterion" or uses is None:
+        return
+    heads = extension.path[:-1]
+    section = getattr(config, heads[0]) if heads else config
+    where = dotted((*heads, "reference"))
+    if "reference" in uses and section.reference is None:
+        raise UserError(
+            f"{dotted(extension.path)}: {extension.name} looks at the reference's losses: set {where}"
+        )
+    if not uses:
+        raise UserError(
+            f"{dotted(extension.path)}: {extension.name} takes neither `learner` nor `reference`: a "
+            "criterion is a function of the losses of one or both"
+        )
+
+
+def _check_options(extension: Extension, parameters: Mapping[str, bool]) -> None:
+    """Raise ValueError if a function does not take an option, or an option that it needs is not given."""
+    place = dotted((*extension.path[:-1], _OPTIONS_OF.get(extension.path[-1], "options")))
+    given = _GIVEN.get(extension.kind, ())
+    own = [name for name in parameters if name not in (*given, "**")]
+    for option in extension.options:
+        if option not in own and "**" not in parameters:
+            near = difflib.get_close_matches(option, own, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"its options: {', '.join(own) or 'none'}"
+            raise ValueError(f"{extension.name} takes no {option!r}, which {place} gives: {hint}")
+    for name in own:
+        if not parameters[name] and name not in extension.options:
+            raise ValueError(f"{extension.name} needs {name!r}: give it in {place}")
+
+
+_OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
+
+
+def _parameters(reference: str) -> dict[str, bool] | None:
+    """Read the parameters of a function from its source: name → whether it has a default; `**` for any.
+
+    Returns:
+        None where they cannot be read: a class, a function made by another, a name that is imported.
+    """
+    file = references.file_of(reference)
+    name = reference.rpartition(":")[2]
+    if file is None or "." in name:
+        return None
+    defined = [
+        node
+        for node in references.parsed(file).body
+        if isinstance(node, ast.FunctionDef) and node.name == name and not node.decorator_list
+    ]
+    if len(defined) != 1:
+        return None
+    given = defined[0].args
+    plain = [*given.posonlyargs, *given.args]
+    found = {arg.arg: i >= len(plain) - len(given.defaults) for i, arg in enumerate(plain)}
+    found |= {
+        arg.arg: default is not None for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+    }
+    return found | ({"**": True} if given.kwarg else {})
