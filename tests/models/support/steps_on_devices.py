@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import compiler, distributed
 from jax.sharding import PartitionSpec
-from tests.models.support import collectives, structured
+from tests.models.support import collectives, own_code, structured
 
 from jestlab.models import evaluation
 from jestlab.models.config import TrainConfig
@@ -52,6 +52,7 @@ TINY: dict[str, Any] = {
 }
 # With a small gain rounding decides nothing: the noise of two candidates is hardly ever as near as that.
 JOINT = {"rule": "joint", "filtering_ratio": 0.5, "chunks": 3, "gain": 1.0, "reference": "r"}
+OWN_RULE = f"{own_code.MODULE}:halves"
 CONFIGS: dict[str, Any] = {
     "softmax": {
         "loss": "softmax",
@@ -62,6 +63,11 @@ CONFIGS: dict[str, Any] = {
         "selection": JOINT,
         "approximation": {"score": True, "share": 0.5},
         "runtime": {"microbatches": 2, "diagnostics": {"every_steps": 2}},
+    },
+    "own": {
+        "loss": f"{own_code.MODULE}:decoupled",
+        "selection": JOINT | {"rule": OWN_RULE, "criterion": f"{own_code.MODULE}:clipped"},
+        "runtime": {"diagnostics": {"every_steps": 2}},
     },
 }
 STEPS = 3
@@ -84,7 +90,8 @@ def batch_of(config: TrainConfig, step: int) -> dict[str, np.ndarray]:
 
 def messages_of(name: str, rule: str) -> list[tuple[str, str, bool]]:
     """Pairs of messages of a step, and whether one waits for the other."""
-    tree = copy.deepcopy(TINY) | CONFIGS[name] | {"selection": JOINT | {"rule": rule}}
+    tree = copy.deepcopy(TINY) | CONFIGS[name]
+    tree["selection"] = tree["selection"] | {"rule": rule}
     config = TrainConfig.model_validate(tree)
     devices = Devices.for_sizes(config.super_batch_size, config.batch_size, config.approximate_size)
     state = devices.replicate(
@@ -195,7 +202,7 @@ def evaluated(data: Path) -> list[Any]:
 
 
 def losses() -> dict[str, Any]:
-    """Value and gradients of both losses, of a batch that is split over all devices."""
+    """Value and gradients of three losses, one of one's own, of a batch that is split over all devices."""
     devices = Devices.for_sizes(64)
     rng = np.random.default_rng(0)
     image, text = (z / np.linalg.norm(z, axis=1, keepdims=True) for z in rng.normal(size=(2, 64, 16)))
@@ -203,8 +210,8 @@ def losses() -> dict[str, Any]:
     scalars = devices.replicate((np.float32(10.0), np.float32(-10.0)))
     by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
     found = {}
-    for kind in ("sigmoid", "softmax"):
-        loss = loss_function(kind, devices.count, AXIS)
+    for kind, named in (("sigmoid", "sigmoid"), ("softmax", "softmax"), ("own", own_code.decoupled)):
+        loss = loss_function(named, devices.count, AXIS)
 
         def share(image, text, t, b, loss=loss):
             t, b = jax.lax.pcast((t, b), AXIS, to="varying")
@@ -232,20 +239,24 @@ def selections() -> dict[str, Any]:
     split = list(devices.split({str(i): x for i, x in enumerate(arrays)}).values())
     by_rows, whole = PartitionSpec(AXIS), PartitionSpec()
     found = {}
-    for rule, loss in (
-        ("joint", "sigmoid"),
-        ("joint", "softmax"),
-        ("greedy", "sigmoid"),
-        ("gibbs", "softmax"),
-    ):
+    rules: tuple[tuple[Any, str, Any], ...] = (
+        ("joint", "sigmoid", "learnability"),
+        ("joint", "softmax", "learnability"),
+        ("greedy", "sigmoid", "learnability"),
+        ("gibbs", "softmax", "learnability"),
+        (own_code.halves, "sigmoid", own_code.clipped),
+        ("joint", "softmax", own_code.clipped),
+    )
+    for rule, loss, criterion in rules:
 
-        def chosen(key, a, b, c, d, rule=rule, loss=loss):
+        def chosen(key, a, b, c, d, rule=rule, loss=loss, criterion=criterion):
             z = (learner._replace(image=a, text=b), reference._replace(image=c, text=d))
             selected = select(
                 key,
                 *z,
                 batch_size=13,
                 rule=rule,
+                criterion=criterion,
                 loss=loss,
                 chunks=5,
                 sweeps=1,
@@ -255,14 +266,17 @@ def selections() -> dict[str, Any]:
             )
             first = jax.lax.axis_index(AXIS) == 0
             indices = jax.lax.psum(jnp.where(first, selected.indices, 0), AXIS)
-            shares = jnp.concatenate([jnp.where(first, selected.effective, 0), selected.score])
-            return indices, *jnp.split(jax.lax.psum(shares + 0 * indices[0], AXIS), 2)
+            parts = (jnp.where(first, selected.effective, 0), selected.score)
+            shares = jax.lax.psum(jnp.concatenate(parts) + 0 * indices[0], AXIS)
+            return indices, *jnp.split(shares, [len(selected.effective)])
 
         function = jax.shard_map(
             chosen, mesh=devices.mesh, in_specs=(whole, *[by_rows] * 4), out_specs=(whole, whole, whole)
         )
         values = jax.jit(function, out_shardings=devices.replicated)(jax.random.key(3), *split)
-        found[f"{rule}, {loss}"] = [np.asarray(x).tolist() for x in values]
+        found[f"{getattr(rule, '__name__', rule)}, {loss}, {getattr(criterion, '__name__', criterion)}"] = [
+            np.asarray(x).tolist() for x in values
+        ]
     return found
 
 
@@ -288,6 +302,7 @@ def main() -> None:
         results |= {"losses": losses(), "selections": selections(), "evaluated": evaluated(data)}
         if jax.local_device_count() == 8:
             results["messages"] = messages_of("softmax", "independent") + messages_of("flexi", "joint")
+            results["messages"] += messages_of("own", OWN_RULE)
     if jax.process_index() == 0:
         out.write_text(json.dumps({"devices": jax.device_count(), "results": results}))
 

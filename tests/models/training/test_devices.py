@@ -52,14 +52,14 @@ def steps(shared):
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
-@pytest.mark.parametrize("loss", ["sigmoid", "softmax"])
+@pytest.mark.parametrize("loss", ["sigmoid", "softmax", "own"])
 def test_the_ring_has_the_value_and_gradient_of_the_dense_loss(steps, place, loss):
     for ours, dense in zip(steps[place]["losses"][loss], steps["one device"]["losses"][loss], strict=True):
         np.testing.assert_allclose(ours, dense, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("place", list(PLACES)[1:])
-@pytest.mark.parametrize("name", ["softmax", "flexi"])
+@pytest.mark.parametrize("name", ["softmax", "flexi", "own"])
 def test_steps_do_not_depend_on_the_devices(steps, place, name):
     for ours, alone in zip(steps[place][name], steps["one device"][name], strict=True):
         assert ours.get("selected") == alone.get("selected")

@@ -23,7 +23,8 @@ CASES = {
     ),
     "a key of another kind of a section": (
         "runs:\n  a: {data.train.kind: shapes, data.train.path: shards}",
-        ":2: runs.a.data.train.path: not valid for kind shapes (belongs to folder and reader): set kind as well",
+        ":2: runs.a.data.train.path: not valid for kind shapes (belongs to folder and reader): "
+        "set kind as well",
     ),
     "unknown key on an axis": (
         "runs: {a: {}}\naxes:\n- runs: [a]\n  grid: {selection.chunk: [1]}",

@@ -380,8 +380,15 @@ def by_function(
     indices = indices.astype(jnp.int32)
     score = untraced
     if trace is not None:
-        state = batch.condition(start, indices)
-        score = batch.score(state, batch_size)[None]
+        # As in `in_chunks`: the indices come out of the message, so that nothing else is sent meanwhile.
+        chunk, indices = batch.embeddings(indices)
+        accumulated = jax.lax.cond(
+            trace,
+            lambda: batch.scores.add(start.accumulated, batch.models, chunk),
+            lambda: start.accumulated,
+        )
+        chosen = start.chosen | batch.candidates.mask(indices)
+        score = batch.score(State(start.scores, accumulated, chosen), batch_size)[None]
     return Selected(
         indices, start.scores, found.effective if isinstance(found, Selected) else untraced, score
     )

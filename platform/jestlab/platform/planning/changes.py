@@ -325,7 +325,7 @@ class _Now:
         return {item: frozenset([value]) for item, value in found.items()}
 
     def _code(self, run: Subject) -> dict[str, str]:
-        config = {key: run.config[key] for key in ("command", "cwd") if key in run.config}
+        config = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}
         braces = "{" in str(config.get("command"))
         key = json.dumps([run.program, run.config if braces else config], default=str)
         if key not in self._sources:

@@ -76,7 +76,8 @@ def check_unchanged(config: Extended) -> None:
 
 def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the files of the code that a stored config names, as far as they are on this machine."""
-    for name in config.get("code") or {}:
+    named = config.get("code")
+    for name in named if isinstance(named, dict) else ():
         if references.is_reference(name) and (file := references.file_of(name)) is not None:
             yield file
 

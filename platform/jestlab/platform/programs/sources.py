@@ -2,7 +2,8 @@
 
 Nothing is executed: imports are read from the syntax, so that a plan finds the same files as a worker. They
 are followed in the script's own folder and in the repository around it, never into installed packages, and
-not where a program puts the name of a module together. jestlab's own programs have no code of the user's.
+not where a program puts the name of a module together. Of jestlab's own programs it is the code that their
+configs name: a selection rule, a loss.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from jestlab.models.extensions import references
 from jestlab.models.extensions.imports import Imports
 from jestlab.platform.digests import digest_of
 from jestlab.platform.programs.command import known_words
+from jestlab.platform.programs.own_code import files_of
 from jestlab.platform.store.checkout import repository_of
 
 MOST_FILES = 2_000
@@ -59,7 +61,8 @@ def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources 
         place: Working directory in which a command or a module is looked for.
 
     Returns:
-        The files as they are now; None for a program of jestlab's own, and where no file is found.
+        The files as they are now, of a program of jestlab's own those that its config names; None where no
+        file is found.
     """
     if program == "command":
         words, cwd = known_words(config), config.get("cwd")
@@ -67,12 +70,10 @@ def sources_of(program: str, config: Mapping[str, Any], place: Path) -> Sources 
         return _followed(tuple(_of_command(words, folder)), folder if "-m" in words else None)
     if references.is_reference(program):
         file = references.file_of(program)
-        return (
-            None
-            if file is None or not _is_own(file)
-            else _followed((file,), references.root_of(program, file))
-        )
-    return None
+        if file is None or not _is_own(file):
+            return None
+        return _followed((file,), references.root_of(program, file))
+    return _followed([file for file in files_of(config) if _is_own(file)], None)
 
 
 def interpreter_of(program: str, config: Mapping[str, Any], place: Path) -> str | None:
