@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from jestlab.models.data.tokenizer import Tokenizer
-
 Towers = tuple[Callable[[Iterable[np.ndarray]], Sequence[np.ndarray]], Callable[[np.ndarray], np.ndarray]]
 """Batches of pixels → embeddings and features; tokens → embeddings."""
+
+
+Tokenizer = Callable[[Sequence[str], int], np.ndarray]
+"""n texts and L → int32 [n, L]."""
 
 
 class EvaluatedModel:

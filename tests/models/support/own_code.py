@@ -33,7 +33,7 @@ def halves(
 
 
 def _flops_of_halves(*, batch_size: int, super_batch_size: int, embedding_dims: Any, **_: Any) -> float:
-    return 4.0 * super_batch_size * (batch_size // 2) * sum(embedding_dims)
+    return float(4 * super_batch_size * (batch_size // 2) * sum(embedding_dims))
 
 
 halves.flops = _flops_of_halves  # type: ignore[attr-defined]
@@ -84,4 +84,4 @@ class Layer(nn.Module):
     def flops(config: Any, *, hidden: int = 32) -> float:
         is_image = hasattr(config, "image_size")
         size = 3 * config.image_size**2 if is_image else config.length * config.vocabulary_size
-        return 2 * hidden * (size + config.width)
+        return float(2 * hidden * (size + config.width))

@@ -51,7 +51,7 @@ def ensure_web(
             raise ValueError(f"{settings.path}: changed since the run was planned: launch again")
 
         def read(partial: Path) -> None:
-            readers.write_shards(partial, settings)
+            readers.write_shards(partial, readers.examples(settings), settings.function)
             ShardIndex.load(partial)
 
         return build_once(cache / web_name(settings, seed, code), read)

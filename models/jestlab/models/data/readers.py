@@ -53,31 +53,20 @@ def path_digest(path: Path) -> str:
     return state.hexdigest()
 
 
-def examples(settings: OwnReader) -> Iterator[Mapping[str, Any]]:
-    """Yield what a reader yields, each example checked.
-
-    Raises:
-        ValueError: An example is not one; its number is named.
-    """
+def examples(settings: OwnReader) -> Iterable[Mapping[str, Any]]:
+    """Call a reader with its path and options; raises ValueError if it cannot be imported."""
     read: Reader = extensions.load("reader", settings.function)
     given = {} if settings.path is None else {"path": settings.path}
-    for number, example in enumerate(read(**given, **settings.options)):
-        missing = [name for name in _FIXED if not isinstance(example, Mapping) or name not in example]
-        if missing:
-            raise ValueError(
-                f"reader {settings.function}: example {number} has no {missing[0]!r}: a reader yields "
-                "mappings with `image`, `caption` and metadata"
-            )
-        if not isinstance(example["caption"], str):
-            kind = type(example["caption"]).__name__
-            raise ValueError(
-                f"reader {settings.function}: the caption of example {number} is a {kind}, not a str"
-            )
-        yield example
+    return read(**given, **settings.options)
 
 
-def write_shards(folder: Path, settings: OwnReader) -> None:
-    """Write all examples of a reader as img2dataset writes them: tars, and parquets with the metadata.
+def write_shards(folder: Path, examples: Iterable[Mapping[str, Any]], reader: str) -> None:
+    """Write examples as img2dataset writes them: tars, and parquets with the metadata.
+
+    Args:
+        folder: Where they go; created if missing.
+        examples: What the reader yields.
+        reader: What it is called in errors.
 
     Raises:
         ValueError: There are no examples, or one is wrong; its number is named.
@@ -87,33 +76,45 @@ def write_shards(folder: Path, settings: OwnReader) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     shard = -1
-    for shard, batch in enumerate(_batched(examples(settings))):
+    for shard, batch in enumerate(_batched(examples)):
         rows = []
         with TarWriter(folder / f"{shard:05d}.tar") as tar:
             for i, example in enumerate(batch):
-                key = f"{shard:05d}{i:04d}"
                 try:
-                    suffix, content = _encoded(example["image"])
-                    metadata = {str(k): _plain(v) for k, v in example.items() if k not in _FIXED}
+                    suffix, content, caption, metadata = _checked(example)
                 except ValueError as error:
                     number = shard * EXAMPLES_A_SHARD + i
-                    raise ValueError(f"reader {settings.function}: example {number}: {error}") from None
-                row = {"key": key, "caption": example["caption"], **metadata}
+                    raise ValueError(f"reader {reader}: example {number} {error}") from None
+                key = f"{shard:05d}{i:04d}"
+                row = {"key": key, "caption": caption, **metadata}
                 tar.add(f"{key}.{suffix}", content)
                 tar.add(f"{key}.json", json.dumps(row).encode())
-                tar.add(f"{key}.txt", example["caption"].encode())
+                tar.add(f"{key}.txt", caption.encode())
                 rows.append(row)
         try:
             pq.write_table(pa.Table.from_pylist(rows), folder / f"{shard:05d}.parquet")
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ValueError(
-                f"reader {settings.function}: metadata of one name must be of one type: {error}"
-            ) from None
+            raise ValueError(f"reader {reader}: metadata of one name must be of one type: {error}") from None
     if shard < 0:
-        raise ValueError(f"reader {settings.function} yields no examples")
+        raise ValueError(f"reader {reader} yields no examples")
 
 
-def _batched(examples: Iterator[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+def _checked(example: Any) -> tuple[str, bytes, str, dict[str, Any]]:
+    """Return an example's image (suffix and bytes), caption and metadata; ValueError says what is wrong."""
+    for name in _FIXED:
+        if not isinstance(example, Mapping) or name not in example:
+            raise ValueError(
+                f"has no {name!r}: a reader yields mappings with `image`, `caption` and metadata"
+            )
+    caption = example["caption"]
+    if not isinstance(caption, str):
+        raise ValueError(f"has a caption that is a {type(caption).__name__}, not a str")
+    metadata = {str(key): _plain(value) for key, value in example.items() if key not in _FIXED}
+    return *_encoded(example["image"]), caption, metadata
+
+
+def _batched(examples: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], ...]]:
+    examples = iter(examples)
     while batch := tuple(itertools.islice(examples, EXAMPLES_A_SHARD)):
         yield batch
 
@@ -124,14 +125,16 @@ def _encoded(image: Any) -> tuple[str, bytes]:
         for suffix, magic in _FORMATS.items():
             if image.startswith(magic):
                 return suffix, image
-        raise ValueError("its image is bytes of no JPEG, PNG or WebP file")
+        raise ValueError("has an image that is bytes of no JPEG, PNG or WebP file")
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
-            raise ValueError(f"its image is {image.dtype} {list(image.shape)}: must be uint8 [h, w, 3]")
+            raise ValueError(
+                f"has an image that is {image.dtype} {list(image.shape)}: must be uint8 [h, w, 3]"
+            )
         image = Image.fromarray(image)
     if not isinstance(image, Image.Image):
         raise ValueError(
-            f"its image is a {type(image).__name__}: must be bytes, a PIL image or uint8 [h, w, 3]"
+            f"has an image that is a {type(image).__name__}: must be bytes, a PIL image or uint8 [h, w, 3]"
         )
     file = io.BytesIO()
     image.convert("RGB").save(file, "PNG")
@@ -142,5 +145,7 @@ def _plain(value: Any) -> Any:
     """Return a value of metadata as JSON can hold it."""
     value = value.item() if isinstance(value, np.generic) else value
     if value is not None and not isinstance(value, str | int | float | bool):
-        raise ValueError(f"metadata must be texts, numbers or true and false, not a {type(value).__name__}")
+        raise ValueError(
+            f"has metadata that must be texts, numbers or true and false, not a {type(value).__name__}"
+        )
     return value

@@ -172,7 +172,7 @@ def over_rows(block: Callable[[Rows], Result], rows: Rows, chunk_size: int) -> R
     """
     count = rows[0][0].shape[0]
     most_logits = GPU_BLOCK_LOGITS if jax.default_backend() == "gpu" else BLOCK_LOGITS
-    most = max(1, min(count, most_logits // chunk_size))
+    most = max(1, min(count, most_logits // max(1, chunk_size)))
     number = -(-count // most)
     if number == 1:
         return block(rows)

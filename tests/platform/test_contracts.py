@@ -1,0 +1,160 @@
+"""The contract tests that ship: jestlab's own rules, criteria, losses and towers pass; bad code does not."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests.models.support import own_code
+
+from jestlab import testing
+from jestlab.analysis import costs
+from jestlab.models import losses
+from jestlab.models.selection import scores
+from jestlab.models.selection.select import by_gibbs, in_chunks
+from jestlab.models.two_towers import TextTransformer, VisionTransformer
+
+
+def in_all_chunks(key, batch, *, batch_size, gain, noise=True):
+    return in_chunks(key, batch, batch_size=batch_size, chunks=batch_size, gain=gain)
+
+
+@pytest.mark.parametrize("name", scores.CRITERIA)
+def test_the_papers_criteria_pass(name):
+    testing.check_criterion(scores.CRITERIA[name].function)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [functools.partial(in_chunks, chunks=1), in_all_chunks, functools.partial(by_gibbs, sweeps=1)],
+    ids=["independent", "joint", "gibbs"],
+)
+def test_jestlabs_rules_pass(rule):
+    testing.check_rule(rule)
+
+
+@pytest.mark.parametrize("loss", [losses.sigmoid_loss, losses.softmax_loss])
+def test_jestlabs_losses_pass(loss):
+    testing.check_loss(loss)
+
+
+def test_jestlabs_towers_pass():
+    class Vision(nn.Module):
+        config: object
+
+        @nn.compact
+        def __call__(self, images):
+            return VisionTransformer(self.config)(images)[1]
+
+        @staticmethod
+        def flops(config):
+            return costs.vision_forward(
+                image_size=config.image_size,
+                patch_size=config.patch_size,
+                width=config.width,
+                depth=config.depth,
+                mlp_dim=4 * config.width,
+                pooling=config.pooling,
+                embedding_dim=None,
+            )
+
+    class Text(nn.Module):
+        config: object
+
+        @nn.compact
+        def __call__(self, tokens):
+            return TextTransformer(self.config, self.config.width)(tokens)
+
+        @staticmethod
+        def flops(config):
+            sizes = {"width": config.width, "depth": config.depth, "mlp_dim": 4 * config.width}
+            return costs.text_forward(length=config.length, embedding_dim=config.width, **sizes)
+
+    testing.check_tower(Vision)
+    testing.check_tower(Text, "text")
+
+
+def test_code_as_a_user_writes_it_passes(tmp_path):
+    testing.check_criterion(own_code.clipped, floor=0.1)
+    testing.check_rule(own_code.halves, second_gain=2.0)
+    testing.check_loss(own_code.decoupled)
+    testing.check_evaluation(own_code.colours, names=("red", "green", "blue"))
+    testing.check_reader(own_code.squares, count=20)
+    testing.check_tower(own_code.Layer, hidden=16)
+    testing.check_tower(own_code.Layer, "text")
+
+
+def refused(check, code, message, **options):
+    with pytest.raises(AssertionError, match=message):
+        check(code, **options)
+
+
+def test_bad_criteria_are_refused():
+    check = functools.partial(refused, testing.check_criterion)
+    check(lambda loss: loss, "takes neither `learner` nor `reference`")
+    check(lambda learner: learner.sum(), "must keep the shape")
+    check(lambda learner: learner.astype(int), "must keep float32")
+    check(lambda learner: learner - learner.mean(), "in its own place alone")
+    check(lambda learner, reference: learner / reference, "finite for losses from 0 to 100.*reference = 0")
+    check(lambda learner: learner.no, "the criterion fails: AttributeError")
+
+
+def test_bad_rules_are_refused():
+    def first(key, batch, *, batch_size, gain):
+        return jnp.zeros(batch_size, int)
+
+    def short(key, batch, *, batch_size, gain):
+        return jnp.arange(batch_size - 1)
+
+    def beyond(key, batch, *, batch_size, gain):
+        return jnp.arange(batch_size) + batch.candidates.count
+
+    count = iter(range(100))
+
+    def moody(key, batch, *, batch_size, gain):
+        return (jnp.arange(batch_size) + next(count)) % batch.candidates.count
+
+    check = functools.partial(refused, testing.check_rule)
+    check(first, "must choose 12 distinct examples: this one chose 1")
+    check(short, "must return 1 whole numbers")
+    check(beyond, "must choose among 0 … 47")
+    check(lambda key, batch: None, "the rule fails: TypeError")
+    with jax.disable_jit():
+        check(moody, "the same by the same key")
+
+
+def test_bad_losses_are_refused():
+    check = functools.partial(refused, testing.check_loss)
+    check(lambda z: 0.0 * z.image.sum(), "zero: nothing trains")
+    check(lambda z: -losses.sigmoid_loss(z), "lower where pairs match")
+    check(lambda z: jnp.log(-jnp.ones(()) * z.image.sum() ** 2), "must be finite")
+    check(lambda z: (z.image * jnp.arange(len(z.image))[:, None]).sum(), "order of the pairs")
+    check(lambda z: z.image, "the loss fails: TypeError")
+
+
+def test_bad_evaluations_readers_and_towers_are_refused():
+    random = np.random.default_rng(0)
+    refused(testing.check_evaluation, lambda model: {"a": random.random()}, "must not be random")
+    refused(testing.check_evaluation, lambda model: {"a/b": 1.0}, "expected a finite number")
+    refused(testing.check_evaluation, lambda model: 3, "must return numbers by name")
+    image = np.zeros((4, 4, 3), np.uint8)
+    refused(testing.check_reader, lambda: iter(()), "yields no examples")
+    refused(testing.check_reader, lambda: [{"image": image}], "example 0 has no 'caption'")
+    refused(testing.check_reader, lambda: [{"image": b"GIF", "caption": ""}], "no JPEG, PNG or WebP")
+    refused(
+        testing.check_reader, lambda: [{"image": image, "caption": f"{random.random()}"}], "the same examples"
+    )
+    refused(testing.check_tower, SimpleNamespace, "the tower fails: TypeError|AttributeError")
+    refused(testing.check_tower, nn.Dense, "the tower fails|flops")
+
+    class Wide(own_code.Layer):
+        @staticmethod
+        def flops(config, *, hidden=32):
+            return 2 * own_code.Layer.flops(config, hidden=hidden)
+
+    refused(testing.check_tower, Wide, "a tower's flops are .* but XLA counts")
