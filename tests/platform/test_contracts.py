@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from types import SimpleNamespace
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -45,7 +46,7 @@ def test_jestlabs_losses_pass(loss):
 
 def test_jestlabs_towers_pass():
     class Vision(nn.Module):
-        config: object
+        config: Any
 
         @nn.compact
         def __call__(self, images):
@@ -64,7 +65,7 @@ def test_jestlabs_towers_pass():
             )
 
     class Text(nn.Module):
-        config: object
+        config: Any
 
         @nn.compact
         def __call__(self, tokens):

@@ -116,7 +116,9 @@ class Evaluation(Section):
     points: PositiveInt = 10  # evenly spaced over training; the last is at its end
     shots: PositiveInt = 10  # per class, for the ridge probe
     shot_seeds: PositiveInt = 3  # draws of the few examples, averaged
-    extra: dict[str, ExtraEvaluation] = Field(default={})  # of one's own, by the first part of their names
+    extra: dict[str, ExtraEvaluation] = Field(
+        default={}, json_schema_extra={"names_code": "evaluation"}
+    )  # of one's own, by the first part of their names
 
     def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
         """Yield the evaluations of one's own; `path` is the place of this section in the config."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jestlab.models.extensions.imports import Imports
-from jestlab.models.extensions.references import file_of, root_of
+from jestlab.models.extensions.references import root_of, source_of
 
 _MOST_FILES = 500
 
@@ -33,7 +33,7 @@ def digest(reference: str) -> str:
     Raises:
         ValueError: There is no file to read.
     """
-    file = file_of(reference)
+    file = source_of(reference)
     if file is None:
         raise ValueError(f"no source of {reference!r} to identify it by: expected a Python file")
     root = root_of(reference, file)

@@ -49,7 +49,7 @@ def check(name: str) -> None:
     Raises:
         ValueError: There is no such module or file, it is not valid Python, or it defines no such name.
     """
-    source = _source(name)
+    source = source_of(name)
     if source is None:
         return
     names = _names(parsed(source))
@@ -99,7 +99,7 @@ def _run(file: Path) -> ModuleType:
 def file_of(name: str) -> Path | None:
     """Return the file that a reference's module is in; None if there is none to read, or no such module."""
     try:
-        return _source(name)
+        return source_of(name)
     except ValueError:
         return None
 
@@ -112,8 +112,12 @@ def root_of(name: str, file: Path) -> Path:
     return file.parents[module.count(".") + (file.name == "__init__.py")]
 
 
-def _source(name: str) -> Path | None:
-    """Return the file to read; None if there is none, as for a compiled module."""
+def source_of(name: str) -> Path | None:
+    """Return the file to read; None if there is none, as for a compiled module.
+
+    Raises:
+        ValueError: There is no such file or module.
+    """
     match = _FILE.fullmatch(name)
     if match is not None:
         file = Path(match[1])

@@ -41,15 +41,15 @@ def described(config: Extended, contents: Contents) -> dict[str, Code]:
                 continue
             references.check(reference)
             parameters = _parameters(reference)
-            if parameters is not None:
-                _check_options(extension, parameters)
             uses = None
             if extension.kind == "criterion" and parameters is not None:
                 uses = tuple(name for name in ("learner", "reference") if name in parameters)
+            _check_reference(config, extension, uses)
+            if parameters is not None:
+                _check_options(extension, parameters)
             found[extension.name] = Code(digest=extensions.digest(reference), uses=uses)
         except ValueError as error:
             raise UserError(f"{dotted(extension.path)}: {error}") from None
-        _check_reference(config, extension, uses)
     return found
 
 
@@ -83,19 +83,17 @@ def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
 
 
 def _check_reference(config: Any, extension: Extension, uses: Iterable[str] | None) -> None:
-    """Raise UserError if a criterion looks at the reference and there is none, or the other way round."""
+    """Raise ValueError if a criterion looks at the reference and there is none, or at no model."""
     if extension.kind != "criterion" or uses is None:
         return
     heads = extension.path[:-1]
     section = getattr(config, heads[0]) if heads else config
     where = dotted((*heads, "reference"))
     if "reference" in uses and section.reference is None:
-        raise UserError(
-            f"{dotted(extension.path)}: {extension.name} looks at the reference's losses: set {where}"
-        )
+        raise ValueError(f"{extension.name} looks at the reference: set {where}")
     if not uses:
-        raise UserError(
-            f"{dotted(extension.path)}: {extension.name} takes neither `learner` nor `reference`: a "
+        raise ValueError(
+            f"{extension.name} takes neither `learner` nor `reference`: a "
             "criterion is a function of the losses of one or both"
         )
 

@@ -1,0 +1,97 @@
+"""Data that a reader of one's own yields: written as shards once, and read like any other."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.models.support import own_code
+
+from jestlab.models.config import Code, Data
+from jestlab.models.data.curation import count_examples, metadata_columns
+from jestlab.models.data.datasets import MADE, ensure_web
+from jestlab.models.data.readers import path_digest, write_shards
+from jestlab.models.data.shards import ShardIndex
+
+PIXELS = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+
+
+def jpeg() -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(PIXELS).save(file, "JPEG")
+    return file.getvalue()
+
+
+def data(**train) -> Data:
+    return Data.model_validate(
+        {"train": {"kind": "reader", "function": f"{own_code.MODULE}:squares", **train}}
+    )
+
+
+def test_images_of_every_form_and_metadata_are_written(tmp_path):
+    images = [PIXELS, jpeg(), Image.fromarray(PIXELS)]
+    write_shards(tmp_path, [{"image": i, "caption": f"no {n}", "n": n} for n, i in enumerate(images)], "r")
+    assert len(ShardIndex.load(tmp_path)) == 3
+    assert "n" in metadata_columns(tmp_path)
+    assert count_examples(tmp_path, "n >= 1") == 2
+
+
+def test_a_web_is_made_once_and_named_by_what_makes_it(tmp_path):
+    code = {f"{own_code.MODULE}:squares": Code(digest="d")}
+    web = ensure_web(data(options={"count": 40}).train, 0, tmp_path, code)
+    assert len(ShardIndex.load(web)) == 40
+    assert MADE.fullmatch(web.name)
+    before = web.stat().st_mtime_ns
+    assert ensure_web(data(options={"count": 40}, examples=7).train, 3, tmp_path, code) == web
+    assert web.stat().st_mtime_ns == before
+    others = [
+        ensure_web(data(options={"count": 41}).train, 0, tmp_path, code),
+        ensure_web(
+            data(options={"count": 40}).train, 0, tmp_path, {f"{own_code.MODULE}:squares": Code(digest="e")}
+        ),
+    ]
+    assert len({web, *others}) == 3
+
+
+def test_what_is_read_counts_by_its_content(tmp_path):
+    first, second = tmp_path / "a.txt", tmp_path / "folder" / "b.txt"
+    second.parent.mkdir()
+    for file in (first, second):
+        file.write_text("red blue")
+    trains = [
+        data(path=str(file), path_digest=path_digest(file), options={"count": 8}) for file in (first, second)
+    ]
+    assert trains[0].identity(0)["train"] == trains[1].identity(0)["train"]
+    assert ensure_web(trains[0].train, 0, tmp_path) == ensure_web(trains[1].train, 0, tmp_path)
+    first.write_text("red")
+    with pytest.raises(ValueError, match=r"a.txt: changed since the run was planned: launch again"):
+        ensure_web(trains[0].train, 0, tmp_path / "elsewhere")
+    before = path_digest(second.parent)
+    (second.parent / ".hidden").write_text("x")
+    assert path_digest(second.parent) == before
+    second.rename(second.with_name("c.txt"))
+    assert path_digest(second.parent) != before
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ([], "reader r yields no examples"),
+        ([3], "reader r: example 0 has no 'image': a reader yields mappings"),
+        ([{"image": PIXELS, "caption": "x"}, {"image": PIXELS}], "example 1 has no 'caption'"),
+        ([{"image": PIXELS, "caption": 3}], "example 0 has a caption that is a int, not a str"),
+        ([{"image": "a.jpg", "caption": "x"}], "example 0 has an image that is a str: must be bytes"),
+        ([{"image": PIXELS[..., :1], "caption": "x"}], r"uint8 \[4, 4, 1\]: must be uint8 \[h, w, 3\]"),
+        ([{"image": PIXELS, "caption": "x", "n": [1]}], "texts, numbers or true and false, not a list"),
+        (
+            [{"image": PIXELS, "caption": "x", "n": n} for n in (1, "a")],
+            "metadata of one name must be of one",
+        ),
+    ],
+)
+def test_what_is_no_example_is_told_with_its_number(tmp_path: Path, examples, message):
+    with pytest.raises(ValueError, match=message):
+        write_shards(tmp_path, examples, "r")

@@ -1,0 +1,93 @@
+"""The digest of code: what it does decides, not how it is explained, and not where it lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.models.extensions import digest
+from jestlab.models.extensions.content import essence
+
+SOURCE = '''"""What the module is for."""
+
+import helper  # ours
+
+
+def rule(key, *, gain=1.0):
+    """Choose."""
+    # by drawing
+    return helper.draw(key, gain)
+'''
+EXPLAINED = '''# Another licence.
+"""Quite another text,
+of two lines."""
+import helper
+def rule(key, *, gain=1.0):
+    \'\'\'Choose well.\'\'\'
+
+
+    return helper.draw(key, gain)   # done
+'''
+
+
+def write(folder: Path, source: str = SOURCE, helper: str = "def draw(key, gain): return 1\n") -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rules.py").write_text(source)
+    (folder / "helper.py").write_text(helper)
+    return f"{folder / 'rules.py'}:rule"
+
+
+def test_neither_comments_nor_blank_lines_nor_the_folder_count(tmp_path):
+    assert digest(write(tmp_path / "a")) == digest(write(tmp_path / "b", EXPLAINED))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        SOURCE.replace("gain=1.0", "gain=2.0"),
+        SOURCE.replace("    return", "    if key: return"),
+        SOURCE + "LAST = 1\n",
+        SOURCE.replace("helper.draw(key, gain)", "'# no comment'"),
+    ],
+)
+def test_what_the_code_does_counts(tmp_path, changed):
+    assert digest(write(tmp_path / "a")) != digest(write(tmp_path / "b", changed))
+
+
+def test_what_it_imports_of_its_own_counts(tmp_path):
+    first = digest(write(tmp_path))
+    assert digest(write(tmp_path, helper="# a comment\ndef draw(key, gain): return 1\n")) == first
+    assert digest(write(tmp_path, helper="def draw(key, gain): return 2\n")) != first
+
+
+def test_a_module_of_a_package_counts_with_what_it_imports_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / "pack_c"
+    write(package, SOURCE.replace("import helper", "from . import helper"))
+    (package / "__init__.py").write_text("")
+    first = digest("pack_c.rules:rule")
+    write(package, SOURCE.replace("import helper", "from . import helper"), "def draw(key, gain): return 3\n")
+    assert digest("pack_c.rules:rule") != first
+    (tmp_path / "neighbour_c.py").write_text("x = 1\n")
+    assert digest("pack_c.rules:rule") == digest("pack_c.rules:rule")
+
+
+def test_code_without_a_source_is_refused():
+    with pytest.raises(ValueError, match="no source of 'math:sin'"):
+        digest("math:sin")
+
+
+def test_blank_lines_and_hashes_within_texts_count():
+    prompt = 'PROMPT = """a {c}\n\n# of {c}   \n"""\n'
+    assert essence(prompt.encode()) == prompt.rstrip("\n")
+    assert essence(prompt.encode()) != essence(prompt.replace("\n\n", "\n").encode())
+
+
+@given(st.lists(st.sampled_from(["# words", "", "   ", "\t# deeper"]), max_size=4), st.integers(0, 3))
+def test_comments_anywhere_between_statements_change_nothing(noise, place):
+    lines = ["import os", "def f(x):", "    y = x + 1", "    return y"]
+    noisy = lines[: place + 1] + noise + lines[place + 1 :]
+    assert essence("\n".join(noisy).encode()) == "\n".join(lines)

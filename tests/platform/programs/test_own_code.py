@@ -1,0 +1,241 @@
+"""Code of one's own in configs: found when a run is planned, part of its identity, checked when it starts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import pytest
+import yaml
+
+from jestlab.models import extensions
+from jestlab.models.config import TrainConfig
+from jestlab.models.extensions import kinds
+from jestlab.platform.errors import UserError
+from jestlab.platform.planning import identity
+from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.programs.own_code import check_unchanged
+from jestlab.platform.programs.sources import sources_of
+from jestlab.platform.spec.load import load
+
+OWN = Path(__file__).parents[2] / "models" / "support" / "own_code.py"
+TINY = {
+    "model": {
+        "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
+        "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
+        "embedding_dim": 16,
+    },
+    "data": {
+        "train": {"examples": 512, "image_size": 16, "shard_size": 256},
+        "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+    },
+    "schedule": {"batch_size": 16, "examples_seen": 64},
+    "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},
+}
+JOINT = {"rule": "joint", "chunks": 4, "reference": "reference"}
+
+
+def spec(folder: Path, source: str | None = None, /, **runs: Any) -> Path:
+    """A study beside the code that it names."""
+    folder.mkdir(exist_ok=True)
+    (folder / "own.py").write_text(OWN.read_text() if source is None else source)
+    path = folder / "study.yaml"
+    written = {"name": "own", "base": TINY, "runs": {"reference": {"initialization": 1}, **runs}}
+    path.write_text(yaml.safe_dump(written))
+    return path
+
+
+def planned(path: Path, *overrides: str) -> Plan:
+    return plan(load(str(path), overrides=overrides))
+
+
+def fingerprint(path: Path, *overrides: str) -> str:
+    return planned(path, *overrides).runs[-1].fingerprint
+
+
+def selecting(**selection: Any) -> dict[str, Any]:
+    return {"selection": JOINT | selection}
+
+
+ONE_OF_EACH = {
+    "criterion": selecting(criterion="own.py:clipped", criterion_options={"floor": 0.5}),
+    "rule": selecting(rule="own.py:halves"),
+    "loss": {"loss": "own.py:decoupled", **selecting()},
+    "evaluation": {"evaluation.extra": {"squares": "own.py:colours"}},
+    "reader": {"data.train": {"kind": "reader", "function": "own.py:squares", "options": {"count": 64}}},
+    "tower": {"model.vision": {"architecture": "own.py:Layer", "options": {"hidden": 8}}},
+}
+
+
+@pytest.mark.parametrize("kind", ONE_OF_EACH)
+def test_code_is_part_of_the_identity_by_what_it_does(tmp_path, kind):
+    run = ONE_OF_EACH[kind]
+    first = fingerprint(spec(tmp_path / "a", x=run))
+    commented = OWN.read_text().replace("import jax\n", "# JAX\n\nimport jax\n")
+    assert fingerprint(spec(tmp_path / "b", commented, x=run)) == first
+    changed = fingerprint(spec(tmp_path / "c", OWN.read_text() + "\nMORE = 1\n", x=run))
+    assert changed != first
+    stored = planned(tmp_path / "a" / "study.yaml").runs[-1]
+    assert identity.is_true(first, stored.program, stored.config, stored.needs)
+    (tmp_path / "a" / "own.py").unlink()  # as on a machine that an archive is imported on
+    assert identity.is_true(first, stored.program, stored.config, stored.needs)
+
+
+def test_options_are_part_of_the_identity_and_axes_go_over_them(tmp_path):
+    path = spec(tmp_path, x=ONE_OF_EACH["criterion"])
+    same, other = (f"runs.x.selection.criterion_options.floor={floor}" for floor in (0.5, 0.6))
+    assert fingerprint(path) == fingerprint(path, same) != fingerprint(path, other)
+    path.write_text(
+        path.read_text() + "axes: [{runs: [x], grid: {selection.criterion_options.floor: [1, 2]}}]\n"
+    )
+    assert [run.label for run in planned(path).runs[1:]] == ["x floor=1", "x floor=2"]
+
+
+def test_code_that_has_no_effect_is_no_part_of_the_identity(tmp_path):
+    uniform = {"selection": {"criterion": "own.py:clipped"}}
+    assert fingerprint(spec(tmp_path, x=uniform)) == fingerprint(spec(tmp_path, x={}))
+
+
+def test_files_count_from_the_folder_of_the_spec(tmp_path, monkeypatch):
+    path = spec(tmp_path / "lab", **ONE_OF_EACH)
+    monkeypatch.chdir(tmp_path)
+    study = load("lab/study.yaml")
+    named = {name for run in plan(study).runs for name in run.config["code"]}
+    assert {name.rpartition(":")[0] for name in named} == {str(tmp_path / "lab" / "own.py")}
+    again = tmp_path / "again.yaml"
+    again.write_text(study.to_yaml())
+    assert planned(again).fingerprints == planned(path).fingerprints
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (
+            selecting(criterion="own.py:clippd"),
+            "selection.criterion: no 'clippd' in .*: did you mean 'clipped'",
+        ),
+        (selecting(criterion="gone.py:x"), r"selection.criterion: .*gone.py: no such file"),
+        (selecting(criterion="gone.at:x"), "selection.criterion: no module 'gone.at' for 'gone.at:x'"),
+        (
+            selecting(criterion="own.py:clipped", criterion_options={"flor": 1}),
+            "takes no 'flor', which selection.criterion_options gives: did you mean 'floor'",
+        ),
+        (selecting(rule="own.py:halves", rule_options={"x": 1}), "its options: second_gain"),
+        (
+            {"selection": {"rule": "joint", "chunks": 4, "criterion": "own.py:clipped"}},
+            "own.py:clipped looks at the reference: set selection.reference",
+        ),
+        (selecting(criterion="own.py:decoupled"), "takes neither `learner` nor `reference`"),
+        (selecting(rule="jont"), "'jont' is not valid: did you mean 'joint'"),
+        (
+            selecting(rule="mine"),
+            "package.module:name, path/to/file.py:name, or an entry point of jestlab.rules",
+        ),
+        (
+            {"data.train": {"kind": "reader", "function": "own.py:squares", "path": "gone.txt"}},
+            "data.train.path: .*gone.txt: no such file or folder",
+        ),
+        ({"model.vision.architecture": "own.py:OWN"}, "model.vision.architecture: .* says no FLOPs"),
+    ],
+)
+def test_what_is_wrong_is_said_when_the_run_is_planned(tmp_path, run, message):
+    with pytest.raises(UserError, match=message):
+        planned(spec(tmp_path, OWN.read_text() + "OWN = print\n", x=run))
+
+
+def test_an_installed_package_offers_code_by_name(tmp_path, monkeypatch):
+    (tmp_path / "pack_d").mkdir()
+    shutil.copy(OWN, tmp_path / "pack_d" / "selection.py")
+    (tmp_path / "pack_d" / "__init__.py").write_text("")
+    about = tmp_path / "pack_d-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: pack-d\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[jestlab.rules]\nhalves = pack_d.selection:halves\n[jestlab.criteria]\n"
+        "clipped = pack_d.selection:clipped\n"
+    )
+    path = spec(tmp_path / "study", x=selecting(rule="halves", criterion="clipped"))
+    with pytest.raises(UserError, match="'halves' is not valid"):
+        planned(path)
+    monkeypatch.syspath_prepend(tmp_path)
+    kinds.installed.cache_clear()
+    try:
+        by_name = planned(path).runs[-1]
+        assert by_name.config["selection"]["rule"] == "halves"
+        assert by_name.config["code"]["halves"]["digest"] == extensions.digest("pack_d.selection:halves")
+        with pytest.raises(UserError, match="'halfs' is not valid: did you mean 'halves'"):
+            planned(path, "runs.x.selection.rule=halfs")
+        by_path = fingerprint(
+            spec(tmp_path / "b", x=selecting(rule="own.py:halves", criterion="own.py:clipped"))
+        )
+        assert by_name.fingerprint == by_path  # the same code, wherever it is
+    finally:
+        kinds.installed.cache_clear()
+
+
+def test_selection_is_priced_by_what_the_rule_says(tmp_path):
+    source = OWN.read_text()
+    costs = {}
+    for name, text in {"told": source, "untold": source.replace("halves.flops =", "unused =")}.items():
+        runs = planned(
+            spec(tmp_path / name, text, x=ONE_OF_EACH["rule"], alone=selecting(rule="independent"))
+        ).runs
+        costs[name] = {run.name: run.price.cost.selection for run in runs if run.price is not None}
+    assert costs["untold"]["x"] == costs["untold"]["alone"]
+    b, B, dims, steps = 16, 80, 32, 4
+    assert costs["told"]["x"] - costs["told"]["alone"] == 4 * B * (b // 2) * dims * steps
+
+
+def test_a_criterion_that_looks_at_the_reference_alone_needs_no_scoring_pass(tmp_path):
+    source = "def near(reference):\n    return -reference\n"
+    runs = planned(
+        spec(
+            tmp_path,
+            source,
+            own=selecting(criterion="own.py:near"),
+            easy=selecting(criterion="easy_reference"),
+        )
+    ).runs
+    own, easy = (run.price for run in runs[1:])
+    assert own is not None and easy is not None and own.cost == easy.cost
+
+
+def test_code_that_changed_after_the_plan_stops_the_run(tmp_path):
+    run = planned(spec(tmp_path, x=ONE_OF_EACH["criterion"])).runs[-1]
+    config = TrainConfig.model_validate(run.config)
+    check_unchanged(config)
+    (tmp_path / "own.py").write_text(OWN.read_text() + "\nMORE = 1\n")
+    with pytest.raises(
+        UserError, match=r"selection.criterion: .*own.py:clipped has changed since .* launch again"
+    ):
+        check_unchanged(config)
+    (tmp_path / "own.py").unlink()
+    with pytest.raises(UserError, match=r"selection.criterion: .*own.py: no such file"):
+        check_unchanged(config)
+
+
+def test_attempts_record_the_code_that_configs_name(tmp_path):
+    run = planned(spec(tmp_path, x=ONE_OF_EACH["rule"])).runs[-1]
+    found = sources_of(run.program, run.config, tmp_path)
+    assert found is not None and [*found.files] == ["own.py"]
+
+
+@pytest.mark.process
+def test_a_study_of_ones_own_code_is_launched(root, tmp_path):
+    """One of each in real worker processes; edited, only what it names runs again."""
+    runs = {"x": selecting(rule="own.py:halves", criterion="own.py:clipped"), **{
+        name: ONE_OF_EACH[name] for name in ("evaluation", "reader", "tower")
+    }}  # fmt: skip
+    path = spec(tmp_path, **runs)
+    launched = labs.jestlab("launch", path, "--no-reports", root=root)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    found = labs.jestlab(
+        "query", "SELECT name, value FROM v_evaluations WHERE name LIKE 'squares/%'", "--json", root=root
+    )
+    assert '"squares/accuracy"' in found.stdout
+    assert "nothing to run" in labs.jestlab("launch", path, "--no-reports", root=root).stdout
+    (tmp_path / "own.py").write_text(OWN.read_text().replace("floor: float = 0.0", "floor: float = 1.0"))
+    again = labs.jestlab("plan", path, root=root).stdout
+    assert "5 runs: 1 done, 0 to resume, 4 to run" in again
