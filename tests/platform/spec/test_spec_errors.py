@@ -65,8 +65,8 @@ CASES = {
     ),
     "a section that is a value": (
         "base: {selection: joint}\nruns: {a: {}}",
-        ":1: base.selection: must be a mapping of rule, criterion, filtering_ratio, chunks, gain, sweeps, "
-        "reference, not 'joint'",
+        ":1: base.selection: must be a mapping of rule, rule_options, criterion, "
+        "criterion_options, loss, filtering_ratio, chunks, gain, sweeps, reference, not 'joint'",
     ),
     "a string for a number": (
         "runs:\n  a: {schedule: {batch_size: many}}",
@@ -99,7 +99,7 @@ CASES = {
     ),
     "an unknown kind": (
         "runs:\n  a: {data.train.kind: foldr}",
-        ":2: runs.a.data.train: unknown kind 'foldr': did you mean 'folder'? (valid: shapes, folder)",
+        ":2: runs.a.data.train: unknown kind 'foldr': did you mean 'folder'? (valid: shapes, folder, reader)",
     ),
     "a key of another kind": (
         "base: {data.train: {kind: folder, path: /d}}\nruns:\n  a: {data.train.shard_size: 4}",
@@ -232,7 +232,7 @@ CASES = {
     ),
     "an unknown program of a run": (
         "runs: {a: {program: 'no_such_module:main'}}",
-        ":1: runs.a.program: no module 'no_such_module' for the program",
+        ":1: runs.a.program: no module 'no_such_module' for 'no_such_module:main'",
     ),
     "a question that is not a string": (
         "question: [1]\nruns: {a: {}}",

@@ -35,10 +35,13 @@ def check_name(kind: Kind, name: str, builtin: Sequence[str]) -> str:
     if name in known or references.is_reference(name):
         return name
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    if near:
+        raise ValueError(f"{name!r} is not valid: did you mean {near[0]!r}? (valid: {', '.join(known)})")
     listed = f"valid: {', '.join(known)}; " if known else ""
-    listed += f"of your own: package.module:name, path/to/file.py:name, or an entry point of {GROUPS[kind]}"
-    hint = f"did you mean {near[0]!r}? ({listed})" if near else listed
-    raise ValueError(f"{name!r} is not valid: {hint}")
+    raise ValueError(
+        f"{name!r} is not valid: {listed}of your own: package.module:name, path/to/file.py:name, or an entry "
+        f"point of {GROUPS[kind]}"
+    )
 
 
 def reference_of(kind: Kind, name: str) -> str:

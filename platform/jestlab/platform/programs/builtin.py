@@ -59,10 +59,9 @@ def _complete_data(config: Config, contents: Contents) -> Config:
     found: dict[str, Any] = {} if data is config.data else {"data": data}
     if code := described(config, contents):
         found["code"] = code
-    config = config.model_copy(update=found) if found else config
     if contents.where != "nowhere":
         check_fits(config, contents)
-    return config
+    return config.model_copy(update=found) if found else config
 
 
 def _complete_weights(config: WeightsConfig, contents: Contents) -> WeightsConfig:
