@@ -222,6 +222,8 @@ def tree() -> str:
     for portion, meaning in PORTIONS.items():
         lines.append(f"{portion}/jestlab/{portion}/".ljust(35) + meaning)
         walk(ROOT / portion / "jestlab" / portion, 1)
+        for path in sorted((ROOT / portion / "jestlab").glob("*.py")):  # for users, beside the four
+            lines.append(f"{path.relative_to(ROOT).as_posix():34} {about(path)}")
     lines.append(f"{'tests/':34} mirrors the four")
     return "\n".join(lines) + "\n"
 
