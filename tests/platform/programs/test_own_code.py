@@ -188,6 +188,19 @@ def test_selection_is_priced_by_what_the_rule_says(tmp_path):
     assert costs["told"]["x"] - costs["told"]["alone"] == 4 * B * (b // 2) * dims * steps
 
 
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ("halves.flops = print", "selection.rule: flops of .*own.py:halves fail: TypeError: "),
+        ("halves.flops = lambda **_: -1", "are -1.0: expected a number from 0 on"),
+    ],
+)
+def test_flops_that_cannot_be_counted_are_told(tmp_path, changed, message):
+    source = OWN.read_text().replace("halves.flops = _flops_of_halves", changed)
+    with pytest.raises(UserError, match=message):
+        planned(spec(tmp_path, source, x=ONE_OF_EACH["rule"]))
+
+
 def test_a_criterion_that_looks_at_the_reference_alone_needs_no_scoring_pass(tmp_path):
     source = "def near(reference):\n    return -reference\n"
     runs = planned(
@@ -237,5 +250,10 @@ def test_a_study_of_ones_own_code_is_launched(root, tmp_path):
     assert '"squares/accuracy"' in found.stdout
     assert "nothing to run" in labs.jestlab("launch", path, "--no-reports", root=root).stdout
     (tmp_path / "own.py").write_text(OWN.read_text().replace("floor: float = 0.0", "floor: float = 1.0"))
+    refused = labs.jestlab(
+        "weights", "export", "own/tower", tmp_path / "w", "--format", "big_vision", root=root
+    )
+    assert "no format of weights holds" in refused.stderr
+    assert refused.returncode == 1
     again = labs.jestlab("plan", path, root=root).stdout
     assert "5 runs: 1 done, 0 to resume, 4 to run" in again

@@ -74,7 +74,8 @@ def load(name: str) -> Any:
     """Import what a reference names; the folder of a file becomes importable, as with `python file.py`."""
     match = _FILE.fullmatch(name)
     if match is not None:
-        found: Any = _run(Path(match[1]))
+        file = Path(match[1])
+        found: Any = _run(file, file.stat().st_mtime_ns)
     else:
         make_working_directory_importable()
         found = importlib.import_module(name.partition(":")[0])
@@ -84,7 +85,7 @@ def load(name: str) -> Any:
 
 
 @functools.cache
-def _run(file: Path) -> ModuleType:
+def _run(file: Path, modified: int) -> ModuleType:
     if str(file.parent) not in sys.path:
         sys.path.insert(0, str(file.parent))
     spec = importlib.util.spec_from_file_location(file.stem, file)

@@ -157,6 +157,12 @@ def _towers(run: FinishedRun) -> TwoTowers:
     if model is None:
         raise UserError(f"{run.directory}: runs of the program {run.program!r} have no image and text towers")
     towers: TwoTowers = model
+    for tower in (towers.vision, towers.text):
+        if tower.is_own:
+            raise UserError(
+                f"{run.directory}: no format of weights holds {tower.architecture}, a tower of your own: its "
+                "parameters are in the run's checkpoints"
+            )
     return towers
 
 

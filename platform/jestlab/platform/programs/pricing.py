@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jestlab.analysis import costs
 from jestlab.analysis.costs import RULES, Cost, Forward, Step, selection_flops
@@ -79,10 +80,10 @@ def _own_tower(name: str, tower: VisionTower | TextTower, head: int | None) -> i
                 f"{tower.architecture} says no FLOPs, so that its cost is unknown: give it a `flops(config, "
                 "**options)` that returns those of one example's forward pass"
             )
-        flops = count(tower, **tower.options)
     except ValueError as error:
         raise UserError(f"{place}: {error}") from None
-    return round(float(flops)) + costs.head_flops(tower.width, head)
+    flops = _counted(place, tower.architecture, count, tower, **tower.options)
+    return round(flops) + costs.head_flops(tower.width, head)
 
 
 def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
@@ -95,7 +96,19 @@ def _own_rule(config: TrainConfig, dims: Sequence[int]) -> float:
     if not callable(count):
         return 0.0
     sizes = {"batch_size": config.batch_size, "super_batch_size": config.super_batch_size}
-    return float(count(**sizes, embedding_dims=tuple(dims), **selection.rule_options))
+    options = {**sizes, "embedding_dims": tuple(dims), **selection.rule_options}
+    return _counted("selection.rule", selection.rule, count, **options)
+
+
+def _counted(place: str, name: str, count: Callable[..., Any], *args: Any, **kwargs: Any) -> float:
+    """Call the `flops` of code of one's own; UserError, which names the place, if it fails."""
+    try:
+        flops = float(count(*args, **kwargs))
+    except Exception as error:  # whatever the user's function raises
+        raise UserError(f"{place}: flops of {name} fail: {type(error).__name__}: {error}") from error
+    if not (math.isfinite(flops) and flops >= 0):
+        raise UserError(f"{place}: flops of {name} are {flops}: expected a number from 0 on")
+    return flops
 
 
 def step_of(config: TrainConfig, reference: TwoTowers | None) -> Step:
