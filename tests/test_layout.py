@@ -11,13 +11,16 @@ from tests.conftest import LONGEST, longest_first
 
 ROOT = Path(__file__).parents[1]
 PORTIONS = ("experiments", "platform", "models", "analysis")
+FOR_USERS = {"platform": ["testing.py"]}
+"""Modules that users import, beside the four packages."""
 
 
 @pytest.mark.parametrize("portion", PORTIONS)
 def test_each_root_folder_is_a_portion_of_the_namespace_and_nothing_else(portion):
     folder = ROOT / portion
     assert [path.name for path in folder.iterdir() if path.name != "__pycache__"] == ["jestlab"]
-    assert [path.name for path in (folder / "jestlab").iterdir() if path.name != "__pycache__"] == [portion]
+    inside = sorted(path.name for path in (folder / "jestlab").iterdir() if path.name != "__pycache__")
+    assert inside == [portion, *FOR_USERS.get(portion, [])]
     package = folder / "jestlab" / portion
     assert (package / "py.typed").exists()
     sources = {path.parent for path in package.rglob("*.py")}
