@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from .. import units
 from .plot import Texts
-from .style import GREY, ink
+from .style import GREY, SAVED, ink
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,21 +123,36 @@ def canvas(texts: Texts, width: float, height: float, left: float) -> tuple[Figu
     Returns:
         The figure, and how far above its bottom the room begins, inches.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     title = textwrap.wrap(texts.title, int(_TITLE_CHARACTERS * width / _WIDTH))
     caption = textwrap.wrap(texts.caption, int(_CAPTION_CHARACTERS * width / _WIDTH))
     below = EDGE + _CAPTION_LINE * len(caption)
     total = below + height + 2 * EDGE + _TITLE_LINE * len(title)
-    figure = Figure(figsize=(width, total), dpi=_DPI)
-    FigureCanvasAgg(figure)  # measures texts, whatever format the figure is saved in
+    figure = blank(width, total)
     figure.text(left / width, 1 - EDGE / total, "\n".join(title), va="top", size=9)
     figure.text(
         EDGE / width, 0.6 * EDGE / total, "\n".join(caption), va="bottom", size=_CAPTION_SIZE, color=GREY,
         linespacing=1.15,
     )  # fmt: skip
     return figure, below
+
+
+def blank(width: float, height: float) -> Figure:
+    """Create an empty figure that pyplot does not know, its size in inches.
+
+    It may outlive our style: saved later, by whoever restyled it, its texts are still texts in a PDF.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    class Printed(Figure):
+        def savefig(self, fname: Any, **options: Any) -> None:
+            with rc_context(SAVED):
+                super().savefig(fname, **options)
+
+    figure = Printed(figsize=(width, height), dpi=_DPI)
+    FigureCanvasAgg(figure)  # measures texts, whatever format the figure is saved in
+    return figure
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:

@@ -200,7 +200,12 @@ class Plot:
     draw: Callable[[pd.DataFrame, Texts], Figure]
 
     def figure(self) -> Figure:
-        """Draw the figure with matplotlib."""
+        """Draw the figure with matplotlib: a live one, whose axes can be restyled.
+
+        Returns:
+            A figure that pyplot does not know, so that nobody has to close it. It has a canvas, so that
+            `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings say.
+        """
         with applied():
             return self.draw(self.data, self.texts)
 

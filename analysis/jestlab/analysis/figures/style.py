@@ -38,6 +38,13 @@ COMPONENT_LOOKS = {
 }
 """Component of the cost → colour and hatch; hatches tell components apart in grey."""
 
+SAVED: Any = {
+    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
+    "svg.fonttype": "path",  # independent of installed fonts
+    "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
+}
+"""What matplotlib reads when a figure is saved, which may be long after it was drawn."""
+
 _RC: dict[str, Any] = {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -57,9 +64,7 @@ _RC: dict[str, Any] = {
     "hatch.linewidth": 0.5,
     "hatch.color": "white",
     "text.parse_math": False,  # a $ in a run's name is a $
-    "pdf.fonttype": 42,  # text that can be searched and edited; journals refuse the other kind
-    "svg.fonttype": "path",  # independent of installed fonts
-    "svg.hashsalt": "jestlab",  # ids that do not change from one drawing to the next
+    **SAVED,
 }
 
 
