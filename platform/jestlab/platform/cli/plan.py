@@ -20,7 +20,7 @@ from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import budgeted, done, to_do, total, utilisation, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
-from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
+from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Price, Where
@@ -219,20 +219,6 @@ def _solved(plan: Plan) -> Iterator[str]:
     solved = dict.fromkeys(f"{run.name} ({run.match})" for run in plan.runs if run.match is not None)
     if solved:
         yield f"EXAMPLES solved for by match: {few(list(solved))}."
-
-
-def waiting_lines(plan: Plan) -> Iterator[str]:
-    """Name the members that can be planned only when others have completed."""
-    seeds: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
-    for its in plan.waiting:
-        seeds.setdefault((its.label, its.match, its.awaits), []).append(its.seed)
-    for (label, match, awaits), its_seeds in seeds.items():
-        have = "has" if len(awaits) == 1 else "have"
-        what = f"{label} ({match}), {counted(len(its_seeds), 'seed')}"
-        yield (
-            f"NOT PLANNED YET: {what}: the launch solves for its examples when {' and '.join(awaits)} {have} "
-            "completed, and runs it then."
-        )
 
 
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
