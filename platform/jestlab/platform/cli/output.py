@@ -15,6 +15,8 @@ import click
 
 from jestlab.analysis import files
 from jestlab.platform.errors import UserError
+from jestlab.platform.words import counted as counted
+from jestlab.platform.words import few as few
 
 if TYPE_CHECKING:
     from jestlab.platform.planning.plan import Plan
@@ -70,17 +72,6 @@ def show(as_json: bool, data: Any, text: object) -> None:
         print_json(data)
     else:
         say(text)
-
-
-def counted(count: int, noun: str) -> str:
-    """Write a count with its noun: "1 run", "3 runs", "2 studies"."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count} {noun if count == 1 else plural}"
-
-
-def few(labels: Sequence[str]) -> str:
-    """Write the first two of some labels, and how many more there are."""
-    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
 
 
 def printable(text: str) -> str:

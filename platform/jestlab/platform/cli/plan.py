@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -14,21 +13,15 @@ from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
 from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options
 from jestlab.platform.cli.output import absent_data, counted, few, show, table
-from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import budgeted, done, to_do, total, utilisation, wall_hours
-from jestlab.platform.planning.explain import Explanation, explain
-from jestlab.platform.planning.names import check as check_names
-from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
-from jestlab.platform.planning.plan import plan as make_plan
-from jestlab.platform.planning.timings import Timings
-from jestlab.platform.programs import Price, Where
+from jestlab.platform.planning.cost import done, to_do, total, utilisation, wall_hours
+from jestlab.platform.planning.explain import Explanation
+from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
+from jestlab.platform.planning.survey import Survey, survey
+from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
-
-if TYPE_CHECKING:
-    from jestlab.platform.store.store import Store
 
 _MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
@@ -50,69 +43,46 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
     on this machine in hours, once runs of the same program have completed here.
     """
-    place = study.resources.executor(default=Settings.find().on)
-    store = _store(lab)
-    where: Where = "here" if place == "local" else "elsewhere"
-    plan = make_plan(study, absent="note", where=where, timings=Timings.read(store, study))
-    check_names(plan, store.measured if store is not None else tuple)
-    if store is not None:
-        plan = plan.with_states(store.states(plan.fingerprints))
-    plan = budgeted(plan, store, local=place == "local")
-    reasons: Mapping[str, Explanation] = {}
-    if why:
-        reasons = explain(plan, store.finished() if store is not None else [])
-    remarks = [] if store is None else _remarks(store, plan)
-    lines = [*_lines(plan, reasons, every, place), *remarks]
-    show(as_json, _as_data(plan, reasons) | {"remarks": remarks}, "\n".join(lines))
+    found = survey(lab, study, why=why)
+    lines = [*_lines(found, every), *found.remarks]
+    show(as_json, _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}, "\n".join(lines))
 
 
-def _remarks(store: Store, plan: Plan) -> list[str]:
-    """Say which results were made by other code, data or versions, and whether the study's name is taken."""
-    from jestlab.platform.planning.changes import changes
-    from jestlab.platform.store.taken import refuse_taken
-
-    remarks = changes(store, plan.study, plan.runs).lines(plan.study.name)
-    try:
-        refuse_taken(store, plan.by_study)
-    except UserError as error:
-        remarks.append(f"a launch is refused: {error}")
-    return remarks
-
-
-def _store(lab: Lab) -> Store | None:
-    """Open the lab's store, if there is one; where there is none, SQLAlchemy is not even imported."""
-    prefix = "sqlite:///"
-    if lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists():
-        return None
-    from jestlab.platform.store.store import Store
-
-    return Store.open_readonly(lab.store_url)
+def _lines(found: Survey, every: bool) -> Iterator[str]:
+    columns, rows, right = grid(found.plan, every)
+    yield headline(found.plan)
+    yield ""
+    yield table(columns, rows, right)
+    yield ""
+    yield from sentences(found)
+    if found.reasons:
+        yield ""
+        by_fingerprint = {run.fingerprint: run for run in found.plan.runs}
+        yield from (f"{_full(by_fingerprint[f])}: {why}" for f, why in found.reasons.items())
 
 
-def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: str | None) -> Iterator[str]:
+def headline(plan: Plan) -> str:
+    """Write which study is planned, and what it asks."""
     study = plan.study
-    yield f"{study.name}{f' ({study.scale})' if study.scale else ''}: {study.question}"
-    yield ""
-    headers = _budget_headers(plan)
-    yield _every_run(plan, headers) if every else _groups(plan, headers)
-    yield ""
+    return f"{study.name}{f' ({study.scale})' if study.scale else ''}: {study.question}"
+
+
+def sentences(found: Survey) -> Iterator[str]:
+    """Write what there is to say below the table of a plan."""
+    plan, study = found.plan, found.plan.study
     yield _summary(plan)
     yield from _sharing(plan)
     yield from _solved(plan)
     yield from waiting_lines(plan)
-    yield from _undecidable(plan.study)
+    yield from _undecidable(study)
     yield from absent_data(plan)
-    if headers:
+    if _budget_headers(plan):
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and place not in ("local", None):
+    elif study.resources.tpu is None and found.place not in ("local", None):
         yield (
-            f"HOURS are unknown: your settings send runs to {place}, and the study names no TPU slice: "
+            f"HOURS are unknown: your settings send runs to {found.place}, and the study names no TPU slice: "
             "--set resources.tpu=v5e-16x16, or whichever you have"
         )
-    if reasons:
-        yield ""
-        by_fingerprint = {run.fingerprint: run for run in plan.runs}
-        yield from (f"{_full(by_fingerprint[f])}: {why}" for f, why in reasons.items())
 
 
 def _full(run: PlannedRun) -> str:
@@ -221,20 +191,6 @@ def _solved(plan: Plan) -> Iterator[str]:
         yield f"EXAMPLES solved for by match: {few(list(solved))}."
 
 
-def waiting_lines(plan: Plan) -> Iterator[str]:
-    """Name the members that can be planned only when others have completed."""
-    seeds: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
-    for its in plan.waiting:
-        seeds.setdefault((its.label, its.match, its.awaits), []).append(its.seed)
-    for (label, match, awaits), its_seeds in seeds.items():
-        have = "has" if len(awaits) == 1 else "have"
-        what = f"{label} ({match}), {counted(len(its_seeds), 'seed')}"
-        yield (
-            f"NOT PLANNED YET: {what}: the launch solves for its examples when {' and '.join(awaits)} {have} "
-            "completed, and runs it then."
-        )
-
-
 def _budget_headers(plan: Plan) -> tuple[str, ...]:
     """Choose the columns of budgets for which there is something to say."""
     known = [run.budget for run in plan.runs if run.budget is not None]
@@ -246,8 +202,29 @@ def _budget_headers(plan: Plan) -> tuple[str, ...]:
     return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
 
 
-def _groups(plan: Plan, headers: Sequence[str]) -> str:
-    """Write a row for each label, or for each name where there are very many labels; for a union by part."""
+Grid = tuple[Sequence[str], list[Sequence[str]], Sequence[int]]
+"""Columns, rows of cells, and which columns are aligned to the right."""
+
+
+def grid(plan: Plan, every: bool = False) -> Grid:
+    """Lay out the table of a plan: the columns of costs and of budgets only where any is known.
+
+    Args:
+        plan: Priced.
+        every: Whether each run has a row; otherwise each label has, or each name where there are very many
+            labels, in a union by part.
+    """
+    headers = _budget_headers(plan)
+    first = ("RUN", "SEED", "ID", "TO DO") if every else ("RUN", "RUNS", "TO DO", "NEEDS")
+    rows = _every_run(plan, headers) if every else _groups(plan, headers)
+    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
+    columns = (*first, *costs, *headers)
+    gone = len(_COSTS) - len(costs)
+    kept: list[Sequence[str]] = [(*row[:4], *row[4 + gone :]) for row in rows]
+    return columns, kept, (1, *range(4, len(columns)))
+
+
+def _groups(plan: Plan, headers: Sequence[str]) -> list[tuple[str, ...]]:
     rows = []
     if plan.parts:
         labels = sum(len({run.label for run in part.runs}) for part in plan.parts)
@@ -258,16 +235,7 @@ def _groups(plan: Plan, headers: Sequence[str]) -> str:
     else:
         rows += _rows(plan, headers)
     rows.append(_row("all", plan.runs, "", headers, states=False))
-    return _table(plan, ("RUN", "RUNS", "TO DO", "NEEDS"), rows, headers)
-
-
-def _table(plan: Plan, first: Sequence[str], rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
-    """Align rows under the four first columns, those of costs where any is known, and those of budgets."""
-    costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
-    columns = (*first, *costs, *headers)
-    gone = len(_COSTS) - len(costs)
-    kept = [(*row[:4], *row[4 + gone :]) for row in rows]
-    return table(columns, kept, right=(1, *range(4, len(columns))))
+    return rows
 
 
 def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -294,9 +262,8 @@ def _row(
     return (title, str(len(runs)), waiting, needs, *_costs(runs), *_budgets(runs, headers))
 
 
-def _every_run(plan: Plan, headers: Sequence[str]) -> str:
-    """Write a row for each run."""
-    rows = [
+def _every_run(plan: Plan, headers: Sequence[str]) -> list[tuple[str, ...]]:
+    return [
         (
             run.label,
             str(run.seed),
@@ -307,7 +274,6 @@ def _every_run(plan: Plan, headers: Sequence[str]) -> str:
         )
         for run in plan.runs
     ]
-    return _table(plan, ("RUN", "SEED", "ID", "TO DO"), rows, headers)
 
 
 def _state(run: PlannedRun) -> str:

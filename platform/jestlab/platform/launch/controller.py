@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures, logs, processes, reconcile
+from jestlab.platform.launch import failures, logs, looping, processes, reconcile
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, LaunchedJob, Marks
 from jestlab.platform.launch.executors import Executors, job_of
@@ -112,10 +112,11 @@ def launch(
     listener: Listener | None = None,
     wakeup: Wakeup | None = None,
 ) -> Outcome:
-    """Bring recorded runs to states in which they stay. Call it from the main thread.
+    """Bring recorded runs to states in which they stay.
 
     SIGINT and SIGTERM stop all runs that this controller looks after; a second signal kills them at once. If
-    the controller dies otherwise, its jobs go on, and the next launcher finds them.
+    the controller dies otherwise, its jobs go on, and the next launcher finds them. Below an event loop that
+    runs already, as in a notebook, SIGINT alone does, and outside the main thread no signal.
 
     Args:
         lab: Where runs write.
@@ -138,7 +139,7 @@ def launch(
         lab.root.mkdir(parents=True, exist_ok=True)  # the only time: later it may have been moved away
         options, listener, wakeup = options or Options(), listener or Listener(), wakeup or Wakeup()
         controller = _Controller(lab, store, title, waiting, executors, options, listener, wakeup)
-        interrupted = asyncio.run(controller.run())
+        interrupted = looping.run(controller.run, controller.interrupt)
         stopped = controller.stopped
     states, reasons = store.states(fingerprints), store.reasons(fingerprints)
     return Outcome(states, reasons, interrupted, len(waiting), stopped)
@@ -197,17 +198,19 @@ class _Controller:
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
         self.listener.begin(len(self._runs))
+        before = {number: signal.getsignal(number) for number in _SIGNALS if looping.receives_signals()}
         try:
-            for number in _SIGNALS:
-                asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
+            for number in before:
+                asyncio.get_running_loop().add_signal_handler(number, self.interrupt)
             while not await self._pass():
                 await self.wakeup.wait(self._intervals.poll)
             if self.options.launches:
                 executor = self.executors(self.options.executor)
                 await asyncio.to_thread(executor.settle, SETTLE_SECONDS)
         finally:
-            for number in _SIGNALS:
+            for number, handler in before.items():
                 asyncio.get_running_loop().remove_signal_handler(number)
+                signal.signal(number, handler)  # a script may have its own
             self.listener.end()
             if self._experiment is not None:
                 try:
@@ -438,8 +441,8 @@ class _Controller:
 
     # ---- its user, and itself
 
-    def _interrupt(self) -> None:
-        """Stop the runs on the first SIGINT or SIGTERM, and kill them on the second."""
+    def interrupt(self) -> None:
+        """Stop the runs on the first SIGINT or SIGTERM, and kill them on the second; called in its loop."""
         if self._interrupted:
             self._termination.at_once = True
             self._interrupted_at = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +19,7 @@ from jestlab.platform.programs import Config, Contents, Price, Where
 from jestlab.platform.spec.expand import Member, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
+from jestlab.platform.words import counted
 
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -343,3 +344,17 @@ def totals(runs: Sequence[PlannedRun]) -> Price:
     prices = [run.price for run in runs if run.price is not None]
     whole = sum((price.cost for price in prices), Cost())
     return Price(whole, examples=sum(price.examples for price in prices))
+
+
+def waiting_lines(plan: Plan) -> Iterator[str]:
+    """Name the members that can be planned only when others have completed."""
+    seeds: dict[tuple[str, str, tuple[str, ...]], list[int]] = {}
+    for its in plan.waiting:
+        seeds.setdefault((its.label, its.match, its.awaits), []).append(its.seed)
+    for (label, match, awaits), its_seeds in seeds.items():
+        have = "has" if len(awaits) == 1 else "have"
+        what = f"{label} ({match}), {counted(len(its_seeds), 'seed')}"
+        yield (
+            f"NOT PLANNED YET: {what}: the launch solves for its examples when {' and '.join(awaits)} {have} "
+            "completed, and runs it then."
+        )

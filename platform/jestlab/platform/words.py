@@ -1,0 +1,16 @@
+"""Words that plans, launches and verbs share: counts in plain English, the first of many labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a count with its noun: "1 run", "3 runs", "2 studies"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
+def few(labels: Sequence[str]) -> str:
+    """Write the first two of some labels, and how many more there are."""
+    return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
