@@ -109,7 +109,14 @@ class Side:
                 yield (() if whole else (key,)) + ((str(i),) if len(names) > 1 else ()), name
 
     def __str__(self) -> str:
-        of, minus = ("mean of " * (len(names) > 1) + ", ".join(names) for names in (self.of, self.minus))
+        return self.told({})
+
+    def told(self, shown: Mapping[str, str]) -> str:
+        """Write the side with the names that are shown for runs and labels, where those differ."""
+        of, minus = (
+            "mean of " * (len(names) > 1) + ", ".join(shown.get(name, name) for name in names)
+            for names in (self.of, self.minus)
+        )
         side = f"({of}) − ({minus})" if minus else of
         return f"{side} ({self.measure})" if self.measure else side
 
@@ -210,9 +217,14 @@ class Claim:
         return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
 
     def __str__(self) -> str:
+        return self.told({})
+
+    def told(self, shown: Mapping[str, str]) -> str:
+        """Write what is compared with the names that are shown for runs and labels, where those differ."""
         within = "" if self.within is None else f" within {self.within:g}"
         by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
-        return f"{self.of} {self.comparison.replace('_', ' ')} {self.other}{within}{by}"
+        of, other = self.of.told(shown), self.other.told(shown)
+        return f"{of} {self.comparison.replace('_', ' ')} {other}{within}{by}"
 
 
 def parse_claims(written: Any) -> tuple[Claim, ...]:

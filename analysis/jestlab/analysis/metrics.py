@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -243,6 +244,12 @@ class Metrics:
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""
         return self.find(name) or UNKNOWN
+
+    def called(self, names: Iterable[str]) -> dict[str, str]:
+        """Map each of the names to what people call it: as declared, unless several are called the same."""
+        declared = {name: self.of(name).name or name for name in names}
+        times = Counter(declared.values())
+        return {name: text if times[text] == 1 else name for name, text in declared.items()}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that the spec declares, in its order."""

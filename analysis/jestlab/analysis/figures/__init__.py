@@ -115,7 +115,8 @@ def _against(request: Request) -> Plot:
         raise ValueError("figure 'against' needs a config key to draw against: give x")
     name = f"against_{request.x.replace('.', '_')}"
     axis = Axis(request.x, request.by, request.split)
-    return against(request.frames, axis, request.baseline, name=name, x_label=request.x)
+    x_label = request.frames.names.key(request.x) or request.x
+    return against(request.frames, axis, request.baseline, name=name, x_label=x_label)
 
 
 def _speedup(request: Request) -> Plot:

@@ -179,7 +179,9 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, compared, scope, gaps)
         results = [replace(part, table=sound.marked(part.table)) for part in results]
-        if retracted := {row: why for part in results for row, why in part.table.struck.items()}:
+        if retracted := {
+            part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
+        }:
             told = "; ".join(f"{row} ({why})" for row, why in retracted.items())
             said = replace(said, sentence=f"Some results are retracted: {told}. {said.sentence}")
     extra = requested(url, history, frames, compared, scope)

@@ -79,7 +79,9 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 def difference(row: Record, metric: Metric) -> str:
     """Write the difference of a claim with its interval, and its measure if that is not the score."""
     text = show.difference(row["difference"], row["low"], row["high"], metric)
-    return text if text == show.MISSING or row["measure"] == SCORE else f"{text} {row['measure']}"
+    if text == show.MISSING or row["measure"] == SCORE:
+        return text
+    return f"{text} {metric.name or row['measure']}"
 
 
 def _allowed(row: Record, metric: Metric) -> str:

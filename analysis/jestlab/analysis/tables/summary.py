@@ -66,6 +66,16 @@ class Finals:
         return Metric() if self.frames.no_score else self.frames.score
 
     @property
+    def against(self) -> str:
+        """The name that is shown for the baseline."""
+        return self.frames.shown[self.baseline]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Label → the name that is shown for it, where that differs."""
+        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
+
+    @property
     def compares(self) -> bool:
         """Whether a run stands beside the baseline, by a score of which more or less is better."""
         others = any(label != self.baseline for label in self.frames.competitors)
@@ -167,6 +177,7 @@ def summary(found: Finals) -> Table:
         notes=(*_conventions(found), *show.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
         baselines=found.baselines,
+        shown=found.renamed,
     )
     return show.with_marks_explained(table)
 
@@ -177,7 +188,7 @@ def _about_score(found: Finals) -> str:
         return ""
     if set(found.averaged) < set(found.frames.metrics):
         mean_of = "the mean of " if len(found.averaged) > 1 else ""
-        return f"; score is {mean_of}{', '.join(found.averaged)}"
+        return f"; score is {mean_of}{', '.join(found.frames.declared.called(found.averaged).values())}"
     return "; score is the mean of the metrics"
 
 
@@ -196,9 +207,9 @@ def _rows(found: Finals) -> pd.DataFrame:
 
 
 def _columns(found: Finals) -> tuple[Column, ...]:
-    frames, baseline, declared = found.frames, found.baseline, found.frames.declared
+    frames, baseline, declared = found.frames, found.against, found.frames.declared
     headers = show.metric_headers(frames.metrics, declared)
-    comparing = any(label != baseline for label in frames.competitors)
+    comparing = any(label != found.baseline for label in frames.competitors)
     shows_arrows = not show.all_alike(frames.metrics, declared)
 
     def score(
@@ -239,7 +250,7 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         differs = [delta] if comparing else []
     factors = [factor_column(effort, baseline) for effort in found.efforts]
     return (
-        Column("run", "run", lambda row: str(row["label"]), align="left", importance=ESSENTIAL),
+        Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
         Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
         *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
         *scored,
@@ -271,11 +282,11 @@ def _spent_column(effort: Effort, found: Finals) -> Column:
 
 def _conventions(found: Finals) -> list[str]:
     """Notes on the meaning of the columns."""
-    frames, baseline = found.frames, found.baseline
+    frames, baseline = found.frames, found.against
     said = [f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []
     if frames.no_score:
         return [*said, frames.no_score]
-    if any(label != baseline for label in frames.competitors):
+    if any(label != found.baseline for label in frames.competitors):
         better = {"max": "", "min": "; less is better", None: ""}[found.metric.goal]
         said.append(f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}")
     if found.compares and found.efforts:
@@ -298,7 +309,7 @@ def _with_references(found: Finals) -> str:
         return ""
     rows = reaching(finals(frames, found.baseline, "reference_training", found.mean, found.crossing))
     factors = [
-        f"{label} {factor:.1f}×"
+        f"{frames.shown[str(label)]} {factor:.1f}×"
         for label, factor in rows.get("fewer_flops", {}).items()
         if label in set(needing) and math.isfinite(factor)
     ]
@@ -338,21 +349,21 @@ def speedup_table(found: Finals) -> Table:
     rows = reaching(found)
     if rows.empty:
         raise ValueError(
-            f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
+            f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}"
         )
     paid = break_even(frames, found.baseline, found.averaged, found.crossing)
     needing = paid.dropna(subset="break_even")
     if len(needing):
         rows["break_even"] = needing.groupby("label")["break_even"].agg(median_high)
-    reached = f"seeds that reach the final score of {found.baseline}, of those compared"
+    reached = f"seeds that reach the final score of {found.against}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
         caption=f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a "
-        f"run reaches the final score of {found.baseline} with the same seed, {words}; also for "
-        f"{found.baseline} itself. Median over seeds [least, greatest].",
+        f"run reaches the final score of {found.against} with the same seed, {words}; also for "
+        f"{found.against} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
-            Column("run", "run", lambda row: str(row["label"]), align="left", importance=ESSENTIAL),
+            Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
             Column(
                 "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
                 formula=reached, importance=30,
@@ -360,9 +371,9 @@ def speedup_table(found: Finals) -> Table:
             *(
                 column
                 for effort in found.efforts
-                for column in (effort_column(effort, found), factor_column(effort, found.baseline))
+                for column in (effort_column(effort, found), factor_column(effort, found.against))
             ),
-            *([_break_even_column(found.baseline)] if len(needing) else []),
+            *([_break_even_column(found.against)] if len(needing) else []),
         ),
         notes=(
             *([f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []),
@@ -375,6 +386,7 @@ def speedup_table(found: Finals) -> Table:
             row=lambda runs: runs["label"], experiment=frames.experiment
         ),
         baselines=found.baselines,
+        shown=found.renamed,
     )  # fmt: skip
     return show.with_marks_explained(table)
 
@@ -445,7 +457,7 @@ _MATCHING: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40,
 
 def effort_column(kind: Effort, found: Finals) -> Column:
     """Column of the effort at which the baseline's score is reached."""
-    effort, baseline = WORDS[kind].name, found.baseline
+    effort, baseline = WORDS[kind].name, found.against
     divisor, unit_name = unit(kind, found.runs[kind])
     shown = writer(kind, divisor)
     header = {

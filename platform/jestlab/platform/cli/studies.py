@@ -114,6 +114,7 @@ def _details(study: Study) -> Iterator[str]:
         said = {} if run.program is None else {"program": run.program}
         said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
         said |= {"match": str(run.match)} if run.match else {}
+        said |= {"label": json.dumps(run.label, ensure_ascii=False)} if run.label is not None else {}
         changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
         yield f"  {name.ljust(width)}  {changes}".rstrip()
     if study.axes:

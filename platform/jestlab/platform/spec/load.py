@@ -7,17 +7,19 @@ import importlib.util
 import os
 import pkgutil
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jestlab.analysis.names import value_text
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
 from jestlab.platform.spec import overrides as overriding
+from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
     STUDIES,
     Tree,
@@ -30,6 +32,7 @@ from jestlab.platform.spec.config_tree import (
     nested,
 )
 from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.labels import LABELS
 from jestlab.platform.spec.meant import check_meant
 from jestlab.platform.spec.names import check_names
 from jestlab.platform.spec.schema import Study
@@ -354,12 +357,19 @@ def _anchor_in(tree: Tree, prefix: Place, path: Place, absolute: Absolute, folde
 
 
 def _anchor_on(axis: dict[str, Any], key: str, absolute: Absolute, folder: Path) -> None:
+    if texts := axis.get(LABELS, {}).get(key):
+        moved = {value_text(v): value_text(absolute(v, folder)) for v in columns_of(_values(axis))[key]}
+        axis[LABELS][key] = {moved.get(value, value): text for value, text in texts.items()}
     for columns in (axis.get("grid"), axis.get("zip")):
         if columns and key in columns:
             columns[key] = [absolute(value, folder) for value in columns[key]]
     for case in axis.get("cases", ()):
         if key in case:
             case[key] = absolute(case[key], folder)
+
+
+def _values(axis: Mapping[str, Any]) -> Any:
+    return next(axis[kind] for kind in KINDS if kind in axis)
 
 
 def _absolute(value: Any, folder: Path) -> Any:

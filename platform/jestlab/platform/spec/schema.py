@@ -34,6 +34,7 @@ from jestlab.platform.spec.config_tree import (
     plain,
 )
 from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS, Report
 from jestlab.platform.spec.resources import Resources
@@ -87,6 +88,7 @@ class RunSpec(_Part):
         texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
             roles without a run, `needs: {init: null}`.
         match: Whose FLOPs or seconds it spends; its examples seen are solved for when it is planned.
+        label: What tables and figures show for it; None for its name, empty for the values on its axes alone.
         overrides: Laid over the base.
     """
 
@@ -94,6 +96,7 @@ class RunSpec(_Part):
     needs: dict[str, str] = {}
     texts: tuple[str, ...] = ()
     match: Match | None = None
+    label: str | None = None
     overrides: Tree = {}
 
     @model_serializer
@@ -105,6 +108,8 @@ class RunSpec(_Part):
             written["needs"] = list(self.needs) if by_name else {**self.needs, **dict.fromkeys(self.texts)}
         if self.match is not None:
             written[MATCH] = {self.match.kind: self.match.run}
+        if self.label is not None:
+            written[LABEL] = self.label
         return written | self.overrides
 
 
@@ -280,6 +285,9 @@ class Study(_Part):
             for name in axis.runs:
                 if name not in self.runs:
                     raise SpecError(("axes", str(i), "runs"), f"no run {name!r}: {nearest(name, self.runs)}")
+        for name, run in self.runs.items():
+            if run.label == "" and not any(name in axis.runs for axis in self.axes):
+                raise SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
         return self
 
 
@@ -307,7 +315,8 @@ def _checked_name(name: object, path: Path) -> str:
 
 
 def _run(name: str, given: Any) -> dict[str, Any]:
-    """Split a run as written into its overrides of the base and, beside them, `program`, `needs`, `match`."""
+    """Split a run as written into its overrides of the base and, beside them, `program`, `needs`, `match`,
+    `label`."""
     path = ("runs", name)
     if given is not None and not is_mapping(given):
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
@@ -321,6 +330,7 @@ def _run(name: str, given: Any) -> dict[str, Any]:
         "needs": {role: name for role, name in roles.items() if name is not None},
         "texts": tuple(role for role, name in roles.items() if name is None),
         "match": _match(overrides.pop(MATCH, None), (*path, MATCH)),
+        "label": parse_label(overrides.pop(LABEL, None), (*path, LABEL)),
         "overrides": plain(overrides, path),
     }
 
