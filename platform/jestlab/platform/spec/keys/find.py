@@ -35,8 +35,9 @@ def find(prefix: str = "") -> tuple[Key, ...]:
     every = (*spec_keys(), *config_keys())
     parts = tuple(part for part in prefix.strip().split(".") if part)
     for asked in _meant(parts):
-        if found := tuple(key for key in every if _begins(_parts(key), asked)):
-            return found
+        for named in (False, True):
+            if found := tuple(key for key in every if _begins(_parts(key), asked, named)):
+                return found
     known = {
         ".".join(part for part in _parts(key)[:depth] if part != "*")
         for key in every
@@ -47,7 +48,7 @@ def find(prefix: str = "") -> tuple[Key, ...]:
 
 
 def together(keys: Iterable[Key]) -> list[Key]:
-    """List keys with the options that several reports share once, as `reports.*.baseline`."""
+    """List keys by section; what several reports have once, as `reports.*.baseline`."""
     merged: dict[Key, Key] = {}
     for key in keys:
         shared = key
@@ -55,14 +56,15 @@ def together(keys: Iterable[Key]) -> list[Key]:
             shared = replace(key, path=f"reports.*.{key.path.rpartition('.')[2]}", where=())
         before = merged.get(shared)
         merged[shared] = key if before is None else replace(shared, where=(*before.where, *key.where))
-    return list(merged.values())
+    sections = list(dict.fromkeys(key.section for key in merged.values()))
+    return sorted(merged.values(), key=lambda key: sections.index(key.section))
 
 
 def _meant(parts: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
     """Yield what a place may mean: itself, or the key of configs that is written there."""
     yield parts
     for head in _CONFIG_AFTER:
-        if len(parts) > len(head) and _begins(parts, head):
+        if len(parts) > len(head) and _begins(head, parts[: len(head)], named=True):
             yield parts[len(head) :]
 
 
@@ -71,12 +73,12 @@ def _parts(key: Key) -> tuple[str, ...]:
     return tuple(_PLACEHOLDER.sub("*", part) for part in key.path.split("."))
 
 
-def _begins(path: Sequence[str], beginning: Sequence[str]) -> bool:
-    """Whether a path begins with another; a placeholder in either may be any name, or left out."""
-    if not beginning:
-        return True
-    if not path:
-        return False
-    if (path[0] == beginning[0] or "*" in (path[0], beginning[0])) and _begins(path[1:], beginning[1:]):
-        return True
-    return path[0] == "*" and _begins(path[1:], beginning)
+def _begins(path: Sequence[str], beginning: Sequence[str], named: bool) -> bool:
+    """Whether a key's path begins as asked: placeholders are left out there, or have names in their place."""
+    if not beginning or not path:
+        return not beginning
+    if path[0] == "*" and (named or beginning[0].startswith("<")):
+        return _begins(path[1:], beginning[1:], named)
+    if path[0] == "*":
+        return _begins(path[1:], beginning, named)
+    return path[0] == beginning[0] and _begins(path[1:], beginning[1:], named)

@@ -27,7 +27,6 @@ _EXAMPLES = {
     "evaluation.extra.<name>.function": "probes.py:colours",
     "command": "[python, train.py, --lr, '{learning_rate}']",
     "cwd": "../code",
-    "code": "{}",
     "model": "{variant: B/16}",
 }
 """Values that say more than those that follow from a key's type."""
@@ -110,7 +109,8 @@ def _config_key(path: tuple[str, ...], info: FieldInfo, meaning: str, kind: str)
         choices=words.choices(info.annotation, info.json_schema_extra),
         kind=kind,
     )
-    return replace(key, example=f"base: {{{key.path}: {_example_value(key)}}}")
+    filled_in = path[-1].endswith("digest") or path == ("code",)
+    return key if filled_in else replace(key, example=f"base: {{{key.path}: {_example_value(key)}}}")
 
 
 def _kind_key(path: tuple[str, ...], info: FieldInfo, sections: Iterable[type[BaseModel]]) -> Key:
@@ -131,8 +131,8 @@ def _kind_key(path: tuple[str, ...], info: FieldInfo, sections: Iterable[type[Ba
 
 def _of_commands() -> Iterator[Key]:
     for name, (type_, default, meaning) in OF_COMMANDS.items():
-        example = _EXAMPLES[name]
-        yield Key(name, type_, default, meaning, (), identity=name != "cwd", example=f"base: {{{example}}}")
+        example = f"base: {{{name}: {_EXAMPLES[name]}}}"
+        yield Key(name, type_, default, meaning, (), identity=name != "cwd", example=example)
 
 
 def _example_value(key: Key) -> str:
