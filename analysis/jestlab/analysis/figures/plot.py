@@ -192,12 +192,14 @@ class Plot:
         data: All that the figure shows: numbers and looks.
         texts: The words on it.
         draw: Draws the printed figure from data and texts alone, and is the first to import matplotlib.
+        code: Digest of the code of one's own that draws it; empty for jestlab's.
     """
 
     name: str
     data: pd.DataFrame
     texts: Texts
     draw: Callable[[pd.DataFrame, Texts], Figure]
+    code: str = ""
 
     def figure(self) -> Figure:
         """Draw the figure with matplotlib: a live one, whose axes can be restyled.
@@ -260,7 +262,7 @@ class Plot:
     @cached_property
     def _mark(self) -> str:
         """What the metadata of the files says: a digest of data, texts and code, which decide their looks."""
-        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{_code()}\n".encode())
+        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{_code()}{self.code}\n".encode())
         content.update(self.data.to_csv().encode())
         return f"jestlab:{content.hexdigest()}"
 

@@ -29,6 +29,7 @@ from jestlab.platform.cli.options import (
     score_option,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
+from jestlab.platform.cli.own import Named, asked, options_option
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 
@@ -45,6 +46,7 @@ _TABLES = examples(
     "table claims quickstart",
     "table comparison quickstart --format latex --out table.tex",
     "table specialists",
+    "table mine.py:per_class quickstart --option top=5",
 )
 
 
@@ -61,6 +63,7 @@ _TABLES = examples(
 @click.option("--published/--no-published", "with_published", default=True,
               help="Whether the paper's tables also show published rows.")  # fmt: skip
 @score_option
+@options_option
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
 @click.option("--out", type=FILE, help="Write to this file instead.")
@@ -77,6 +80,7 @@ def table_command(
     crossing: Crossing,
     with_published: bool,
     score: tuple[str, ...],
+    own_options: tuple[str, ...],
     explain: tuple[str, str] | None,
     out: Path | None,
     as_json: bool,
@@ -86,14 +90,18 @@ def table_command(
     NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
     of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
     longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
-    both. Numbers are over completed seeds; csv and json hold the raw numbers.
+    both; or a table of your own: file.py:function, module:function, an entry point of jestlab.tables, or what
+    a report of EXPERIMENT is called. Numbers are over completed seeds; csv and json hold the raw numbers.
     """
     url = lab.store_url
     if name not in NAMES and name in known(url):
         name, experiments = default_name(url, name), (name, *experiments)
+    first = experiments[0] if experiments else None
+    own = asked(url, first, "table", name, own_options, NAMES)
     made = table(
-        url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
-        with_published=with_published, score=score,
+        url, own.name if own else name, experiments, baseline=baseline, scope=scope, mean=mean,
+        crossing=crossing, with_published=with_published, score=score,
+        options=own.options if own else None, own=own.loader if own else None,
     )  # fmt: skip
     form = "json" if as_json else form
     if explain is None:
@@ -112,6 +120,7 @@ _PLOTS = examples(
     "plot quickstart --kind pareto --over seconds --out figures",
     "plot quickstart --kind against --x schedule.examples_seen",
     "plot --kind published",
+    "plot quickstart --kind mine.py:scatter --option x=seconds",
 )
 
 # Those of `jestlab.analysis.figures.KINDS`, which takes too long to import for `--help`; a test compares.
@@ -124,8 +133,8 @@ KINDS = (
 
 @click.command(epilog=_PLOTS)
 @click.argument("experiment", required=False)
-@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, metavar="KIND",
-              help="What to draw, of the kinds above.")  # fmt: skip
+@click.option("--kind", type=Named("figure", (*KINDS, "all"), others=True), default="all",
+              show_default=True, metavar="KIND", help="What to draw, of the kinds above.")  # fmt: skip
 @baseline_option()
 @scope_option()
 @score_option
@@ -140,6 +149,7 @@ KINDS = (
 @click.option("--source", help="Source of the published table  [default: the one with most points]")
 @click.option("--trajectories", is_flag=True, help="Show how runs move during training on the Pareto plot.")
 @click.option("--surfaces", is_flag=True, help="Show attainment surfaces over seeds on the Pareto plot.")
+@options_option
 @click.option("--run", metavar="RUN", help="Run of `diagnose` for learnability  [default: the first]")
 @_out_folder
 @json_option("Print the paths as a JSON list.")
@@ -153,6 +163,7 @@ def plot_command(
     by: tuple[str, ...],
     score: tuple[str, ...],
     over: Effort | None,
+    own_options: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
@@ -172,6 +183,8 @@ def plot_command(
     learnability_matrix, gibbs_comparison: its panels alone
     published            published methods, with comparable runs of EXPERIMENT, if given
     against              score against any key of the config (--x, --by, --split)
+    file.py:function     a figure of your own (--option); also module:function, an entry point of
+                         jestlab.figures, or what a report of EXPERIMENT is called
     all                  all kinds down to learnability for which the experiment has the runs
 
     Figures that are up to date are not drawn again.
@@ -183,6 +196,10 @@ def plot_command(
     if by:
         options["by"] = by
     options |= {"effort": over, "cost": over, "score": score or None}
+    own = asked(lab.store_url, experiment, "figure", kind, own_options, (*KINDS, "all"))
+    if own is not None:
+        kind = own.name
+        options |= {"own": own.loader, "options": own.options}
     request = figures.Request(lab.store_url, experiment or "", **options)
     plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
     folder = out or lab.reports / (experiment or kind)

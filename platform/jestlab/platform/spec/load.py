@@ -35,6 +35,7 @@ from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.labels import LABELS
 from jestlab.platform.spec.meant import check_meant
 from jestlab.platform.spec.names import check_names
+from jestlab.platform.spec.own_reports import check as check_own_reports
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
@@ -78,6 +79,7 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
         study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_meant(study)
+        check_own_reports(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:
@@ -303,10 +305,12 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
         written["record"] = study.record.anchored(folder).model_dump(mode="json", exclude_defaults=True)
     if study.studies:
         parts = {name: anchor(part, folder, own).to_dict() for name, part in study.studies.items()}
+        _anchor_code(written, folder)
         return _parsed_again(study, written | {STUDIES: parts})
     for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
         if "program" in section:
             section["program"] = references.anchored(section["program"], folder)
+    _anchor_code(written, folder)
     study = _parsed_again(study, written)
     if own is not None:
         _enter_folder(study, written, own)
@@ -320,6 +324,16 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), absolute, folder)
     return _parsed_again(study, written)
+
+
+def _anchor_code(written: Tree, folder: Path) -> None:
+    """Make the files of figures, tables and executors of one's own absolute."""
+    for report in written.get("reports", ()):
+        field = "name" if report["kind"] == "table" else "kind"
+        if field in report:
+            report[field] = references.anchored(report[field], folder)
+    if on := written.get("resources", {}).get("on"):
+        written["resources"]["on"] = references.anchored(on, folder)
 
 
 def _enter_folder(study: Study, written: Tree, own: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.efforts import Effort
+from jestlab.models import extensions
+from jestlab.models.extensions import references
+from jestlab.platform.errors import nearest, shown
 
 TableName = Literal[
     "summary",
@@ -24,6 +27,10 @@ TableName = Literal[
 def _listed(names: Any) -> Any:
     """A name by itself is a list of one."""
     return (names,) if isinstance(names, str) else names
+
+
+def _table_name(name: str) -> str:
+    return extensions.check_name("table", name, get_args(TableName))
 
 
 class _Report(BaseModel):
@@ -61,14 +68,18 @@ class TableReport(_CostComparison):
     Attributes:
         name: Which table: summary shows final scores of every run with the difference to the baseline;
             speedups what it takes to match the baseline; claims what the study claims, with verdicts, which
-            is shown in any case; the others are the paper's tables, with the study's runs in them.
+            is shown in any case; the others are the paper's tables, with the study's runs in them, or a table
+            of one's own: `file.py:function`, `package.module:function`, or an entry point of
+            `jestlab.tables`.
+        options: Keyword arguments of a table of one's own.
         mean: Whether the score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score counts as reached: at first, or for good.
         published: Whether the paper's tables also show published rows, where the store has them.
     """
 
     kind: Literal["table"]
-    name: TableName = "summary"
+    name: Annotated[str, AfterValidator(_table_name)] = "summary"
+    options: dict[str, Any] = {}
     mean: Literal["all", "shared"] = "all"
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
@@ -76,7 +87,18 @@ class TableReport(_CostComparison):
     @property
     def is_the_papers(self) -> bool:
         """Whether the table is laid out as one of the paper's."""
-        return self.name not in ("summary", "speedups", "claims")
+        return self.name not in ("summary", "speedups", "claims") and not self.is_own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether code of one's own makes it."""
+        return self.name not in get_args(TableName)
+
+    @model_validator(mode="after")
+    def _has_no_options(self) -> TableReport:
+        if self.options and not self.is_own:
+            raise ValueError(f"the table {self.name} is no code of your own: leave out `options`")
+        return self
 
     @model_validator(mode="after")
     def _shows_no_runs_of_claims(self) -> TableReport:
@@ -186,6 +208,19 @@ class LearnabilityReport(_Report):
     run: str | None = None
 
 
+class OwnFigureReport(_CostComparison):
+    """A figure of one's own, such as `- {"mine.py:scatter": {options: {x: width}}}`.
+
+    Attributes:
+        kind: Where its function is: `path/to/file.py:function`, `package.module:function`, or the name of an
+            entry point of `jestlab.figures`.
+        options: Arguments of the function, besides the results.
+    """
+
+    kind: str
+    options: dict[str, Any] = {}
+
+
 _AnyReport = (
     TableReport
     | CurvesReport
@@ -197,7 +232,7 @@ _AnyReport = (
     | PublishedReport
     | LearnabilityReport
 )
-Report = Annotated[_AnyReport, Field(discriminator="kind")]
+Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
 
 REPORTS: dict[str, type[BaseModel]] = {
     kind: report
@@ -205,3 +240,29 @@ REPORTS: dict[str, type[BaseModel]] = {
     for kind in get_args(report.model_fields["kind"].annotation)
 }
 """Kind → the report that has it."""
+
+
+def report_of(kind: str) -> type[BaseModel]:
+    """Return the report that has a kind: one of `REPORTS`, or a figure of one's own.
+
+    Raises:
+        ValueError: There is no such kind; names the nearest.
+    """
+    if kind in REPORTS:
+        return REPORTS[kind]
+    known = (*REPORTS, *extensions.installed("figure"))
+    if kind not in known and not references.is_reference(kind):
+        hint = nearest(kind, known)
+        own = "; of your own: path/to/file.py:function, package.module:function, or an entry point of "
+        own = "" if hint.startswith("did") else own + extensions.GROUPS["figure"]
+        raise ValueError(f"no report {shown(kind)}: {hint}{own}")
+    return OwnFigureReport
+
+
+def own_code(report: BaseModel) -> tuple[Literal["figure", "table"], str] | None:
+    """Return what code of one's own a report names, and as what; None if it names none."""
+    if isinstance(report, OwnFigureReport):
+        return "figure", report.kind
+    if isinstance(report, TableReport) and report.is_own:
+        return "table", report.name
+    return None

@@ -36,7 +36,7 @@ from jestlab.platform.spec.config_tree import (
 from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report
+from jestlab.platform.spec.reports import REPORTS, Report, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -377,9 +377,12 @@ def _report(given: Any, path: Path) -> BaseModel:
     if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
         options = {"kind": next(iter(options)), **body}  # `table: {baseline: uniform}`
     kind = options.get("kind")
-    if not isinstance(kind, str) or kind not in REPORTS:
+    if not isinstance(kind, str):
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-    report = REPORTS[kind]
+    try:
+        report = report_of(kind)
+    except ValueError as error:
+        raise SpecError((*path, "kind"), str(error)) from None
     for key in options:
         if key not in report.model_fields:
             others = [name for name in report.model_fields if name != "kind"]
