@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from typing import Any
 
 from jestlab import api
 
@@ -42,7 +43,7 @@ ATTRIBUTES = {
 
 
 def signature(place: str) -> str:
-    function = api
+    function: Any = api
     for name in place.split("."):
         function = getattr(function, name)
     parameters = [
@@ -84,7 +85,7 @@ def test_nothing_public_is_left_out_here():
 
 def test_everything_public_says_what_it_does_by_an_example_or_more():
     for place in SIGNATURES:
-        function = api
+        function: Any = api
         for name in place.split("."):
             function = getattr(function, name)
         assert inspect.getdoc(function), place
