@@ -11,6 +11,10 @@ from contextlib import contextmanager
 class UserError(Exception):
     """Bad input: one line that names the place and the remedy. The command line prints it and exits 1."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Show the line alone in a notebook: IPython asks exceptions for this."""
+        return [f"Error: {self}"]
+
 
 class StoreError(UserError):
     """The results store cannot be used: now, or before somebody has fixed something."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
@@ -150,7 +151,8 @@ def _written(
     fresh = multiprocessing.get_context("spawn")  # a fork would share the store's connection
     with ProcessPoolExecutor(workers, fresh, initializer=_end_with_ctrl_c) as pool:
         try:
-            with _interrupts_held():  # until those that are started now know what to do about them
+            # Held until those that are started now know what to do about them.
+            with _interrupts_held(), _without_main():
                 outcomes = [pool.submit(_outcome, lab, study) for study in studies]
             for study, outcome in zip(studies, outcomes, strict=True):
                 error = outcome.exception()  # a process that was killed takes the others along
@@ -168,6 +170,20 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are started meanwhile do not execute this one's script, as Python has them do otherwise.
+
+    A script that launches without asking `if __name__ == "__main__"` would launch again in each of them.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _end_with_ctrl_c() -> None:

@@ -9,6 +9,7 @@ markers, error bars, the front and each other, joined most of them by lines, and
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -149,6 +150,13 @@ def blank(width: float, height: float) -> Figure:
         def savefig(self, fname: Any, **options: Any) -> None:
             with rc_context(SAVED):
                 super().savefig(fname, **options)
+
+        def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+            """Show it in a notebook in its size, as sharp as it is printed."""
+            content = io.BytesIO()
+            self.savefig(content, format="png")
+            wide, high = (round(96 * inches) for inches in self.get_size_inches())
+            return content.getvalue(), {"width": wide, "height": high}
 
     figure = Printed(figsize=(width, height), dpi=_DPI)
     FigureCanvasAgg(figure)  # measures texts, whatever format the figure is saved in

@@ -122,7 +122,7 @@ Format = Literal["md", "latex", "csv", "html", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows of results, ready to be printed.
 
@@ -176,6 +176,17 @@ class Table:
             "json": self.json,
         }
         return writers[format]()
+
+    def __str__(self) -> str:
+        """Write it as Markdown, which also reads in a terminal."""
+        return self.markdown()
+
+    def __repr__(self) -> str:
+        """Write it as Markdown, as `print` does."""
+        return self.markdown()
+
+    def _repr_html_(self) -> str:
+        return f'<div style="overflow-x:auto">{self.html()}</div>'
 
     def markdown(self) -> str:
         """Write a GitHub table whose columns also line up in a terminal, with rows set apart in italics."""

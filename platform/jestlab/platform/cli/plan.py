@@ -44,8 +44,13 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     on this machine in hours, once runs of the same program have completed here.
     """
     found = survey(lab, study, why=why)
-    lines = [*_lines(found, every), *found.remarks]
-    show(as_json, _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}, "\n".join(lines))
+    data = _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}
+    show(as_json, data, text(found, every))
+
+
+def text(found: Survey, every: bool = False) -> str:
+    """Write a plan for people; with `every`, a row for each run."""
+    return "\n".join([*_lines(found, every), *found.remarks])
 
 
 def _lines(found: Survey, every: bool) -> Iterator[str]:
@@ -57,8 +62,7 @@ def _lines(found: Survey, every: bool) -> Iterator[str]:
     yield from sentences(found)
     if found.reasons:
         yield ""
-        by_fingerprint = {run.fingerprint: run for run in found.plan.runs}
-        yield from (f"{_full(by_fingerprint[f])}: {why}" for f, why in found.reasons.items())
+        yield from (f"{run}: {why}" for run, why in found.explained())
 
 
 def headline(plan: Plan) -> str:
@@ -83,10 +87,6 @@ def sentences(found: Survey) -> Iterator[str]:
             f"HOURS are unknown: your settings send runs to {found.place}, and the study names no TPU slice: "
             "--set resources.tpu=v5e-16x16, or whichever you have"
         )
-
-
-def _full(run: PlannedRun) -> str:
-    return f"{run.label} seed {run.seed}"
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:

@@ -45,6 +45,47 @@ def display(stream: IO[str] | None = None) -> Listener:
     return Moving(stream) if stream.isatty() else Lines(stream)
 
 
+def display_here() -> Listener:
+    """Return the display that suits a script, or the kernel of a notebook."""
+    from jestlab.platform.launch.notebook import Notebook, in_notebook
+
+    return Notebook() if in_notebook() else display()
+
+
+class Noting(Listener):
+    """Passes on everything, and keeps what is noted.
+
+    Attributes:
+        notes: The messages so far.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        """Create one in front of another listener."""
+        self.notes: list[str] = []
+        self._listener = listener
+
+    def begin(self, count: int) -> None:
+        """Pass it on."""
+        self._listener.begin(count)
+
+    def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
+        """Pass it on."""
+        self._listener.state(run, state, reason)
+
+    def note(self, message: str) -> None:
+        """Keep a message, and pass it on."""
+        self.notes.append(one_line(message, _LONG))
+        self._listener.note(message)
+
+    def progress(self, found: Mapping[str, Progress]) -> None:
+        """Pass it on."""
+        self._listener.progress(found)
+
+    def end(self) -> None:
+        """Pass it on."""
+        self._listener.end()
+
+
 class Lines(Listener):
     """Prints one plain line per change of state."""
 

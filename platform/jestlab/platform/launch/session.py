@@ -66,6 +66,21 @@ class How:
     fail_fast: bool = False
     keep_going: bool = False
 
+    def __post_init__(self) -> None:
+        """Check the values.
+
+        Raises:
+            UserError: One is out of range, or two contradict each other.
+        """
+        if self.on is not None and self.on not in executors.NAMES:
+            raise UserError(f"on must be {' or '.join(executors.NAMES)}, got {self.on!r}")
+        if self.parallel is not None and self.parallel < 1:
+            raise UserError(f"parallel must be >= 1, got {self.parallel}")
+        if self.retries is not None and self.retries < 0:
+            raise UserError(f"retries must be >= 0, got {self.retries}")
+        if self.fail_fast and self.keep_going:
+            raise UserError("fail_fast and keep_going: give one of them")
+
 
 @dataclass(frozen=True)
 class Rerun:
@@ -81,6 +96,15 @@ class Rerun:
     changed: bool = False
     retracted: bool = False
     runs: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Check that runs are named for a reason.
+
+        Raises:
+            UserError: They are not to run again.
+        """
+        if self.runs and not (self.changed or self.retracted):
+            raise UserError("runs: a launch takes the whole study; name runs with rerun_changed alone")
 
     def chosen(self, plan: Plan, found: Changes) -> list[str]:
         """Return the fingerprints of the runs that shall run again, with those that need them.
@@ -396,7 +420,7 @@ class _Target:
             told = provenance.announcement(
                 _CODE, self.options.record, any(run.program not in OWN_PROGRAMS for run in runs)
             )
-            listener.note(f"{told}. To record less: `record: []` in {config_path()}")
+            listener.note(f"{told}. To record less: `record: []` in {_from_home(config_path())}")
 
         @functools.cache
         def by_name(name: ExecutorName) -> Executor:
@@ -409,3 +433,9 @@ class _Target:
             )  # fmt: skip
         finally:
             self.executor.close()
+
+
+def _from_home(path: Path) -> str:
+    """Write a path as people know it: `~/.config/…`."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

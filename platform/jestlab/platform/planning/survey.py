@@ -5,26 +5,45 @@ Writes nothing, and does not need a store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import budgeted
+from jestlab.platform.planning.cost import budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
-from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Where
-from jestlab.platform.spec.resources import ExecutorName
+from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the runs of a plan that are still to do take together, each counted from its start.
+
+    Attributes:
+        runs: How many they are.
+        flops: Of learner, scoring and selection; None where it is unknown of any run.
+        hours: At least so many of wall-clock time; None where it is unknown of any run.
+        chip_hours: On a TPU slice; None where it is unknown of any run, or they run on this machine.
+        dollars: By your own prices; None where there are none.
+    """
+
+    runs: int
+    flops: float | None
+    hours: float | None
+    chip_hours: float | None
+    dollars: float | None
 
 
 @dataclass(frozen=True)
@@ -42,6 +61,54 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+
+    @property
+    def cost(self) -> Cost:
+        """What the runs take that are still to do."""
+        runs, resources = to_do(self.plan), self.plan.study.resources
+        amount, parallel = total(runs), resources.parallel
+        known = not amount.unknown
+        on_tpu = resources.tpu is not None
+        parallel = parallel if on_tpu else parallel or LOCAL_PARALLEL
+        return Cost(
+            runs=len(runs),
+            flops=totals(runs).total if all(run.price is not None for run in runs) else None,
+            hours=wall_hours(runs, parallel) if known else None,
+            chip_hours=amount.chip_hours if known and on_tpu else None,
+            dollars=amount.dollars if known else None,
+        )
+
+    def explained(self) -> Iterator[tuple[str, Explanation]]:
+        """Yield each run that would run, as "joint seed 0", and why."""
+        runs = {run.fingerprint: run for run in self.plan.runs}
+        for fingerprint, reason in self.reasons.items():
+            yield f"{runs[fingerprint].label} seed {runs[fingerprint].seed}", reason
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what is known of each run, as one row of a frame."""
+        for run in self.plan.runs:
+            price, budget = run.price, run.budget
+            amounts = {} if price is None else {key: getattr(price.cost, key) for key in _AMOUNTS}
+            yield {
+                "run": run.name,
+                "label": run.label,
+                "seed": run.seed,
+                "fingerprint": run.fingerprint,
+                "program": run.program,
+                "action": str(run.action),
+                "state": None if run.state is None else str(run.state),
+                "examples": None if price is None else price.examples,
+                **{f"{key}_flops": amounts.get(key) for key in _AMOUNTS},
+                "total_flops": None if price is None else price.total,
+                "chips": None if budget is None else budget.chips,
+                "hours": None if budget is None else budget.hours,
+                "chip_hours": None if budget is None else budget.chip_hours,
+                "dollars": None if budget is None else budget.dollars,
+                **({"why": str(self.reasons.get(run.fingerprint, ""))} if self.reasons else {}),
+            }
+
+
+_AMOUNTS = ("learner", "scoring", "selection", "reference_scoring")
 
 
 def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:

@@ -47,19 +47,26 @@ _YAML = (".yaml", ".yml")
 _SUFFIXES = (*_YAML, ".py")
 
 
-def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] = ()) -> Study:
+Written = Mapping[str, Any]
+"""A spec as YAML and Python write it; `ml_collections.ConfigDict` counts as one."""
+
+
+def load(
+    spec: str | Written, scale: str | None = None, overrides: Sequence[str] | Mapping[str, Any] = ()
+) -> Study:
     """Load, override and validate a study.
 
     Relative paths count from the folder of the spec's file, in YAML, in Python and in overrides alike: paths
     of data, benchmarks and weights, `file.py:function`, a command's `cwd`, and, as that is the spec's folder
     unless it is given, the scripts and files that a command's words name. (`cwd: null` is the launcher's
     working directory.) In a union they count from the file of the part that names them. A registered study
-    has no file: there they count from the working directory.
+    has no file: there they count from the working directory. What a script or a notebook writes counts as a
+    YAML file there.
 
     Args:
-        name_or_path: A registered study ("quickstart"), or a .py, .yaml or .yml file.
+        spec: A registered study ("quickstart"), a .py, .yaml or .yml file, or what such a file would hold.
         scale: One of the study's scales; its first one by default. A YAML file has the one that it names.
-        overrides: `path=value` each, as after `--set`.
+        overrides: `path=value` each, as after `--set`; or path → value.
 
     Returns:
         The study. Every config and every dependency in it has been checked.
@@ -67,15 +74,19 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
     Raises:
         UserError: One line that names file, place and remedy.
     """
-    source = _source(name_or_path, scale)
+    source = _source(spec, scale) if isinstance(spec, str) else _given(spec, scale)
     parsed: list[tuple[Place, Any]] = []
+    override = "overrides: " if isinstance(overrides, Mapping) else "--set "
     try:
         study = source.parse()
         try:
-            parsed = [overriding.parse(text) for text in overrides]
+            if isinstance(overrides, Mapping):
+                parsed = [(tuple(str(path).split(".")), value) for path, value in overrides.items()]
+            else:
+                parsed = [overriding.parse(text) for text in overrides]
             study = overriding.apply(study, parsed)
         except SpecError as error:
-            raise UserError(f"--set {error}") from None
+            raise UserError(f"{override}{error}") from None
         study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_meant(study)
@@ -85,7 +96,7 @@ def load(name_or_path: str, scale: str | None = None, overrides: Sequence[str] =
     except SpecError as error:
         path = error.path[2:] if error.path[:1] == (STUDIES,) else error.path  # may be set for all parts
         by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
-        raise UserError(f"--set {error}" if by_override else source.located(error)) from None
+        raise UserError(f"{override}{error}" if by_override else source.located(error)) from None
     except RecursionError:
         raise UserError(f"{source.file}: nested too deeply for a spec") from None
     return study
@@ -207,16 +218,39 @@ def _read_yaml(path: Path, scale: str | None) -> _Source:
         raise UserError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise UserError(f"{path}: not valid UTF-8") from None
-    written = document.value
+    return _of_mapping(str(path), path.stem, document.value, scale, path.absolute().parent, document.line)
+
+
+def _given(written: Written, scale: str | None) -> _Source:
+    """Take a spec from a script or a notebook, as if it were a YAML file in the working directory.
+
+    Raises:
+        UserError: It has no name, as it has no file whose name it could take.
+    """
+    named = written.get("name") if is_mapping(written) else None
+    if not named:
+        raise UserError('the spec has no name: add "name", which its results go by')
+    return _of_mapping(f"spec {named}", str(named), written, scale, Path.cwd())
+
+
+def _of_mapping(
+    file: str,
+    name: str,
+    written: Any,
+    scale: str | None,
+    folder: Path,
+    line: Callable[[Sequence[str]], int | None] = lambda _: None,
+) -> _Source:
+    """Take a spec that has one scale at most."""
     own = written.get("scale") if is_mapping(written) else None
     asked = None
     if scale is not None and scale != own:
         names_parts = is_mapping(written) and isinstance(written.get(STUDIES), list)
         if own is not None or not names_parts:
             told = f"its scale is {own}" if own else "it names none, and only specs in Python have several"
-            raise UserError(f"{path} has no scale {scale!r}: {told}")
-        written, asked = {**written, "scale": scale}, scale  # that of the studies it names
-    return _Source(str(path), path.stem, written, document.line, path.absolute().parent, asked)
+            raise UserError(f"{file} has no scale {scale!r}: {told}")
+        written, asked = {**dict(written.items()), "scale": scale}, scale  # that of the studies it names
+    return _Source(file, name, written, line, folder, asked)
 
 
 def study_names() -> list[str]:

@@ -192,7 +192,7 @@ class Local:
         with job.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", _WORKER, *job.arguments],
-                env={**os.environ, **self.environment(), **job.environment, MARK: str(job.marks)},
+                env={**_inherited(), **self.environment(), **job.environment, MARK: str(job.marks)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -205,7 +205,7 @@ class Local:
             return None
         try:
             if self._server is None:
-                self._server = ForkServer({**os.environ, **self.environment()}, job.log)
+                self._server = ForkServer({**_inherited(), **self.environment()}, job.log)
             return self._server.start(job, lambda: not self._halted)
         except ForkServerError as error:
             self._forks = False
@@ -258,6 +258,16 @@ class Local:
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
         return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+
+
+_OF_KERNELS = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_PARENT_PID")
+"""What the kernel of a notebook sets for its cells: where figures go, and that all output takes colours."""
+
+
+def _inherited() -> dict[str, str]:
+    """Return the environment that workers inherit, in a notebook as elsewhere."""
+    left_out = _OF_KERNELS if "ipykernel" in sys.modules else ()
+    return {name: value for name, value in os.environ.items() if name not in left_out}
 
 
 class _Child:

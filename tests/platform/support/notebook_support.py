@@ -1,0 +1,110 @@
+"""Execute notebooks in a real kernel, each from an empty folder; and keep those of docs/ up to date:
+
+    .venv/bin/python -m tests.platform.support.notebook_support docs/notebook.ipynb
+
+executes the notebook and writes its outputs into it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import nbformat
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[3]
+_FORMAT: Any = nbformat  # its functions have no types
+_SECONDS = 300
+_USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
+_NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
+
+
+def cells(*sources: str) -> Any:
+    """Make a notebook of cells of code."""
+    return _FORMAT.v4.new_notebook(cells=[_FORMAT.v4.new_code_cell(source) for source in sources])
+
+
+@contextmanager
+def client(notebook: Any, folder: Path, *, allow_errors: bool = False) -> Iterator[NotebookClient]:
+    """Prepare to execute a notebook in a folder, by a kernel of this interpreter, as a new user would.
+
+    The kernel sees neither that jestlab is a checkout nor the settings of whoever tests: notebooks would show
+    something of this machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="home-") as home:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not _USERS.match(name)},
+            "HOME": home,
+            "IPYTHONDIR": f"{home}/.ipython",
+            "MPLCONFIGDIR": matplotlib.get_configdir(),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "GIT_CEILING_DIRECTORIES": str(ROOT),
+            "JESTLAB_POLL_SECONDS": "0.2",
+        }
+        made = NotebookClient(
+            notebook,
+            timeout=_SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+            allow_errors=allow_errors,
+            record_timing=False,
+        )
+        before = dict(os.environ)
+        os.environ.clear()
+        os.environ.update(environment)  # a kernel inherits it
+        try:
+            yield made
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def executed(notebook: Any, folder: Path, *, allow_errors: bool = False) -> Any:
+    """Return a copy of a notebook, executed in a folder.
+
+    Raises:
+        CellExecutionError: A cell has raised an exception, and that is not allowed.
+    """
+    notebook = copy.deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    with client(notebook, folder, allow_errors=allow_errors) as its_client:
+        its_client.execute()
+    return notebook
+
+
+def outline(notebook: Any) -> list[Any]:
+    """Return what is the same wherever a notebook is executed: each cell's outputs, without their numbers."""
+    return [
+        [(output.output_type, _forms(output)) for output in cell.outputs]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def _forms(output: Any) -> Any:
+    data = output.get("data", {"text/plain": output.get("text", "")})
+    words = " ".join(re.sub(r"[-:|\s]+", " ", _NUMBER.sub("#", str(data.get("text/plain")))).split())
+    return sorted(data), words
+
+
+def main(path: Path) -> None:
+    """Execute a notebook and write its outputs into it."""
+    with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
+        notebook = executed(_FORMAT.read(path, as_version=4), Path(folder))
+    notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
+    _FORMAT.write(notebook, path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,355 @@
+"""The Python API: what scripts and notebooks load, plan, launch and read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+import yaml
+from ml_collections import ConfigDict
+
+from jestlab import api
+
+REPORTS = [{"table": {"baseline": "uniform"}}, "curves"]
+
+
+@pytest.fixture
+def spec(tmp_path, root):
+    """A study of three toy runs with two seeds, in a file."""
+    return labs.write_study(
+        tmp_path, seeds=2, reports=REPORTS, score=["toy/score"], question="Is <b>joint</b> better?",
+        claims=[{"statement": "Joint is better", "of": "joint", "better_than": "uniform"}],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def study(spec, root):
+    return api.load(spec, root=root)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A lab in which the study has been launched, for all tests that only read."""
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("api") / "lab"
+        for name, value in labs.variables(root).items():
+            patch.setenv(name, value)
+        spec = labs.write_study(
+            root.parent, seeds=2, reports=REPORTS, score=["toy/score"],
+            claims=[{"statement": "Joint is better", "of": "joint", "better_than": "uniform"}],
+        )  # fmt: skip
+        study = api.load(spec, root=root)
+        assert study.launch(progress=False).ok
+        yield study
+        labs.wait_until_ended(root)
+
+
+# ---- load
+
+
+def test_a_study_comes_from_a_file_a_name_a_dict_and_a_config_dict(spec, root, monkeypatch):
+    written = yaml.safe_load(spec.read_text())
+    monkeypatch.chdir(spec.parent)
+    from_file = api.load(spec, root=root)
+    for given in (str(spec), spec.name, written, ConfigDict(written, convert_dict=False)):
+        assert api.load(given, root=root).to_yaml() == from_file.to_yaml()
+    assert (from_file.name, from_file.scale) == ("toy", None)
+    assert api.load("quickstart", root=root).scale == "smoke"
+    assert api.load("quickstart", scale="mini", root=root).scale == "mini"
+
+
+def test_overrides_are_values_or_texts(spec, root):
+    by_value = api.load(spec, overrides={"seeds": 1, "runs.uniform.steps": 4}, root=root)
+    by_text = api.load(spec, overrides=["seeds=1", "runs.uniform.steps=4"], root=root)
+    assert by_value.to_yaml() == by_text.to_yaml()
+    assert len(by_value.plan()) == 3
+    assert len(api.load(spec, overrides="seeds=1", root=root).plan()) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.yaml",), "nowhere.yaml: no such file"),
+        (({"runs": {"a": {}}},), 'the spec has no name: add "name"'),
+        (({"name": "mine", "program": "toy_programs:loop", "rnus": {}},), "spec mine: rnus"),
+        (("quickstart", {"sedes": 1}), "overrides: sedes"),
+        (("quickstart", ["sedes=1"]), "--set sedes"),
+    ],
+)
+def test_what_is_wrong_is_one_line(arguments, said, root):
+    spec, overrides = (*arguments, None)[:2]
+    with pytest.raises(api.Error) as refused:
+        api.load(spec, overrides=overrides, root=root)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    # IPython asks an exception for what it shows of it.
+    assert refused.value._render_traceback_() == [f"Error: {refused.value}"]
+
+
+# ---- plan
+
+
+def test_a_plan_prints_what_the_verb_prints_and_writes_nothing(study, spec, root):
+    plan = study.plan()
+    assert f"{plan}\n" == labs.here("plan", spec, root=root).stdout
+    assert repr(plan) == str(plan)
+    assert not root.exists()
+
+
+def test_a_plan_is_a_table_in_a_notebook_and_a_frame(study):
+    plan = study.plan(why=True)
+    html = plan._repr_html_()
+    assert "Is &lt;b&gt;joint&lt;/b&gt; better?" in html
+    assert html.count("<tr>") == 1 + 3 + 1
+    frame = plan.frame()
+    assert list(frame["label"]) == ["reference", "joint", "uniform"] * 2
+    assert set(frame["action"]) == {"run"}
+    assert frame["why"].str.len().min() > 0
+    assert frame["total_flops"].isna().all()
+    assert (plan.cost.runs, plan.cost.flops, plan.cost.hours) == (6, None, None)
+
+
+def test_the_cost_of_a_plan_is_of_what_is_to_do(root):
+    cost = api.load("quickstart", overrides={"seeds": 1}, root=root).plan().cost
+    assert cost.runs == 5
+    assert cost.flops is not None and cost.flops > 1e9
+    assert cost.chip_hours is None  # it runs on this machine
+    on_tpu = api.load("quickstart", scale="paper", root=root).plan().cost
+    assert on_tpu.chip_hours is not None and on_tpu.chip_hours > 1_000
+
+
+# ---- launch
+
+
+def test_a_launch_runs_what_is_not_done_and_says_how_it_ended(study, root, capsys):
+    outcome = study.launch()
+    assert outcome.ok and outcome.check() is outcome
+    assert outcome.states == {
+        f"{run}/{seed}": "COMPLETED" for run in ("reference", "joint", "uniform") for seed in (0, 1)
+    }
+    assert outcome.page in outcome.files and outcome.page.is_file()
+    shown = capsys.readouterr().out
+    assert "6 to run" in shown and "[6/6] COMPLETED" in shown
+    assert str(outcome).splitlines()[0] == "toy: 6 COMPLETED"
+    again = study.launch(progress=False)
+    assert capsys.readouterr().out == ""
+    assert again.ok and again.notes == ("nothing to run: all 6 runs are COMPLETED",)
+    assert len(labs.starts(root, "joint")) == 2
+
+
+def test_failed_runs_raise_only_if_asked_and_say_why(tmp_path, root):
+    spec = labs.write_study(tmp_path, runs={"good": {}, "bad": {"fail_at": 3}, "late": {"needs": ["bad"]}})
+    outcome = api.load(spec, root=root).launch(progress=False, reports=False)
+    assert not outcome.ok and outcome.files == () and outcome.page is None
+    assert outcome.states == {"good/0": "COMPLETED", "bad/0": "FAILED", "late/0": "SKIPPED"}
+    assert "diverged at step 3" in outcome.reasons["bad/0"]
+    with pytest.raises(api.Error, match=r"FAILED bad/0: .*diverged at step 3"):
+        outcome.check()
+    assert "diverged at step 3" in outcome._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"parallel": 0}, "parallel must be >= 1, got 0"),
+        ({"retries": -1}, "retries must be >= 0, got -1"),
+        ({"on": "moon"}, "'moon'"),
+        ({"fail_fast": True, "keep_going": True}, "give one of them"),
+        ({"runs": ["joint"]}, "rerun_changed"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_written(study, root, options, said):
+    with pytest.raises(api.Error, match=said):
+        study.launch(**options)
+    assert not root.exists()
+
+
+def test_a_launch_works_below_a_running_loop_and_in_a_thread(spec, root):
+    """As in the kernel of a notebook, whose cells run inside an event loop; as from `asyncio.to_thread`."""
+
+    async def cell():
+        return api.load(spec, overrides={"seeds": 1}, root=root).launch(progress=False)
+
+    assert asyncio.run(cell()).ok
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(api.load(spec, root=root).launch(progress=False, reports=False))
+    )
+    thread.start()
+    thread.join()
+    assert found[0].ok and len(found[0].states) == 6
+
+
+@pytest.mark.parametrize("below_a_loop", [False, True])
+def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, below_a_loop):
+    hurry = tmp_path / "hurry"
+    spec = labs.write_study(
+        tmp_path,
+        base={"steps": 200, "pause": 0.05, "save_every": 1000, "hurry": str(hurry)},
+        runs={"only": {}},
+    )
+    study = api.load(spec, root=root)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+    def interrupt():
+        labs.wait_until(lambda: labs.starts(root, "only"))
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    async def cell():
+        study.launch(progress=False)
+
+    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
+        if below_a_loop:
+            # asyncio's own handler would cancel `cell`, which a kernel's does not.
+            loop = asyncio.new_event_loop()
+            try:
+                loop.run_until_complete(cell())
+            finally:
+                loop.close()
+        else:
+            study.launch(progress=False)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    assert set(study.plan().frame()["state"]) == {"CANCELLED"}
+    hurry.touch()
+    assert study.launch(progress=False).ok
+    (_, first), (_, second) = labs.starts(root, "only")
+    assert first == 0 and second > 0
+
+
+def test_a_script_needs_no_main_guard(tmp_path, root):
+    """Reports of several studies are written by several processes, which do not execute the script again."""
+    for name in ("one", "two"):
+        spec = labs.write_study(tmp_path, name=name, reports=["table"], score=["toy/score"])
+        spec.rename(tmp_path / f"{name}.yaml")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from jestlab import api\n"
+        f"both = api.load({{'name': 'both', 'studies': ['one.yaml', 'two.yaml']}}, root={str(root)!r})\n"
+        "print(both.launch().check())\n"
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("to run\n") == 1
+    assert (root / "reports" / "two" / "table.md").is_file()
+
+
+# ---- results
+
+
+def test_a_table_is_the_verbs_and_shows_itself(finished):
+    table = finished.results().table("summary", baseline="uniform")
+    printed = labs.here("table", "toy", "--baseline", "uniform", root=finished.lab._lab.root).stdout
+    assert str(table) == repr(table) == printed
+    assert table.html() in table._repr_html_()
+    assert r"\begin{tabular}" in table.latex()
+    assert "joint" in set(table.frame["row"])
+
+
+def test_claims_have_verdicts(finished):
+    claims = finished.results().claims()
+    assert list(claims.frame["statement"]) == ["Joint is better"]
+
+
+def test_a_figure_can_be_restyled_and_shows_itself(finished):
+    figure = finished.results().figure("curves", baseline="uniform")
+    figure.axes[0].set_ylabel("changed")
+    png, size = figure._repr_png_()
+    assert png.startswith(b"\x89PNG")
+    assert size["width"] == round(96 * figure.get_size_inches()[0])
+    untouched, _ = finished.results().figure("curves", baseline="uniform")._repr_png_()
+    assert untouched != png
+
+
+def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
+    results = finished.results()
+    frame = results.frame(
+        "evaluations", where="seed < 1 and final and steps = 12", columns=["label", "seed", "name", "value"]
+    )
+    assert set(frame["label"]) == {"uniform"}
+    assert list(frame.columns) == ["label", "seed", "name", "value"]
+    downwards = results.frame(order_by="-seed", columns=["seed"], limit=2)
+    assert list(downwards["seed"]) == [1, 1]
+
+
+def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
+    page = finished.results().report()
+    assert page.is_file() and page.name == "report.html"
+    monkeypatch.chdir(page.parents[2].parent)
+    assert page._repr_html_() == (
+        '<a href="lab/reports/toy/report.html" target="_blank">lab/reports/toy/report.html</a>'
+    )
+    assert repr(page) == "Page('lab/reports/toy/report.html')"
+    assert pickle.loads(pickle.dumps(page)) == page
+    assert finished.results().report(baseline="joint") == page
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
+        (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
+        (lambda results: results.table(baselines="uniform"), "unknown option 'baselines' of a table: did"),
+        (lambda results: results.figure("pareot"), "no figure 'pareot'"),
+        (lambda results: results.figure("pareto", costs="seconds"), "did you mean 'cost'?"),
+        (lambda results: results.frame("evaluation"), "evaluation"),
+        (lambda results: results.frame(where="sede < 3"), "sede"),
+    ],
+)
+def test_what_cannot_be_shown_is_one_line(finished, ask, said):
+    with pytest.raises(api.Error) as refused:
+        ask(finished.results())
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_results_of_what_was_never_launched_say_so(study):
+    with pytest.raises(api.Error, match=r"no store at .*: launch a study first"):
+        study.results().table()
+
+
+# ---- labs
+
+
+def test_a_lab_is_opened_by_folder_file_or_url(finished, monkeypatch):
+    root = finished.lab._lab.root
+    for place in (root, str(root), root / "results.db", f"sqlite:///{root / 'results.db'}"):
+        lab = api.open_lab(place)
+        assert lab.experiments == ["toy"]
+        assert lab.results("toy").table().name
+    monkeypatch.setenv("JESTLAB_ROOT", str(root))
+    assert api.open_lab().experiments == ["toy"]
+
+
+def test_a_lab_answers_sql_and_conditions_and_cannot_be_written(finished):
+    lab = finished.lab
+    counted = lab.query("SELECT label, COUNT(*) AS runs FROM v_runs GROUP BY label ORDER BY label")
+    assert counted.to_dict("list") == {"label": ["joint", "reference", "uniform"], "runs": [2, 2, 2]}
+    assert len(lab.frame("runs", where="seed = 1")) == 3
+    with pytest.raises(api.Error, match="queries are read-only"):
+        lab.query("DELETE FROM run")
+
+
+def test_a_lab_or_experiment_that_is_not_there_is_told(finished, tmp_path):
+    with pytest.raises(api.Error, match="no store at"):
+        api.open_lab(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+    with pytest.raises(api.Error, match="no experiment 'tyo' in the results store: did you mean 'toy'"):
+        finished.lab.results("tyo")
+
+
+def test_the_password_of_a_store_is_not_shown(monkeypatch):
+    from jestlab.platform.lab.lab import Lab
+
+    lab = api.Lab(Lab(Path("lab"), "postgresql://me:open-sesame@db.example/results"))
+    assert "open-sesame" not in repr(lab)
+    assert "db.example" in repr(lab)

@@ -1,0 +1,108 @@
+"""The public names of the Python API and their signatures, which scripts and notebooks rely on."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+from jestlab import api
+
+NAMES = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
+
+SIGNATURES = {
+    "load": "spec, *, scale=None, overrides=None, root=None, store=None",
+    "open_lab": "place=None, *, store=None",
+    "Study.plan": "*, why=False",
+    "Study.launch": "*, progress=True, parallel=None, retries=None, on=None, fail_fast=False, "
+    "keep_going=False, max_chip_hours=None, rerun_changed=False, rerun_retracted=False, runs=(), "
+    "replace=False, reports=True",
+    "Study.results": "",
+    "Study.to_yaml": "",
+    "Plan.frame": "",
+    "Outcome.check": "",
+    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, **options",
+    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, **options",
+    "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
+    "Results.claims": "",
+    "Results.report": "*, baseline=None, scope=None",
+    "Lab.results": "experiment",
+    "Lab.frame": "view='runs', where=None, *, experiment=None, columns=None, order_by=(), limit=None",
+    "Lab.query": "sql",
+}
+"""What may grow by further options, and may not lose any."""
+
+ATTRIBUTES = {
+    "Study": ["lab", "name", "question", "scale"],
+    "Plan": ["cost"],
+    "Outcome": ["experiment", "files", "notes", "ok", "page", "reasons", "states"],
+    "Results": ["experiment"],
+    "Lab": ["experiments"],
+}
+
+
+def signature(place: str) -> str:
+    function: Any = api
+    for name in place.split("."):
+        function = getattr(function, name)
+    parameters = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name != "self"
+    ]
+    return str(inspect.Signature(parameters))[1:-1]
+
+
+def test_the_public_names():
+    assert sorted(api.__all__) == sorted(NAMES)
+    assert all(hasattr(api, name) for name in NAMES)
+
+
+def test_the_signatures():
+    assert {place: signature(place) for place in SIGNATURES} == SIGNATURES
+
+
+def test_nothing_public_is_left_out_here():
+    classes = {name: getattr(api, name) for name in ATTRIBUTES}
+    methods = {
+        f"{name}.{each}"
+        for name, its in classes.items()
+        for each, value in vars(its).items()
+        if inspect.isfunction(value) and not each.startswith("_")
+    }
+    assert methods == {place for place in SIGNATURES if "." in place}
+    properties = {
+        name: sorted(
+            each
+            for each, value in vars(its).items()
+            if isinstance(value, property) and not each.startswith("_")
+        )
+        for name, its in classes.items()
+    }
+    assert all(set(found) <= set(ATTRIBUTES[name]) for name, found in properties.items())
+
+
+def test_everything_public_says_what_it_does_by_an_example_or_more():
+    for place in SIGNATURES:
+        function: Any = api
+        for name in place.split("."):
+            function = getattr(function, name)
+        assert inspect.getdoc(function), place
+    assert "from jestlab import api" in (api.__doc__ or "")
+
+
+def test_the_version_is_the_distributions():
+    from importlib.metadata import version
+
+    assert api.__version__ == version("jestlab")
+
+
+def test_importing_it_loads_nothing_heavy():
+    code = (
+        "import sys; from jestlab import api; "
+        "print([m for m in ('numpy', 'pandas', 'matplotlib', 'jax', 'sqlalchemy', 'pydantic', 'click', "
+        "'IPython', 'xmanager') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
