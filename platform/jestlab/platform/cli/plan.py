@@ -24,7 +24,7 @@ from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Price, Where
-from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
+from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
@@ -52,18 +52,27 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     """
     place = study.resources.executor(default=Settings.find().on)
     store = _store(lab)
-    where: Where = "here" if place == "local" else "elsewhere"
+    is_here = _is_here(place)
+    where: Where = "here" if is_here else "elsewhere"
     plan = make_plan(study, absent="note", where=where, timings=Timings.read(store, study))
     check_names(plan, store.measured if store is not None else tuple)
     if store is not None:
         plan = plan.with_states(store.states(plan.fingerprints))
-    plan = budgeted(plan, store, local=place == "local")
+    plan = budgeted(plan, store, local=is_here)
     reasons: Mapping[str, Explanation] = {}
     if why:
         reasons = explain(plan, store.finished() if store is not None else [])
     remarks = [] if store is None else _remarks(store, plan)
-    lines = [*_lines(plan, reasons, every, place), *remarks]
+    lines = [*_lines(plan, reasons, every, None if is_here else place), *remarks]
     show(as_json, _as_data(plan, reasons) | {"remarks": remarks}, "\n".join(lines))
+
+
+def _is_here(place: str | None) -> bool:
+    if place is None or place in EXECUTORS:
+        return place == "local"
+    from jestlab.platform.launch.executors import is_here  # most plans need no executor
+
+    return is_here(place)
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:
@@ -104,7 +113,7 @@ def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: s
     yield from absent_data(plan)
     if headers:
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and place not in ("local", None):
+    elif study.resources.tpu is None and place is not None:
         yield (
             f"HOURS are unknown: your settings send runs to {place}, and the study names no TPU slice: "
             "--set resources.tpu=v5e-16x16, or whichever you have"
