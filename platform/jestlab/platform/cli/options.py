@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.own import Named
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.address import parse_url, shown_url
 
@@ -77,8 +78,9 @@ def how_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=click.Choice(["local", "vertex", "kubernetes"]),
-        help="Where to run  [default: as the study says, else your settings, else local]",
+        type=Named("executor", ("local", "vertex", "kubernetes")),
+        help="Where to run: built in, or an executor of your own  "
+        "[default: as the study says, else your settings, else local]",
     )
     @click.option(
         "--parallel",

@@ -82,7 +82,7 @@ def sentences(found: Survey) -> Iterator[str]:
     yield from absent_data(plan)
     if _budget_headers(plan):
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and found.place not in ("local", None):
+    elif study.resources.tpu is None and found.place is not None:
         yield (
             f"HOURS are unknown: your settings send runs to {found.place}, and the study names no TPU slice: "
             "--set resources.tpu=v5e-16x16, or whichever you have"

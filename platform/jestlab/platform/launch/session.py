@@ -256,16 +256,18 @@ def render(lab: Lab, study: Study, how: How, folder: Path) -> list[Path]:
     check_names(plan, functools.partial(_recorded, lab))
     resources, settings = study.resources, Settings.find()
     place = executors.choose(how.on, resources, settings)
-    if place == "local":
+    if executors.is_here(place):
         raise UserError("local runs have no manifests: give --on kubernetes or --on vertex")
     executor = executors.get(place, resources, settings, lab)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
         marks = Marks(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", place)
+        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", here=False)
+        if (manifest := executor.render(job)) is None:
+            raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
         path = folder / f"{job.name}.yaml"
-        write_whole(path, dump(executor.render(job) or {}).encode())
+        write_whole(path, dump(manifest).encode())
         written.append(path)
     return written
 
@@ -311,7 +313,7 @@ def _looking(lab: Lab) -> Iterator[Store | None]:
 
 def planned(lab: Lab, study: Study, how: How) -> Plan:
     """Plan a study for where it is to run; UserError if something is wrong with it."""
-    is_here = study.resources.executor(how.on, Settings.find().on) == "local"
+    is_here = executors.is_here(study.resources.executor(how.on, Settings.find().on))
     timings = Timings()
     if matches_seconds(study):  # else the store is not asked: manifests are rendered where it is out of reach
         with _looking(lab) as store:
@@ -361,7 +363,7 @@ def _compared(
             plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):
             place = executors.choose(how.on, plan.study.resources, Settings.find())
-            plan = budgeted(plan, store, local=place == "local")
+            plan = budgeted(plan, store, local=executors.is_here(place))
             if max_chip_hours is not None:
                 refuse_above(plan, max_chip_hours)
     return plan, again, remarks
@@ -394,7 +396,7 @@ class _Target:
         place = "local" if _is_complete(runs) else executors.choose(how.on, resources, settings)
         executor = executors.get(place, resources, settings, lab, wakeup.set)
         file = sqlite_file(parse_url(lab.store_url))
-        if place != "local" and file is not None:
+        if not executor.here and file is not None:
             raise UserError(
                 f"jobs on {place} cannot reach the SQLite file {file}: "
                 "give --store postgresql://user@host/database, or --on local"
