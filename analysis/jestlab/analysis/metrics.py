@@ -49,13 +49,14 @@ class Metric:
     """What a metric means.
 
     Attributes:
-        goal: Whether more or less is better; None if nobody says, so that nothing is ranked by it.
+        goal: Whether more or less is better: max or min. A metric that nobody declares has none, and nothing
+            is ranked by it.
         unit: "percent": a share of 1 that people read in percent; "raw": a number without a unit; or the
             unit's name, such as "dB".
         name: What people call it; empty for the name by which it is recorded.
-        digits: Behind the decimal point, as it is written; None for one of a percentage, and four significant
-            ones of another number.
-        scale: Of the axis that it is drawn on.
+        digits: Digits behind the decimal point; null for one of a percentage, and for four significant digits
+            of another number.
+        scale: Scale of the axis that it is drawn on.
     """
 
     goal: Goal | None = None

@@ -23,10 +23,10 @@ class Axis(BaseModel):
     """Values for one or several runs. Exactly one of grid, zip and cases is given.
 
     Attributes:
-        runs: Names of the runs that take them.
-        grid: Dotted key → values; every combination.
-        zip: Dotted key → values; the first of each, the second of each, …
-        cases: Overrides, one mapping per point.
+        runs: Names of the runs that take the values.
+        grid: Lists of values by dotted key of the config; every combination is a point.
+        zip: Lists of values by dotted key, as many for each: the first of each are a point, the second, …
+        cases: Overrides of the config, one mapping for each point.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -34,10 +34,10 @@ class _Comparison(_Report):
     """Options of reports that compare runs.
 
     Attributes:
-        baseline: Name or label of the run that others are compared with; None for the first that is not a
+        baseline: Name or label of the run that others are compared with; null for the first that is not a
             reference.
-        runs: Names or labels of the runs that are shown; None for all.
-        score: Evaluations whose mean is the score here; None for the study's.
+        runs: Names or labels of the runs that are shown; null for all.
+        score: Evaluations whose mean is the score here; null for the study's.
     """
 
     baseline: str | None = None
@@ -49,7 +49,7 @@ class _CostComparison(_Comparison):
     """Options of reports that compare runs by their costs as well.
 
     Attributes:
-        scope: What counts as FLOPs.
+        scope: What counts as FLOPs; each scope includes the ones before it.
     """
 
     scope: Scope = "scoring"
@@ -59,10 +59,10 @@ class TableReport(_CostComparison):
     """A table of the study's runs.
 
     Attributes:
-        name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
-            to match the baseline; claims: what the study claims, with verdicts, shown in any case; or one of
-            the paper's tables, with the study's runs in it.
-        mean: The score is over all metrics, or over those that all runs have.
+        name: Which table: summary shows final scores of every run with the difference to the baseline;
+            speedups what it takes to match the baseline; claims what the study claims, with verdicts, which
+            is shown in any case; the others are the paper's tables, with the study's runs in them.
+        mean: Whether the score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score counts as reached: at first, or for good.
         published: Whether the paper's tables also show published rows, where the store has them.
     """
@@ -91,7 +91,7 @@ class CurvesReport(_CostComparison):
     """Learning curves of every run.
 
     Attributes:
-        effort: What the score is drawn over; None for examples seen, where no run's are known for seconds.
+        effort: What the score is drawn over; null for examples seen, where no run's are known for seconds.
     """
 
     kind: Literal["curves"]
@@ -104,7 +104,7 @@ class ParetoReport(_CostComparison):
     Attributes:
         trajectories: Whether to show the paths that runs take during training.
         surfaces: Whether to show the attainment of the best, the median and the worst seed.
-        cost: What runs cost; None for FLOPs, where no run's are known for seconds.
+        cost: What runs cost; null for FLOPs, where no run's are known for seconds.
     """
 
     kind: Literal["pareto"]
@@ -123,9 +123,9 @@ class AgainstReport(_Comparison):
     """Final scores against any key of the config.
 
     Attributes:
-        x: The key.
-        by: Keys whose values make one line each.
-        split: Key whose values make one panel each.
+        x: Key of the config whose values are on the x-axis.
+        by: Keys of the config whose values make one line each.
+        split: Key of the config whose values make one panel each; null for one panel.
     """
 
     kind: Literal["against"]
@@ -151,9 +151,10 @@ class SpikesReport(_Report):
     """A training metric over steps, with its spikes.
 
     Attributes:
-        metric: Name of the metric.
+        metric: Name of the training metric.
         x: Key of the config whose values are compared.
-        baseline: As for reports that compare runs.
+        baseline: Name or label of the run that others are compared with; null for the first that is not a
+            reference.
     """
 
     kind: Literal["optimiser_spikes"]
@@ -166,7 +167,8 @@ class PublishedReport(_Comparison):
     """Published methods, beside the study's runs where these have the same scores.
 
     Attributes:
-        group: Rows of the published table that share a baseline; None for the first group.
+        group: Rows of the published table that share a baseline; null for the first
+            group.
     """
 
     kind: Literal["published"]
@@ -177,7 +179,7 @@ class LearnabilityReport(_Report):
     """How learnable the batches are that the rules select, or one panel of that figure.
 
     Attributes:
-        run: Name or label of a `diagnose` run; None for the first.
+        run: Name or label of a `diagnose` run; null for the first.
     """
 
     kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]

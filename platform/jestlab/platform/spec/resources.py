@@ -198,16 +198,17 @@ class Resources(BaseModel):
     """What a launch may use. Not part of a run's identity.
 
     Attributes:
-        on: Which executor runs are launched with; None for the user's own default.
-        parallel: Runs at a time; None for the executor's own default: 2 on this machine, else all.
-        threads: CPU threads of a run on this machine.
-        memory_gb: Memory of a run on this machine; None for no limit.
+        on: Where runs are launched; null for what the user's settings say, else this machine.
+        parallel: Number of concurrent runs; null for 2 on this machine, and all of them elsewhere.
+        threads: Number of CPU threads of a run on this machine.
+        memory_gb: Most memory of a run on this machine in GB; null for no limit.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
             count, and faults of the program (a TypeError, a missing file, wrong usage) are not tried again.
         retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
-        lease_seconds: How long a worker may go without a heartbeat before it is considered dead.
+        lease_seconds: How long a worker may go without a heartbeat before it is considered dead; it sends one
+            every 5 seconds.
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
-        image: Container that holds jestlab, pinned by digest; None for the one in the user's config.
+        image: Container that holds jestlab, pinned by digest; null for the one in the user's settings.
         spot: Whether machines may be taken away at any time, at a lower price.
     """
 
@@ -219,7 +220,7 @@ class Resources(BaseModel):
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()
-    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker sends a heartbeat every 5 s
+    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False

@@ -79,9 +79,9 @@ class RunSpec(_Part):
     """One named run: what it changes of the base.
 
     Attributes:
-        program: What it executes; None for the study's program. The base is the config of the study's
-            program, so a run with another program starts from that program's defaults and from the sections
-            of the base that it inherits, as `embed` does with `data`.
+        program: What the run executes, where that is not the study's program. The base is the config of the
+            study's program, so a run with another program starts from that program's defaults and from the
+            sections of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
         texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
@@ -112,19 +112,21 @@ class Study(_Part):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
-        name: Of the study: its experiment in the store, its folder of reports.
-        question: What it asks.
+        name: Name of the study: that of its experiment in the store and of its folder of reports.
+        question: What the study asks.
         paper: The figure or table of the paper that it reproduces.
         scale: Which of its scales this is.
-        program: What its runs execute, unless they say otherwise.
-        base: What all runs of that program share, and in part those of others: see `RunSpec.program`.
-        runs: By name; none in a union.
-        axes: Values that runs take.
-        seeds: Replicates.
+        program: What its runs execute, unless they say otherwise: train, embed, diagnose, weights, command,
+            module:function or file.py:function.
+        base: What all runs of that program share, and in part those of others: see
+            `runs.<run>.program`.
+        runs: The runs by name, each with what it changes of the base; none in a union.
+        axes: Keys of configs with the values that runs take, each of which makes a run.
+        seeds: Replicates of every run: 3 is short for the seeds 0, 1 and 2.
         resources: What a launch may use.
         record: What attempts record besides code and machine.
-        reports: What it ends in.
-        claims: What its runs decide.
+        reports: The tables and figures that it ends in.
+        claims: Statements that its runs decide.
         metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
             better, in what unit it is, how it is written. Those of jestlab's own programs need none.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
