@@ -33,7 +33,6 @@ from jestlab.platform.spec.load import load
 
 # The quickstart in seconds instead of minutes: the same runs, on less data and for fewer steps.
 SHRINK = (
-    "seeds=2",
     "base.data.train.examples=1024",
     "base.data.benchmark.classification_examples=96",
     "base.data.benchmark.retrieval_examples=32",
@@ -48,9 +47,9 @@ FEW = ("laion_transfer",)
 _REFERENCE = "runs.reference.schedule.examples_seen=256"
 SHRUNK: dict[str, Sequence[str]] = {
     "quickstart": (*SHRINK, _REFERENCE),
-    "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW), "seeds=1"),
+    "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW)),
 }
-"""Study → overrides with which it is launched."""
+"""Study → overrides with which it is launched, beside the number of seeds."""
 
 _FENCE = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _FILE = re.compile(r"(?:#|//) (~?[\w./-]+\.\w+)\b")
@@ -113,17 +112,23 @@ class Reader:
     """Somebody who does what pages say, in a folder of their own, with jestlab's environment activated."""
 
     def __init__(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        seeds: int = 1,
     ) -> None:
-        """Go to the folder."""
+        """Go to the folder; studies of ours are launched with so many seeds."""
         self.folder = folder
         self.names: dict[str, object] = {"__name__": "__main__"}
         self._capsys = capsys
+        self._seeds = seeds
         monkeypatch.chdir(folder)
         for variable in [name for name in os.environ if name.startswith("JESTLAB_")]:
             monkeypatch.delenv(variable)
         monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("JESTLAB_POLL_SECONDS", "0.2")
 
     def write(self, found: Iterator[Block] | Sequence[Block]) -> None:
         """Write the files among blocks."""
@@ -175,11 +180,18 @@ class Reader:
         else:
             self._capsys.readouterr()
             with pytest.raises(SystemExit) as stopped:
-                main([*words[1:], *shrinking(words)])
+                main([*words[1:], *self._shrinking(words)])
             out, error = self._capsys.readouterr()
             code = int(stopped.value.code or 0)
         assert not succeeds or code == 0, f"{line}\n{out[-2000:]}{error[-2000:]}"
         return out if succeeds else out + error
+
+    def _shrinking(self, words: Sequence[str]) -> list[str]:
+        """Return the options that make a launch of one of our studies small."""
+        if words[1:2] != ["launch"] or words[2] not in SHRUNK:
+            return []
+        changes = (*SHRUNK[words[2]], f"seeds={self._seeds if words[2] == 'quickstart' else 1}")
+        return [word for change in changes for word in ("--set", change)]
 
     def compare(self, transcript: str) -> None:
         """Run the commands of a transcript, and compare what they print with what it shows."""
@@ -195,12 +207,6 @@ def commands(text: str) -> list[str]:
     """Split a block of commands into lines; a backslash continues one, and a comment is none."""
     joined = text.replace("\\\n", " ")
     return [line for line in joined.splitlines() if shlex.split(line, comments=True)]
-
-
-def shrinking(words: Sequence[str]) -> list[str]:
-    """Return the options that make a launch of one of our studies small."""
-    changes = SHRUNK.get(words[2], ()) if words[1:2] == ["launch"] and len(words) > 2 else ()
-    return [word for change in changes for word in ("--set", change)]
 
 
 def unlisted(page: str, found: Sequence[Block], listed: Mapping[tuple[str, str], str]) -> Iterator[str]:

@@ -84,7 +84,7 @@ def test_its_claims_are_some():
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reader:
     """Somebody in a folder that holds the README's specs and scripts."""
-    made = Reader(tmp_path, monkeypatch, capsys)
+    made = Reader(tmp_path, monkeypatch, capsys, seeds=2)
     made.write(docs_support.blocks(README))
     for spec in blocks("yaml"):
         name = re.match(r"name: (\S+)", spec)

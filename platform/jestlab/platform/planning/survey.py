@@ -134,7 +134,8 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, local=is_here)
         reasons = explain(plan, store.finished() if store is not None else []) if why else {}
-        return Survey(plan, None if is_here else place, reasons, [] if store is None else _remarks(store, plan))
+        remarks = [] if store is None else _remarks(store, plan)
+        return Survey(plan, None if is_here else place, reasons, remarks)
     finally:
         if store is not None:
             store.close()
