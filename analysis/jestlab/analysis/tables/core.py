@@ -25,6 +25,10 @@ Record = Mapping[str, Any]
 """One row of the frame, by column."""
 
 
+ESSENTIAL = 100
+"""Importance of columns without which a table says nothing, such as the names of its rows."""
+
+
 @dataclass(frozen=True)
 class Column:
     """How a column is shown.
@@ -42,6 +46,8 @@ class Column:
         formula: How its numbers come about, in a sentence.
         inputs: Columns of `Table.parts` that a run's number was made from.
         compares: Whether the same inputs of the run that it is compared with went into it, too.
+        importance: What is kept longer where a table is too wide for a page or a terminal: the column of the
+            least importance goes first, of several the last; `ESSENTIAL` ones stay.
     """
 
     key: str
@@ -55,6 +61,7 @@ class Column:
     formula: str = ""
     inputs: tuple[str, ...] = ()
     compares: bool = False
+    importance: int = 50
 
     @property
     def made(self) -> bool:

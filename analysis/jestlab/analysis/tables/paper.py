@@ -26,7 +26,7 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .core import Column, Record, Table
+from .core import ESSENTIAL, Column, Record, Table
 from .rows import own_rows, published_rows, with_unique_names
 from .summary import Finals
 
@@ -44,6 +44,12 @@ _INPUTS = {
     **dict(zip(_COUNTED, (("flops", EXAMPLES), ("flops",)), strict=True)),
 }
 """What a quantity of a run follows from, together with the same of its baseline."""
+
+_IMPORTANCE = {
+    FILTERED: 90, MEAN: 85, DELTA: 80, TOTAL: 55, EXAMPLES: 40, PER_ITERATION: 30,
+    **dict(zip(_COUNTED, (15, 35), strict=True)),
+}  # fmt: skip
+"""Importance of the columns; that of scores is 60."""
 
 _COMPARED_FLOPS = (
     "FLOPs %, paper: by the paper's formula, in which the scoring pass is kept for the gradient, and neither "
@@ -269,11 +275,14 @@ def _columns(
             shade=shade(quantity), mark=mark(quantity), formula=_formula(quantity, own, mixed),
             inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
+            importance=60 if is_score(quantity) else _IMPORTANCE.get(quantity, 50),
         )  # fmt: skip
 
-    variant = Column("variant", "Variant", lambda row: str(row["variant"]) or show.MISSING, align="left")
+    variant = Column(
+        "variant", "Variant", lambda row: str(row["variant"]) or show.MISSING, align="left", importance=95
+    )
     return (
-        Column("method", "Method", lambda row: str(row["method"]), align="left"),
+        Column("method", "Method", lambda row: str(row["method"]), align="left", importance=ESSENTIAL),
         *([variant] if layout.variants and (rows["variant"] != "").any() else []),
         *(column(quantity) for quantity in shown if quantity in rows.columns),
     )

@@ -17,7 +17,7 @@ from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from ..metrics import Metric, lacks_goal
 from ..units import listed
 from . import show
-from .core import Column, Record, Table
+from .core import ESSENTIAL, Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -201,7 +201,14 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     comparing = any(label != baseline for label in frames.competitors)
     shows_arrows = not show.all_alike(frames.metrics, declared)
 
-    def score(key: str, header: str, metric: Metric, formula: str, inputs: tuple[str, ...] = ()) -> Column:
+    def score(
+        key: str,
+        header: str,
+        metric: Metric,
+        formula: str,
+        inputs: tuple[str, ...] = (),
+        importance: int = 60,
+    ) -> Column:
         def text(row: Record) -> str:
             mean, std, seeds = (row[f"{key}_{part}"] for part in ("mean", "std", "seeds"))
             return show.mean(mean, std, seeds, row["seeds"], metric)
@@ -209,13 +216,14 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         return Column(
             key, header, text, lambda row: metric.rank(float(row[f"{key}_mean"])),
             mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
+            importance=importance,
         )  # fmt: skip
 
     scored, differs = [], []
     if found.averaged:
         metric = found.metric
         name = show.heading("score", metric) if shows_arrows else "score"
-        scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged)]
+        scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged, 90)]
         # Never bold: the best score is.
         delta = Column(
             "delta",
@@ -226,12 +234,13 @@ def _columns(found: Finals) -> tuple[Column, ...]:
             f"{INTERVAL} by Student's t",
             inputs=("score",),
             compares=True,
+            importance=80,
         )
         differs = [delta] if comparing else []
     factors = [factor_column(effort, baseline) for effort in found.efforts]
     return (
-        Column("run", "run", lambda row: str(row["label"]), align="left"),
-        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
+        Column("run", "run", lambda row: str(row["label"]), align="left", importance=ESSENTIAL),
+        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
         *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
         *scored,
         *differs,
@@ -254,7 +263,10 @@ def _spent_column(effort: Effort, found: Finals) -> Column:
         ),
         "chip_hours": ("chip-hours", "mean over seeds of chips × hours of training"),
     }[effort]
-    return Column(effort, header, lambda row: show.known(row[effort], write), formula=formula)
+    importance = {"flops": 50, "examples_seen": 25, "seconds": 20, "chip_hours": 15}[effort]
+    return Column(
+        effort, header, lambda row: show.known(row[effort], write), formula=formula, importance=importance
+    )
 
 
 def _conventions(found: Finals) -> list[str]:
@@ -340,10 +352,10 @@ def speedup_table(found: Finals) -> Table:
         f"{found.baseline} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
-            Column("run", "run", lambda row: str(row["label"]), align="left"),
+            Column("run", "run", lambda row: str(row["label"]), align="left", importance=ESSENTIAL),
             Column(
                 "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
-                formula=reached,
+                formula=reached, importance=30,
             ),
             *(
                 column
@@ -383,6 +395,7 @@ def _break_even_column(baseline: str) -> Column:
         f"final score of {baseline} than as many of {baseline}: median over seeds",
         inputs=("making_flops", "scored_flops"),
         compares=True,
+        importance=45,
     )
 
 
@@ -426,6 +439,10 @@ def reaching(found: Finals) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
 
 
+_MATCHING: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
+"""Importance of the factor by which a run needs less of an effort; of how much it needs it is 10 less."""
+
+
 def effort_column(kind: Effort, found: Finals) -> Column:
     """Column of the effort at which the baseline's score is reached."""
     effort, baseline = WORDS[kind].name, found.baseline
@@ -461,6 +478,7 @@ def effort_column(kind: Effort, found: Finals) -> Column:
         "the same seed, interpolated between the two evaluations around it: median over seeds [least, "
         "greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
+        importance=_MATCHING[kind] - 10,
     )
 
 
@@ -488,6 +506,7 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         "those that the run takes to it with the same seed",
         inputs=(f"{effort}_to_match",),
         compares=True,
+        importance=_MATCHING[kind],
     )
 
 
