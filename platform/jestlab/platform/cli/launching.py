@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import click
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
@@ -75,7 +73,7 @@ def launch(
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
 
-    listener = _listener(as_json)
+    listener = _listener(as_json, study.name)
     plan, again, remarks = _compared(
         lab, plan, how, max_chip_hours, _Rerun(rerun_changed, rerun_retracted, runs)
     )
@@ -136,17 +134,17 @@ def _looking(lab: Lab) -> Iterator[Store | None]:
         yield store
 
 
-def retry(
-    lab: Lab, experiment: str, run: str | None, how: dict[str, Any], *, no_reports: bool, as_json: bool
-) -> int:
-    """Launch the runs of an experiment that failed and those that waited for them; return the exit code."""
+def retry(lab: Lab, name: str, how: dict[str, Any], *, no_reports: bool, as_json: bool) -> int:
+    """Launch the runs that are named and failed, and those that waited for them; return the exit code."""
     store = Store.open(lab.store_url, create=False)
+    named = naming.several(store, name)
+    experiment = named.experiment
     refuse_untrusted(store, experiment)
     study = load_stored(experiment, store.spec(experiment))
     plan = _planned(lab, study, how)
     plan = plan.with_states(store.states(plan.fingerprints))
-    again = _failed_and_waiting(plan, run)
-    listener = _listener(as_json)
+    again = _failed_and_waiting(plan, {row.fingerprint for row in named.runs})
+    listener = _listener(as_json, experiment)
     target = _Target.of(lab, study, again, how)
     leases.reopen(store, [planned.fingerprint for planned in again])
     outcome = target.launch(lab, store, study.name, again, listener)
@@ -200,15 +198,12 @@ class _Stopped:
     program: str = ""
 
 
-def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now: bool, as_json: bool) -> int:
-    """Stop the runs of an experiment, or one of them, and return the exit code."""
+def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
+    """Stop the runs that are named, and return the exit code."""
     store = Store.open(lab.store_url, create=False)
-    rows = store.runs(experiment)
-    if run is not None:
-        rows = [naming.find(rows, run, seed)]
-    elif seed is not None:
-        raise click.UsageError("--seed: expected the name of a RUN before it")
-    wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
+    named = naming.several(store, name)
+    experiment = named.experiment
+    wanted = {row.fingerprint: row for row in named.runs if row.state != RunState.COMPLETED}
     leases.request_stop(store, list(wanted), f"cancelled by {user_name()} on {host_name()}")
     settings = Settings.find()
     outcome = controller.launch(
@@ -218,7 +213,7 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
         [_Stopped(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()],
         functools.cache(lambda name: executors.find(name, settings, lab)),
         options=controller.Options(at_once=now, launches=False),
-        listener=_listener(as_json),
+        listener=_listener(as_json, experiment),
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
     if as_json:
@@ -235,27 +230,28 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
     return 0 if all(state in over for state in outcome.states.values()) else 1
 
 
-def _listener(as_json: bool) -> Listener:
+def _listener(as_json: bool, experiment: str) -> Listener:
     """Show progress on standard error where standard output is for a program."""
-    return display(sys.stderr if as_json else sys.stdout)
+    return display(experiment, sys.stderr if as_json else sys.stdout)
 
 
-def _failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
-    """Find the runs that failed, all or those of one name or label, and the skipped ones that need them."""
+def _failed_and_waiting(plan: Plan, meant: Collection[str]) -> list[PlannedRun]:
+    """Find the runs that failed, of those that are meant, and the skipped ones that need them."""
     again: dict[str, PlannedRun] = {}
     for run in plan.runs:
-        is_meant = name is None or name in _names(run)
-        failed = run.state == RunState.FAILED and is_meant
+        failed = run.state == RunState.FAILED and run.fingerprint in meant
         waits = run.state == RunState.SKIPPED and any(needed in again for needed in run.needs.values())
         if failed or waits:
             again[run.fingerprint] = run
     return list(again.values())
 
 
-def _names(run: PlannedRun) -> set[str]:
-    """Return the names and labels of a run in its study."""
+def _names(run: PlannedRun, study: str) -> set[str]:
+    """Return what a run of a study is called: RUN, RUN/SEED, each also behind the study's name."""
     places: list[PlannedRun | Alias] = [run, *run.aliases]
-    return {name for place in places for name in (place.name, place.label)}
+    names = {name for place in places for name in (place.name, place.label)}
+    names |= {f"{name}/{run.seed}" for name in names}
+    return names | {f"{study}/{name}" for name in names}
 
 
 @dataclass(frozen=True)
@@ -266,7 +262,7 @@ class _Rerun:
         changed: Whether those that were made by other code or data than is there now, or by other versions
             than newer seeds.
         retracted: Whether those whose results are retracted.
-        runs: Names or labels of those that are meant; none for all.
+        runs: Names of those that are meant; none for all.
     """
 
     changed: bool = False
@@ -279,11 +275,12 @@ class _Rerun:
         Raises:
             UserError: A name is of no run of the plan.
         """
-        named = {run.fingerprint: _names(run) for run in plan.runs}
+        named = {run.fingerprint: _names(run, plan.study.name) for run in plan.runs}
         names = set().union(*named.values())
         for name in self.runs:
             if name not in names:
-                raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, names)}")
+                shorter = {label for run in plan.runs for label in (run.name, run.label)}
+                raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, shorter)}")
         wanted = {*found.changed, *found.older} if self.changed else set()
         wanted |= set(found.retracted) if self.retracted else set()
         if self.runs:

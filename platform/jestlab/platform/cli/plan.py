@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
-from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options
-from jestlab.platform.cli.output import absent_data, counted, few, show, table
+from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options, wide_option
+from jestlab.platform.cli.output import Block, absent_data, counted, few, is_missing, show, table
+from jestlab.platform.cli.tables import Table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -26,12 +26,29 @@ from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Price, Where
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.terminal import styled
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
 _MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
+_IMPORTANCE = {
+    "TOTAL": 90,
+    "HOURS": 85,
+    "CHIP-HOURS": 85,
+    "$": 80,
+    "EXAMPLES": 75,
+    "NEEDS": 70,
+    "CHIPS": 60,
+    "LEARNER": 50,
+    "SCORING": 45,
+    "BY PAPER": 40,
+    "ID": 40,
+    "REF. SCORING": 35,
+    "SELECTION": 30,
+}
+"""Columns that a narrow terminal leaves out, the least first."""
 
 
 @click.command(
@@ -42,6 +59,7 @@ _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL"
 @spec_options
 @click.option("--why", is_flag=True, help="Explain for each run why it would run.")
 @click.option("--all", "every", is_flag=True, help="Print a row for each run.")
+@wide_option
 @json_option()
 @lab_options
 def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
@@ -63,7 +81,7 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
         reasons = explain(plan, store.finished() if store is not None else [])
     remarks = [] if store is None else _remarks(store, plan)
     lines = [*_lines(plan, reasons, every, place), *remarks]
-    show(as_json, _as_data(plan, reasons) | {"remarks": remarks}, "\n".join(lines))
+    show(as_json, _as_data(plan, reasons) | {"remarks": remarks}, lines)
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:
@@ -81,17 +99,16 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
 
 def _store(lab: Lab) -> Store | None:
     """Open the lab's store, if there is one; where there is none, SQLAlchemy is not even imported."""
-    prefix = "sqlite:///"
-    if lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists():
+    if is_missing(lab):
         return None
     from jestlab.platform.store.store import Store
 
     return Store.open_readonly(lab.store_url)
 
 
-def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: str | None) -> Iterator[str]:
+def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: str | None) -> Iterator[Block]:
     study = plan.study
-    yield f"{study.name}{f' ({study.scale})' if study.scale else ''}: {study.question}"
+    yield styled(f"{study.name}{f' ({study.scale})' if study.scale else ''}", "bold") + f": {study.question}"
     yield ""
     headers = _budget_headers(plan)
     yield _every_run(plan, headers) if every else _groups(plan, headers)
@@ -116,7 +133,7 @@ def _lines(plan: Plan, reasons: Mapping[str, Explanation], every: bool, place: s
 
 
 def _full(run: PlannedRun) -> str:
-    return f"{run.label} seed {run.seed}"
+    return f"{run.label}/{run.seed}"
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:
@@ -246,7 +263,7 @@ def _budget_headers(plan: Plan) -> tuple[str, ...]:
     return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
 
 
-def _groups(plan: Plan, headers: Sequence[str]) -> str:
+def _groups(plan: Plan, headers: Sequence[str]) -> Table:
     """Write a row for each label, or for each name where there are very many labels; for a union by part."""
     rows = []
     if plan.parts:
@@ -261,13 +278,13 @@ def _groups(plan: Plan, headers: Sequence[str]) -> str:
     return _table(plan, ("RUN", "RUNS", "TO DO", "NEEDS"), rows, headers)
 
 
-def _table(plan: Plan, first: Sequence[str], rows: Iterable[Sequence[str]], headers: Sequence[str]) -> str:
+def _table(plan: Plan, first: Sequence[str], rows: Iterable[Sequence[str]], headers: Sequence[str]) -> Table:
     """Align rows under the four first columns, those of costs where any is known, and those of budgets."""
     costs = _COSTS if any(run.price is not None for run in plan.runs) else ()
     columns = (*first, *costs, *headers)
     gone = len(_COSTS) - len(costs)
     kept = [(*row[:4], *row[4 + gone :]) for row in rows]
-    return table(columns, kept, right=(1, *range(4, len(columns))))
+    return table(columns, kept, (1, *range(4, len(columns))), _IMPORTANCE)
 
 
 def _rows(plan: Plan, headers: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -294,7 +311,7 @@ def _row(
     return (title, str(len(runs)), waiting, needs, *_costs(runs), *_budgets(runs, headers))
 
 
-def _every_run(plan: Plan, headers: Sequence[str]) -> str:
+def _every_run(plan: Plan, headers: Sequence[str]) -> Table:
     """Write a row for each run."""
     rows = [
         (
