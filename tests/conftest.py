@@ -30,6 +30,10 @@ FAST_COMPILATION = {
     "--xla_cpu_parallel_codegen_split_count": "1",
 }
 
+# What the caller's terminal is like is no matter of tests, nor of the processes that they start.
+for _name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
+
 _flags = os.environ.get("XLA_FLAGS", "").split()
 _named = {flag.split("=")[0] for flag in _flags}
 _flags += [f"{name}={value}" for name, value in FAST_COMPILATION.items() if name not in _named]

@@ -494,4 +494,4 @@ class _Controller:
 
 
 def _name(run: Target) -> str:
-    return f"{run.label} (seed {run.seed})"
+    return f"{run.label}/{run.seed}"

@@ -79,10 +79,10 @@ class Survey:
         )
 
     def explained(self) -> Iterator[tuple[str, Explanation]]:
-        """Yield each run that would run, as "joint seed 0", and why."""
+        """Yield each run that would run, as joint/0, and why."""
         runs = {run.fingerprint: run for run in self.plan.runs}
         for fingerprint, reason in self.reasons.items():
-            yield f"{runs[fingerprint].label} seed {runs[fingerprint].seed}", reason
+            yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield what is known of each run, as one row of a frame."""
