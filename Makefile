@@ -10,11 +10,14 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo test quick coverage isas check bench faults fuzz oracles tools format lock install clean
+.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
 	$(BIN)/jestlab launch quickstart
+
+docs: install  ## build the documentation from docs/ into site/, which opens from disk: site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 test: install  ## the whole test suite
 	$(PYTEST)

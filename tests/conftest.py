@@ -8,10 +8,13 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from tests.browser_support import Opened, open_page, started_browser
 
 # A busy machine is not a bug.
 settings.register_profile("without deadline", deadline=None)
@@ -26,6 +29,10 @@ FAST_COMPILATION = {
     "--xla_cpu_use_fusion_emitters": "false",
     "--xla_cpu_parallel_codegen_split_count": "1",
 }
+
+# What the caller's terminal is like is no matter of tests, nor of the processes that they start.
+for _name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+    os.environ.pop(_name, None)
 
 _flags = os.environ.get("XLA_FLAGS", "").split()
 _named = {flag.split("=")[0] for flag in _flags}
@@ -95,6 +102,28 @@ REASONS = {
     "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""
+
+
+# Not for the session: while it is there its event loop runs in this thread, and others need one of their own.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, without a window."""
+    with started_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens pages, which are closed after the test."""
+    pages: list[Opened] = []
+
+    def open_one(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+        pages.append(open_page(browser, path, width, scheme))
+        return pages[-1]
+
+    yield open_one
+    for each in pages:
+        each.tab.context.close()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,24 +1,23 @@
 """The README is true: every command in it runs, its specs are the specs, its tree is the tree.
 
-python tests/test_readme.py    # write the tree again, from the first lines of the modules' docstrings
+python -m tests.test_readme    # write the tree again, from the first lines of the modules' docstrings
 """
 
 from __future__ import annotations
 
 import ast
-import os
 import re
-import shlex
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests import docs_support
+from tests.docs_support import FEW, Reader
 
 from jestlab.experiments import paper
-from jestlab.platform.cli import VERBS, main
+from jestlab.platform.cli import VERBS
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import Study
 
@@ -30,22 +29,6 @@ PORTIONS = {
     "models": "WHAT IS TRAINED",
     "analysis": "WHAT IT MEANS, read from the store's views",
 }
-
-# The quickstart in seconds instead of minutes: the same runs, on less data and for fewer steps.
-SHRINK = [
-    "seeds=2",
-    "base.data.train.examples=1024",
-    "base.data.benchmark.classification_examples=96",
-    "base.data.benchmark.retrieval_examples=32",
-    "base.schedule.examples_seen=256",
-    "base.evaluation.points=2",
-    "base.evaluation.shots=2",
-    "base.model={vision: {width: 16, depth: 1, heads: 2, patch_size: 8, pooling: mean},"
-    " text: {width: 16, heads: 2, pooling: mean}, embedding_dim: 16}",
-]
-
-FEW = ("laion_transfer",)
-"""The study that stands for all of the paper's."""
 
 LABS = {
     "paper": r"\bpaper\b",
@@ -99,51 +82,25 @@ def test_its_claims_are_some():
 
 
 @pytest.fixture
-def jestlab(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[[str], str]:
-    """Run a command line of the README in a folder that holds its specs and scripts; return its output."""
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reader:
+    """Somebody in a folder that holds the README's specs and scripts."""
+    made = Reader(tmp_path, monkeypatch, capsys, seeds=2)
+    made.write(docs_support.blocks(README))
     for spec in blocks("yaml"):
         name = re.match(r"name: (\S+)", spec)
         if name is not None:  # else a part of a spec
             (tmp_path / f"{name[1]}.yaml").write_text(spec, encoding="utf-8")
-    for script in blocks("python"):
-        name = re.match(r"# (\w+\.py)\b", script)
-        if name is not None:
-            (tmp_path / name[1]).write_text(script, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    for variable in [name for name in os.environ if name.startswith("JESTLAB_")]:
-        monkeypatch.delenv(variable)
-    # As for a reader who has activated the virtual environment: `python` is the one that jestlab runs in.
-    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setattr(paper, "STUDIES", FEW)
-
-    def run(line: str) -> str:
-        words = shlex.split(line)
-        assert words[0] == "jestlab", f"no way to run: {line}"
-        changes = []
-        if words[1:3] == ["launch", "quickstart"]:
-            changes = [*SHRINK, "runs.reference.schedule.examples_seen=256"]
-        if words[1:3] == ["launch", "paper"]:
-            short = (f"studies.{name}.runs.reference.schedule.examples_seen=256" for name in FEW)
-            changes = [*SHRINK, *short, "seeds=1"]
-        words += [word for change in changes for word in ("--set", change)]
-        with pytest.raises(SystemExit) as stopped:
-            main(words[1:])
-        said = capsys.readouterr()
-        assert stopped.value.code == 0, f"{line}\n{said.err}"
-        return said.out
-
-    return run
+    return made
 
 
 @pytest.mark.parametrize("lab", LABS)
-def test_every_command_runs(jestlab, lab):
+def test_every_command_runs(reader, lab):
     """In the order of the README: later commands look at what earlier ones made."""
     lines = [line for line in commands() if not line.startswith("make ") and lab_of(line) == lab]
     assert lines
     for line in lines:
-        assert jestlab(line).strip(), line
+        assert reader.run(line).strip(), line
 
 
 def test_every_verb_is_shown():
@@ -190,7 +147,7 @@ def test_the_tree_names_every_module_by_its_path():
     (tree,) = re.findall(r"```\n(.*?)```", README.split("## Where things are")[1], flags=re.DOTALL)
     there = [path.relative_to(ROOT).as_posix() for portion in PORTIONS for path in modules(ROOT / portion)]
     shown = list(named(tree))
-    assert sorted(shown) == sorted(there), "run: python tests/test_readme.py"
+    assert sorted(shown) == sorted(there), "run: python -m tests.test_readme"
 
 
 def about(path: Path) -> str:

@@ -194,7 +194,7 @@ class Study:
         from jestlab.platform.launch.display import Listener, Noting, display_here
 
         with _told():
-            listener = Noting(display_here() if progress else Listener())
+            listener = Noting(display_here(self.name) if progress else Listener())
             launched = session.launch(
                 self._lab, self._spec, session.How(on, parallel, retries, fail_fast, keep_going), listener,
                 session.Rerun(rerun_changed, rerun_retracted, tuple(runs)),

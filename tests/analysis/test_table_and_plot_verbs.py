@@ -36,7 +36,7 @@ def test_table(jestlab):
 
 def test_table_to_a_file(jestlab, tmp_path):
     path = tmp_path / "new" / "table.json"
-    assert jestlab("table", "study", "--format", "json", "--scope", "learner", "--out", str(path))[:2] == (
+    assert jestlab("table", "study", "--format", "json", "--scope", "learner", "--output", str(path))[:2] == (
         0,
         f"{path}\n",
     )
@@ -49,7 +49,7 @@ def test_table_to_a_file(jestlab, tmp_path):
     [("curves", ["curves"]), ("pareto", ["pareto"]), ("all", ["curves", "pareto", "speedup", "step_costs"])],
 )
 def test_plot(jestlab, tmp_path, kind, names):
-    code, out, _ = jestlab("plot", "study", "--kind", kind, "--out", str(tmp_path / "figures"))
+    code, out, _ = jestlab("plot", "study", "--kind", kind, "--output", str(tmp_path / "figures"))
     assert code == 0
     expected = [
         tmp_path / "figures" / f"{name}.{suffix}" for name in names for suffix in ("png", "svg", "pdf")
@@ -89,7 +89,7 @@ def test_plot_against_any_key(jestlab, tmp_path, study, stored_run):
         experiment="own",
     )
     code, out, _ = jestlab(
-        "plot", "own", "--kind", "against", "--x", "width", "--json", "--out", str(tmp_path)
+        "plot", "own", "--kind", "against", "--x", "width", "--json", "--output", str(tmp_path)
     )
     assert code == 0
     assert [Path(path).name for path in json.loads(out)] == [
@@ -109,7 +109,7 @@ def test_json_of_both(jestlab, tmp_path):
     code, out, _ = jestlab("table", "study", "--json")
     assert code == 0
     assert json.loads(out)
-    code, out, _ = jestlab("plot", "study", "--json", "--out", str(tmp_path))
+    code, out, _ = jestlab("plot", "study", "--json", "--output", str(tmp_path))
     assert [Path(path).name for path in json.loads(out)] == [
         "curves.png",
         "curves.svg",
@@ -147,7 +147,7 @@ def test_errors_are_one_line(jestlab, tmp_path, verb):
     assert (code, err.count("\n")) == (1, 1)
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "file").write_text("")
-    code, _, err = jestlab(verb, "study", "--out", str(tmp_path / "file" / "below"))
+    code, _, err = jestlab(verb, "study", "--output", str(tmp_path / "file" / "below"))
     assert (code, err.count("\n")) == (1, 1)
     assert "cannot write" in err
 

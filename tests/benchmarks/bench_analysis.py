@@ -170,7 +170,7 @@ def measured(url: str, folder: Path) -> dict[str, float]:
     found["jestlab table big --explain joint\\ filtering_ratio=0.00100 score"] = median(
         command("table", "big", "--explain", "joint filtering_ratio=0.00100", "score"), 3
     )
-    found["jestlab report big"] = median(command("report", "big", "--out", str(folder)), 3)
+    found["jestlab report big"] = median(command("report", "big", "--output", str(folder)), 3)
     return found
 
 

@@ -28,6 +28,14 @@ better says the metric (`Metric.goal`)."""
 
 COMPARISONS: tuple[Comparison, ...] = get_args(Comparison)
 
+MEANINGS: dict[Comparison, str] = {
+    "above": "The other side, if the claim is that `of` lies above it.",
+    "below": "The other side, if the claim is that `of` lies below it.",
+    "better_than": "The other side, if the claim is that `of` is better by the metric's goal.",
+    "near": "The other side, if the claim is that `of` differs from it by no more than `within`.",
+}
+"""What is given under each comparison."""
+
 Path = tuple[str, ...]
 """A place in a spec: `("claims", "0", "within")`."""
 
@@ -60,8 +68,8 @@ class Side:
 
     Attributes:
         of: Labels or names of runs; a name means all points of that run.
-        minus: The same of what is subtracted; empty for nothing.
-        measure: What it is measured by, where that is not the claim's; else empty.
+        minus: Labels or names of runs whose mean is subtracted; empty for nothing.
+        measure: What this side is measured by, where that is not the claim's `measure`.
     """
 
     of: tuple[str, ...]
@@ -101,7 +109,14 @@ class Side:
                 yield (() if whole else (key,)) + ((str(i),) if len(names) > 1 else ()), name
 
     def __str__(self) -> str:
-        of, minus = ("mean of " * (len(names) > 1) + ", ".join(names) for names in (self.of, self.minus))
+        return self.told({})
+
+    def told(self, shown: Mapping[str, str]) -> str:
+        """Write the side with the names that are shown for runs and labels, where those differ."""
+        of, minus = (
+            "mean of " * (len(names) > 1) + ", ".join(shown.get(name, name) for name in names)
+            for names in (self.of, self.minus)
+        )
         side = f"({of}) − ({minus})" if minus else of
         return f"{side} ({self.measure})" if self.measure else side
 
@@ -112,19 +127,19 @@ class Claim:
 
     Attributes:
         statement: What is claimed, in words.
-        of: What it is claimed of.
+        of: The side that the claim is about.
         comparison: Whether that lies above, below or near the other side, or is better than it.
         other: What it is compared with.
         within: How far from the other side at most where it is near; or how far on the wrong side of it is
             still as good where it is above, below or better; in the measure's own unit (.02 are two points
-            of a score). None for not at all.
+            of a score). Null for not at all.
         measure: What is compared, where a side does not say otherwise: "score" (mean of the final
             evaluations), "score_at_flops" (where the learning curves are at the least FLOPs that any of the
             runs ends at), "score_at_seconds" (at the least seconds of training), "score_after_0.5" (where a
             run has seen half of its examples, or another share), the name of one evaluation, the name of
-            a training metric (its last value), or "loss_spikes" (how many). See `measures.Measures.values`.
-        source: Where it is claimed; empty if the spec does not say.
-        unless: The likely reason where it does not hold; empty if the spec does not say.
+            a training metric (its last value), or "loss_spikes" (how many).
+        source: Where it is claimed, such as a figure of a paper.
+        unless: The likely reason where it does not hold.
     """
 
     statement: str
@@ -202,9 +217,14 @@ class Claim:
         return of if of == other else posixpath.commonpath((of, other)) or f"{of} − {other}"
 
     def __str__(self) -> str:
+        return self.told({})
+
+    def told(self, shown: Mapping[str, str]) -> str:
+        """Write what is compared with the names that are shown for runs and labels, where those differ."""
         within = "" if self.within is None else f" within {self.within:g}"
         by = "" if self.of.measure and self.other.measure else f", by {self.measure}"
-        return f"{self.of} {self.comparison.replace('_', ' ')} {self.other}{within}{by}"
+        of, other = self.of.told(shown), self.other.told(shown)
+        return f"{of} {self.comparison.replace('_', ' ')} {other}{within}{by}"
 
 
 def parse_claims(written: Any) -> tuple[Claim, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .connection import connect, frame
 from .costs import COUNTED, Scope
 from .metrics import Metric, Metrics, lacks_goal
+from .names import Names, Shown, names_in
 from .units import nearest, some
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ _METRICS = """
     FROM v_metrics WHERE experiment = :experiment AND name IN :names"""
 
 _DIAGNOSES = """
-    SELECT question, run, label, seed, position, fingerprint, state, config
+    SELECT question, run, label, seed, position, fingerprint, state, point, config
     FROM v_runs WHERE experiment = :experiment AND program = 'diagnose'"""
 
 _MEASURED = """
@@ -96,6 +97,16 @@ class Frames:
     def labels(self) -> list[str]:
         """Labels in the order of the study."""
         return [str(label) for label in self.runs["label"].unique()]
+
+    @cached_property
+    def names(self) -> Names:
+        """What its runs are called, by the spec."""
+        return names_in(self.spec, self.configs if "point" in self.configs else self.runs)
+
+    @property
+    def shown(self) -> Shown:
+        """Label → the name that tables and figures show."""
+        return self.names.shown
 
     @cached_property
     def reference_labels(self) -> list[str]:
@@ -211,21 +222,21 @@ class Frames:
         return COUNTED[scope]
 
     def label_of(self, name: str) -> str:
-        """Find the label that a user means by `name`: a label itself, or a run that has only one.
+        """Find the label that a user means by `name`: a label itself, or a run that has only one, or the name
+        that is shown for either.
 
         Raises:
             ValueError: If there is no such label or run, or the run has several labels.
         """
-        if name in self.labels:
-            return name
-        of_run = list(dict.fromkeys(self.runs.loc[self.runs["run"] == name, "label"]))
-        if len(of_run) == 1:
-            return str(of_run[0])
-        if of_run:
+        shown = set(self.labels)
+        meant = [label for label in self.names.meant(name) if label in shown]
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
             raise ValueError(
-                f"run {name!r} of {self.experiment!r} has several points: name one of {some(of_run)}"
+                f"run {name!r} of {self.experiment!r} has several points: name one of {some(meant)}"
             )
-        raise self._no_run(name, [*self.labels, *self.runs["run"]])
+        raise self._no_run(name)
 
     def baseline(self, name: str | None = None) -> str:
         """Find the label to compare with: that of `name`, or else the first competitor of the study."""
@@ -235,22 +246,17 @@ class Frames:
         """Keep the results of some labels only.
 
         Args:
-            names: Labels, or runs, which stand for all their labels. What has not been evaluated yet is not
-                missed.
+            names: Labels, or runs, which stand for all their labels, or what is shown for either. What has
+                not been evaluated yet is not missed.
 
         Raises:
             ValueError: One is neither, or nothing is left.
         """
-        of_run = self.configs.groupby("run", sort=False)["label"].unique()
-        labels = set(self.configs["label"])
         kept: set[str] = set()
         for name in names:
-            if name in of_run.index:
-                kept.update(of_run[name])
-            elif name in labels:
-                kept.add(name)
-            else:
-                raise self._no_run(name, [*self.configs["label"], *of_run.index])
+            if not (meant := self.names.meant(name)):
+                raise self._no_run(name)
+            kept.update(meant)
         runs, scores, costs = (
             rows[rows["label"].isin(kept)].reset_index(drop=True)
             for rows in (self.runs, self.scores, self.costs)
@@ -259,8 +265,9 @@ class Frames:
             raise ValueError(f"nothing of {', '.join(names)} has been evaluated yet")
         return replace(self, runs=runs, scores=scores, costs=costs)
 
-    def _no_run(self, name: str, known: Iterable[str]) -> ValueError:
-        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {nearest(name, known)}")
+    def _no_run(self, name: str) -> ValueError:
+        known = nearest(name, self.names.known)
+        return ValueError(f"experiment {self.experiment!r} has no run {name!r}: {known}")
 
     def progress(self) -> str:
         """Count the runs by state: "3 RUNNING, 9 PENDING"."""
@@ -460,8 +467,10 @@ def diagnosis(url: str, experiment: str, run: str | None = None) -> Diagnosis:
         runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
         if runs.empty:
             raise ValueError(f"experiment {experiment!r} has no run of the program diagnose")
+        specs = frame(connection, _SPEC, experiment=experiment)["spec"]
+        spec = json.loads(specs.iloc[0]) if len(specs) else {}
         none = runs[:0]
-        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, none, none, none)
+        frames = Frames(experiment, str(runs["question"].iloc[0] or ""), runs, none, none, runs, spec)
         completed = runs[runs["state"] == "COMPLETED"]
         first = frames.labels[0] if completed.empty else str(completed["label"].iloc[0])
         label = first if run is None else frames.label_of(run)

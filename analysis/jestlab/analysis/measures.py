@@ -146,7 +146,7 @@ class Measures:
         if scored and self.frames is not None and self.frames.no_score:
             return self.frames.no_score
         if scored and self.frames is not None and label not in set(self.frames.scores["label"]):
-            return f"{label} has no evaluation"
+            return f"{self.frames.shown[label]} has no evaluation"
         if measure in _AT:
             return f"the learning curves have no {WORDS[_AT[measure]].amount} in common"
         if _AFTER.fullmatch(measure):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -49,13 +50,14 @@ class Metric:
     """What a metric means.
 
     Attributes:
-        goal: Whether more or less is better; None if nobody says, so that nothing is ranked by it.
+        goal: Whether more or less is better: max or min. A metric that nobody declares has none, and nothing
+            is ranked by it.
         unit: "percent": a share of 1 that people read in percent; "raw": a number without a unit; or the
             unit's name, such as "dB".
         name: What people call it; empty for the name by which it is recorded.
-        digits: Behind the decimal point, as it is written; None for one of a percentage, and four significant
-            ones of another number.
-        scale: Of the axis that it is drawn on.
+        digits: Digits behind the decimal point; null for one of a percentage, and for four significant digits
+            of another number.
+        scale: Scale of the axis that it is drawn on.
     """
 
     goal: Goal | None = None
@@ -242,6 +244,12 @@ class Metrics:
     def of(self, name: str) -> Metric:
         """Return what a metric means; without a goal if nobody says."""
         return self.find(name) or UNKNOWN
+
+    def called(self, names: Iterable[str]) -> dict[str, str]:
+        """Map each of the names to what people call it: as declared, unless several are called the same."""
+        declared = {name: self.of(name).name or name for name in names}
+        times = Counter(declared.values())
+        return {name: text if times[text] == 1 else name for name, text in declared.items()}
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return those of the names that the spec declares, in its order."""

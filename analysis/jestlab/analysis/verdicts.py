@@ -6,8 +6,8 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .claims import Claim, Comparison, Side, Study, studies
 from .connection import connect, frame
@@ -15,6 +15,7 @@ from .frames import unknown_experiment
 from .intervals import half_widths
 from .measures import Measures, Place
 from .metrics import Metric, Metrics, lacks_goal
+from .names import names_in
 from .soundness import retractions
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _MOST_NAMED = 4  # of labels that are missing
 _MOST_SEEDS = 100  # more would hardly be run to decide a claim
 
 _RUNS = """
-    SELECT run, label, seed, position, fingerprint, state, program
+    SELECT run, label, seed, position, fingerprint, state, program, point
     FROM v_runs WHERE experiment = :experiment"""
 
 
@@ -64,6 +65,7 @@ class Judged:
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
             weight, difference (what it adds to that of its seed: weight × value); a run that is measured in
             two ways has two.
+        shown: Label or run → the name that is shown for it.
     """
 
     experiment: str
@@ -79,6 +81,7 @@ class Judged:
     gap: str
     metric: Metric
     parts: pd.DataFrame
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def said(self) -> str:
@@ -194,7 +197,14 @@ def decide(comparison: Comparison, low: float, high: float, within: float = 0.0)
     return "holds" if low > -within else "does not hold" if high < -within else "undecided"
 
 
-def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measures: Measures) -> Judged:
+def judge(
+    claim: Claim,
+    experiment: str,
+    scale: str,
+    runs: pd.DataFrame,
+    measures: Measures,
+    spec: Mapping[str, Any] | None = None,
+) -> Judged:
     """Judge one claim by an experiment's runs.
 
     Args:
@@ -204,10 +214,11 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         runs: One row a label and seed: run, label, seed, fingerprint, state, and perhaps retracted: why its
             results are wrong, else nothing.
         measures: What they can be judged by.
+        spec: The study, which says what its runs are called.
     """
     import pandas as pd
 
-    study = _Runs(runs)
+    study = _Runs(runs, spec or {})
     weights, unknown = study.weights(claim)
     labels = list(dict.fromkeys(label for _, label in weights))
     planned = set() if unknown else set.intersection(*(study.seeds[label] for label in labels))
@@ -266,6 +277,7 @@ def judge(claim: Claim, experiment: str, scale: str, runs: pd.DataFrame, measure
         or ("one seed has no interval" if len(known) == 1 else ""),
         metric=metric,
         parts=pd.DataFrame(parts, columns=_PARTS),
+        shown=study.names.shown,
     )
 
 
@@ -281,7 +293,7 @@ def _of_study(
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
-    return [judge(claim, experiment, study.scale, runs, measures) for claim in claims]
+    return [judge(claim, experiment, study.scale, runs, measures, study.spec) for claim in claims]
 
 
 class _Run(NamedTuple):
@@ -293,17 +305,16 @@ class _Run(NamedTuple):
 class _Runs:
     """The runs of a study by label and seed."""
 
-    def __init__(self, rows: pd.DataFrame) -> None:
+    def __init__(self, rows: pd.DataFrame, spec: Mapping[str, Any]) -> None:
+        self.names = names_in(spec, rows)
         self.runs: dict[Place, _Run] = {}
         self.seeds: dict[str, set[int]] = {}
-        self._points: dict[str, dict[str, None]] = {}
         columns = [rows[name] for name in ("run", "label", "seed", "fingerprint", "state")]
         reasons = rows["retracted"] if "retracted" in rows else [None] * len(rows)
-        for run, label, seed, fingerprint, state, reason in zip(*columns, reasons, strict=True):
+        for _, label, seed, fingerprint, state, reason in zip(*columns, reasons, strict=True):
             wrong = reason if isinstance(reason, str) else None
             self.runs[label, int(seed)] = _Run(str(fingerprint), state == "COMPLETED", wrong)
             self.seeds.setdefault(label, set()).add(int(seed))
-            self._points.setdefault(run, {})[label] = None
 
     def completed(self, label: str, seed: int) -> bool:
         return self.runs[label, seed].completed
@@ -333,8 +344,8 @@ class _Runs:
         return list(dict.fromkeys(label for name in names for label in self._meant(name)))
 
     def _meant(self, name: str) -> list[str]:
-        """List a label itself, or all points of a run; empty if the name is neither."""
-        return [name] if name in self.seeds else list(self._points.get(name, ()))
+        """List a label itself, or all points of a run, or what is shown so; empty if the name is neither."""
+        return self.names.meant(name)
 
 
 def _interval(by_seed: Sequence[float]) -> tuple[float, float, float]:
@@ -397,7 +408,7 @@ def _gap(
         return ""
     open_seeds = {label: [s for s in sorted(planned) if not study.completed(label, s)] for label in labels}
     listed = [
-        f"{label} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
+        f"{study.names.shown[label]} (seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))})"
         for label, seeds in open_seeds.items()
         if seeds
     ]

@@ -25,8 +25,10 @@ from jestlab.analysis.costs import Scope
 from jestlab.analysis.files import write_whole
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.own_results import Loader
+from jestlab.platform.spec import own_reports
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.reports import Report, TableReport
+from jestlab.platform.spec.reports import OwnFigureReport, Report, TableReport, own_code
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.published import with_the_papers
 from jestlab.platform.store.store import Store
@@ -44,6 +46,7 @@ from jestlab.platform.store.tables import (
     Run,
     Tag,
 )
+from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
@@ -57,7 +60,7 @@ class Made:
 
     Attributes:
         files: Study → its files; none where it has no reports, or they could not be made.
-        failed: Studies whose reports could not be written.
+        failed: Studies whose reports could not be written, all or those of their own code.
     """
 
     files: dict[str, list[Path]] = field(default_factory=dict)
@@ -97,20 +100,36 @@ def bring_up_to_date(lab: Lab, store: Store, study: Study, note: Callable[[str],
             note(f"{each.name}: its reports failed: {' '.join(str(outcome).split())}")
             made.failed.append(each.name)
             continue
-        files, notes = outcome
-        for text in notes:
+        for text in outcome.notes:
             note(f"{each.name}: {text}" if study.studies else text)
-        made.files[each.name] = files
+        made.files[each.name] = outcome.files
+        made.failed += [each.name] if outcome.failed else []
         folder = lab.reports / each.name
-        names = tuple(str(path.relative_to(folder)) for path in files)
+        names = tuple(str(path.relative_to(folder)) for path in outcome.files)
         remove_stale(folder, names)
-        if files:
-            Build(sources[each.name], names, tuple(notes)).write(folder)
+        if outcome.files:  # what has failed is tried again: it may be mended without a change of its code
+            key = "" if outcome.failed else sources[each.name]
+            Build(key, names, tuple(outcome.notes)).write(folder)
     return made
 
 
-_Outcome = tuple[list[Path], list[str]] | Exception
-"""Files and notes, or what went wrong."""
+@dataclass
+class Written:
+    """Reports of a study that were written.
+
+    Attributes:
+        files: They.
+        notes: What is to be said of those that could not be made.
+        failed: Whether code of one's own failed.
+    """
+
+    files: list[Path] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failed: bool = False
+
+
+_Outcome = Written | Exception
+"""What was written, or what went wrong."""
 
 
 def _written(
@@ -182,27 +201,36 @@ def _end(*_: object) -> None:
 
 
 def _outcome(lab: Lab, study: Study) -> _Outcome:
-    notes: list[str] = []
     try:
-        return write(lab, study, notes.append), notes
+        return write_all(lab, study)
     except (UserError, OSError) as error:
         return error
 
 
 def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) -> list[Path]:
-    """Write a study's reports from the store to `reports/<name>/`, each file atomically; return the files.
+    """Write a study's reports as `write_all` does, and return the files; `note` is told its notes."""
+    written = write_all(lab, study)
+    for text in written.notes:
+        note(text)
+    return written.files
+
+
+def write_all(lab: Lab, study: Study) -> Written:
+    """Write a study's reports from the store to `reports/<name>/`, each file atomically.
 
     Tables come as Markdown, LaTeX, CSV, HTML and JSON, figures as PNG, SVG and PDF. The second report of a
     name is named `<name>-2`. The claims of a study are a table, too, asked for or not. Last comes
     `report.html`, a page that holds the whole experiment, and what lies beside it in `report/`; a union
-    always has one. `note` is told of a report that cannot be made yet, and why.
+    always has one. A report that cannot be made yet, or whose code fails, is noted with the reason.
     """
     from jestlab.analysis import frames
+    from jestlab.analysis.own import CodeFailed
     from jestlab.analysis.report import build
 
     results = cache(lambda: frames.read(lab.store_url, study.name))  # once for all of them, if one needs it
     folder = lab.reports / study.name
-    written: list[Path] = []
+    own = Loader(lab.store_url)
+    written = Written()
     seen: Counter[str] = Counter()
     asked = _reports(study)
     for report in asked:
@@ -210,13 +238,17 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
-            written += _write_report(lab.store_url, study.name, results, report, folder, name)
+            written.files += _write_report(lab.store_url, study.name, results, report, folder, name, own)
+        except CodeFailed as error:
+            written.notes.append(f"{name} failed: {error}")
+            written.failed = True
         except ValueError as error:
-            note(f"no {name} yet: {error}")
+            written.notes.append(f"no {name} yet: {error}")
     try:
-        written += build(lab.store_url, study.name, folder) if asked or study.studies else []
+        if asked or study.studies:
+            written.files += build(lab.store_url, study.name, folder, own=own)
     except ValueError as error:
-        note(f"no page yet: {error}")
+        written.notes.append(f"no page yet: {error}")
     return written
 
 
@@ -237,11 +269,21 @@ def _reports(study: Study) -> tuple[Report, ...]:
 
 def _name(report: Report) -> str:
     """What the files of a report are called: by its kind, a table other than the summary by its name."""
+    from jestlab.analysis.own import stem_of
+
+    if (own := own_code(report)) is not None:
+        return stem_of(own[1])
     return report.name if isinstance(report, TableReport) and report.name != "summary" else report.kind
 
 
 def _write_report(
-    url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
+    url: str,
+    experiment: str,
+    results: Callable[[], Frames],
+    report: Report,
+    folder: Path,
+    name: str,
+    own: Loader,
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, tables
@@ -255,14 +297,15 @@ def _write_report(
         table = tables.table(
             url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
             crossing=report.crossing, with_published=report.published, results={experiment: results},
-            score=report.score,
+            score=report.score, options=report.options, own=own if report.is_own else None,
         )  # fmt: skip
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
         ]
     options = report.model_dump(exclude={"kind", "runs"})
-    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
+    loader = own if isinstance(report, OwnFigureReport) else None
+    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, own=loader, **options))
     return replace(plot, name=name).save(folder)
 
 
@@ -306,7 +349,7 @@ def write_page(
     (folder / PAGE_BUILD_FILE).unlink(missing_ok=True)
     if (before := _read(folder / BUILD_FILE)) is not None:  # which files are ours has to be known later
         replace(before, made_from="").write(folder)
-    return build(lab.store_url, experiment, folder, baseline, scope)
+    return build(lab.store_url, experiment, folder, baseline, scope, Loader(lab.store_url))
 
 
 # ---- build keys
@@ -387,12 +430,14 @@ def read_build(folder: Path, made_from: str, name: str = BUILD_FILE) -> Build | 
 def build_key(store: Store, study: Study) -> str:
     """Compute the build key of a study's reports: a digest of what they depend on.
 
-    That is the code that makes them, the study, its runs and their attempts as the store has them, all of
-    which change whenever there are new results; what they were planned to cost; published rows, notes and
-    tags; and how many runs there are that could share a reference with them.
+    That is the code that makes them, jestlab's and one's own; the study, its runs and their attempts as the
+    store has them, all of which change whenever there are new results; what they were planned to cost;
+    published rows, notes and tags; and how many runs there are that could share a reference with them.
     """
     digest = hashlib.sha256()
-    for part in ([version("jestlab"), study.to_dict()], _code(), *_of_store(store, study)):
+    own = own_reports.digests(study)
+    own += [f"trusted {is_trusted(store, part)}" for part in (*study.studies, study.name)] if own else []
+    for part in ([version("jestlab"), study.to_dict()], _code(), own, *_of_store(store, study)):
         digest.update(json.dumps(part, default=str).encode())
     return digest.hexdigest()
 

@@ -67,7 +67,8 @@ class Plan:
         columns, rows, right = plan.grid(self._survey.plan)
         below = [*plan.sentences(self._survey), *self._survey.remarks]
         why = [f"{run}: {reason}" for run, reason in self._survey.explained()]
-        return html_table(plan.headline(self._survey.plan), columns, rows, right, [*below, *why])
+        headline = ": ".join(plan.headline(self._survey.plan))
+        return html_table(headline, columns, rows, right, [*below, *why])
 
 
 @dataclass(frozen=True, repr=False)

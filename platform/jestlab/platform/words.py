@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def counted(count: int, noun: str) -> str:
     """Write a count with its noun: "1 run", "3 runs", "2 studies"."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"
 
 

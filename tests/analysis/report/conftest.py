@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "platform" / "support"))
 
 import plans_support as plans
+from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
 from jestlab.platform.planning.plan import Plan
@@ -22,12 +22,6 @@ from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
-
-CHROMIUM = shutil.which("chromium")
-_FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 
 
 @dataclass
@@ -165,53 +159,6 @@ def figure_stubs(monkeypatch: pytest.MonkeyPatch) -> None:
     content = io.BytesIO()
     Image.new("RGB", (1, 1)).save(content, format="png")
     monkeypatch.setattr(Plot, "_drawn", lambda self, suffixes: [content.getvalue() for _ in suffixes])
-
-
-# Not for the session: while it is there its event loop runs in this thread, and others need one of their own.
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, without a window."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if CHROMIUM is None:
-        pytest.skip("no chromium here: make tools")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=_FLAGS.split())
-        yield started
-        started.close()
-
-
-@dataclass
-class Opened:
-    """A page, and what came of opening it."""
-
-    tab: Any
-    complaints: list[str]
-    requests: list[str]
-
-
-def open_page(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-    """Open a page from disk in a new tab, and keep what it writes to the console and asks of the network."""
-    tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
-    found = Opened(tab, [], [])
-    tab.on("console", lambda message: found.complaints.append(message.text))
-    tab.on("pageerror", lambda error: found.complaints.append(str(error)))
-    tab.on("request", lambda request: found.requests.append(request.url))
-    tab.goto(path.as_uri())
-    return found
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Opens pages, which are closed after the test."""
-    pages: list[Opened] = []
-
-    def open_one(path: Path, width: int = 1280, scheme: str = "light") -> Opened:
-        pages.append(open_page(browser, path, width, scheme))
-        return pages[-1]
-
-    yield open_one
-    for each in pages:
-        each.tab.context.close()
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def test_the_report_verb(capsys, study, tmp_path, figure_stubs):
     page = tmp_path / "lab" / "reports" / "study" / "report.html"
     assert out == f"{page}\n"
     assert page.stat().st_mode & 0o777 == 0o644
-    code, out, _ = run_verb(capsys, "study", "--out", str(page.parent), "--json", *root)
+    code, out, _ = run_verb(capsys, "study", "--output", str(page.parent), "--json", *root)
     assert [json.loads(out)[0], code] == [str(page), 0]
 
 
@@ -128,7 +128,7 @@ def test_errors_are_one_line(capsys, study, tmp_path, new_lab):
         (["study", "--store", study.url, "--baseline", "unifrm"], "did you mean 'uniform'?"),
         (["study", "--store", f"sqlite:///{tmp_path}/none.db"], "no store at"),
         (["any", "--store", empty.url], "the results store is empty"),
-        (["study", "--store", study.url, "--out", f"{study.folder}/results.db/below"], "cannot write"),
+        (["study", "--store", study.url, "--output", f"{study.folder}/results.db/below"], "cannot write"),
     ):
         code, out, err = run_verb(capsys, *arguments)
         assert (code, out, err.count("\n")) == (1, "", 1)

@@ -49,29 +49,25 @@ def called(lab, *arguments):
         (f"toy/{RUNS[0].fingerprint[:8]}", 0),
         (RUNS[1].fingerprint[:6].upper(), 1),
         (RUNS[2].fingerprint, 2),
+        ("uniform/0", 0),
+        ("joint path=a/b", 3),
     ],
 )
 def test_a_run_has_several_names(lab, name, run):
     assert naming.run(Store.open(lab.store_url), name).fingerprint == RUNS[run].fingerprint
 
 
-def test_a_run_of_an_experiment_that_is_said_apart(lab):
-    store = Store.open(lab.store_url)
-    assert naming.run(store, "uniform", "toy", 1).title == "toy/uniform/1"
-    assert naming.run(store, "uniform/0", "toy").fingerprint == RUNS[0].fingerprint
-
-
 @pytest.mark.parametrize(
     "name, message",
     [
-        ("toy/uniform", "seeds 0, 1: choose one, as in uniform/0"),
-        ("toy/uniform/7", "seeds 0, 1: choose one"),
-        ("toy/joint", "several runs are named 'joint': choose one by its label"),
+        ("toy/uniform", "toy/uniform stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
+        ("toy/uniform/7", "toy/uniform has no seed 7: 0, 1"),
+        ("toy/joint", "stands for 2 runs: choose one: 'toy/joint ratio=0.8/0', 'toy/joint path=a/b/0'"),
         ("toy/unifrom/1", "did you mean 'uniform'"),
         ("toi/uniform", "did you mean 'toy'"),
-        ("uniform", "no run 'uniform': expected experiment/run"),
+        ("uniform", "uniform stands for 2 runs: choose one: toy/uniform/0"),
         ("abcdef0123", "no run has a fingerprint that begins with 'abcdef0123'"),
-        ("abc", "no run 'abc'"),
+        ("abc", "no experiment 'abc' in the store"),
     ],
 )
 def test_a_name_that_means_no_run_or_several(lab, name, message):

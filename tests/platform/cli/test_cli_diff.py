@@ -88,7 +88,7 @@ def test_what_differs_as_json(lab):
 
 
 def test_what_differs_for_people(lab):
-    lines = [line.split() for line in diff(lab, "uniform", "joint", "--experiment", "toy").splitlines()]
+    lines = [line.split() for line in diff(lab, "uniform", "joint").splitlines()]
     assert ["selection.chunks", "–", "4"] in lines
     assert ["toy/score", "0.5", "0.75", "0.25"] in lines
     assert ["seconds", "120", "240", "120"] in lines

@@ -55,7 +55,7 @@ def test_in_out_and_in_again(call, mine):
         "changed": [],
         "left": [],
     }
-    assert call("export", "--out", "all.csv") == "all.csv: 238 cells\n"
+    assert call("export", "--output", "all.csv") == "all.csv: 238 cells\n"
     assert call("export") == Path("all.csv").read_text(encoding="utf-8")
     said = json.loads(call("import", "all.csv", "--json"))
     assert (said["new"], said["unchanged"], said["changed"]) == (0, 238, [])

@@ -97,11 +97,11 @@ def test_what_is_not_there_is_written(root, store, report, lost):
     assert (root / "reports" / "toy" / lost).is_file()
 
 
-@pytest.mark.parametrize("option", ["--baseline", "--scope", "--out"])
+@pytest.mark.parametrize("option", ["--baseline", "--scope", "--output"])
 def test_a_page_that_was_asked_for_in_another_way_is_written_and_not_taken_for_the_studys(
     root, store, report, option
 ):
-    values = {"--baseline": "uniform", "--scope": "learner", "--out": root / "reports" / "toy"}
+    values = {"--baseline": "uniform", "--scope": "learner", "--output": root / "reports" / "toy"}
     options = (option, values[option])
     launched(root, store)
     assert report(*options)
@@ -113,7 +113,7 @@ def test_a_page_that_was_asked_for_in_another_way_is_written_and_not_taken_for_t
 
 def test_a_page_elsewhere_leaves_the_labs_own(root, store, report, jestlab, tmp_path):
     launched(root, store)
-    jestlab("report", "toy", "--out", tmp_path / "elsewhere")
+    jestlab("report", "toy", "--output", tmp_path / "elsewhere")
     assert (tmp_path / "elsewhere" / "report.html").is_file()
     assert not report()
     assert not launched(root, store)

@@ -23,7 +23,7 @@ VERBS = {
     "plan": ["toy.yaml", "--why"],
     "status": ["toy"],
     "watch": ["toy", "--once"],
-    "logs": ["toy", "uniform", "--seed", "1"],
+    "logs": ["toy/uniform/1"],
     "query": ["SELECT * FROM v_runs"],
     "diff": ["toy/uniform/0", "toy/reference/0"],
     "table": ["toy"],

@@ -76,6 +76,7 @@ def test_list_names_every_study_with_its_question_and_runs(jestlab):
         "paper": None,
         "runs": {"smoke": 15, "mini": 15, "paper": 5},
         "studies": [],
+        "tags": [],
     } in data
 
 
@@ -167,7 +168,7 @@ def test_why_names_the_fields_that_differ(jestlab, tmp_path):
         "--why",
     )
     lines = jestlab(*arguments)[1].splitlines()
-    assert f"joint seed 0: new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9" in lines
+    assert f"joint/0: new; {joint.directory} differs in selection.filtering_ratio 0.8 → 0.9" in lines
     assert not any(line.startswith("uniform seed") for line in lines)
     data = json.loads(jestlab(*arguments, "--json")[1])
     (why,) = [run["why"] for run in data["runs"] if run["run"] == "joint"]
@@ -181,7 +182,7 @@ def test_a_changed_reference_shows_in_the_runs_that_need_it(jestlab, tmp_path):
         "plan", "quickstart", "--set", "seeds=1", "--set", "runs.reference.data.filter=null", "--why"
     )[1]
     assert "differs in selection.reference" in next(
-        line for line in out.splitlines() if line.startswith("joint seed")
+        line for line in out.splitlines() if line.startswith("joint/0")
     )
 
 

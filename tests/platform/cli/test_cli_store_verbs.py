@@ -87,24 +87,22 @@ def test_status_without_a_store(tmp_path):
 
 
 def test_the_log_of_the_run_that_is_meant(lab):
-    assert called(logs_verb.logs_command, lab, "toy", "uniform", "--seed", "1").splitlines()[1] == "seed 1"
-    assert called(logs_verb.logs_command, lab, "toy", "uniform", "--seed", "1", "-n", "1") == "last line\n"
-    assert "seed 0" in called(logs_verb.logs_command, lab, "toy", RUNS[0].fingerprint[:6])
-    assert called(logs_verb.logs_command, lab, "toy", "uniform", "--seed", "0", "-f").endswith("last line\n")
-    shown = json.loads(
-        called(logs_verb.logs_command, lab, "toy", "uniform", "--seed", "0", "-n", "1", "--json")
-    )
+    assert called(logs_verb.logs_command, lab, "toy/uniform/1").splitlines()[1] == "seed 1"
+    assert called(logs_verb.logs_command, lab, "toy/uniform/1", "-n", "1") == "last line\n"
+    assert "seed 0" in called(logs_verb.logs_command, lab, RUNS[0].fingerprint[:6])
+    assert called(logs_verb.logs_command, lab, "toy/uniform/0", "-f").endswith("last line\n")
+    shown = json.loads(called(logs_verb.logs_command, lab, "toy/uniform/0", "-n", "1", "--json"))
     assert (shown["state"], shown["text"]) == ("COMPLETED", "last line\n")
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["toi", "uniform"], "did you mean 'toy'"),
-        (["toy", "unifrom"], "did you mean 'uniform'"),
-        (["toy", "uniform"], "seeds 0, 1: choose one by --seed"),
-        (["toy", "uniform", "--seed", "7"], "seeds 0, 1: choose one by --seed"),
-        (["toy", "joint"], "has no log yet: it is PENDING"),
+        (["toi/uniform"], "did you mean 'toy'"),
+        (["toy/unifrom"], "did you mean 'uniform'"),
+        (["toy/uniform"], "stands for 2 runs: choose one: toy/uniform/0, toy/uniform/1"),
+        (["toy/uniform/7"], "toy/uniform has no seed 7: 0, 1"),
+        (["toy/joint"], "has no log yet: it is PENDING"),
     ],
 )
 def test_a_log_that_is_not_there_is_explained(lab, arguments, message):
@@ -115,10 +113,10 @@ def test_a_log_that_is_not_there_is_explained(lab, arguments, message):
 def test_a_name_that_several_labels_share(lab):
     runs = [plans.run("joint", config={"r": r}, point={"ratio": r}) for r in (0.5, 0.8)]
     Store.open(lab.store_url).record(plans.plan(*runs, name="sweep"))
-    with pytest.raises(UserError, match=r"several runs are named 'joint'.*joint ratio=0\.5"):
-        called(logs_verb.logs_command, lab, "sweep", "joint")
-    with pytest.raises(UserError, match=r"joint ratio=0\.8 .* has no log yet"):
-        called(logs_verb.logs_command, lab, "sweep", "joint ratio=0.8")
+    with pytest.raises(UserError, match=r"stands for 2 runs: choose one: 'sweep/joint ratio=0\.5/0'"):
+        called(logs_verb.logs_command, lab, "sweep/joint")
+    with pytest.raises(UserError, match=r"sweep/joint ratio=0\.8/0 has no log yet"):
+        called(logs_verb.logs_command, lab, "sweep/joint ratio=0.8")
 
 
 SQL = "SELECT label, seed, state, reason FROM v_runs ORDER BY position"

@@ -67,6 +67,7 @@ def evil(root):
 )
 def test_names_in_a_store(evil, root, capsys, words, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: words[0] == "query")
+    monkeypatch.setenv("NO_COLOR", "1")
     with pytest.raises(SystemExit):
         main([*words, "--root", str(root)])
     printed = capsys.readouterr()
@@ -120,7 +121,7 @@ def test_names_of_tensors(tmp_path, capsys):
 
 def test_reasons_and_labels_during_a_launch():
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = Lines("toy", stream)
     lines.begin(1)
     lines.state(plans.run(EVIL), RunState.FAILED, f"first\n{EVIL}")
     lines.note(EVIL)
@@ -145,5 +146,5 @@ def test_a_log_in_a_pipe_is_as_it_is(evil, root, capfdbinary):
     folder.mkdir(parents=True)
     (folder / "log.txt").write_bytes(EVIL.encode() + b"\xff\n")
     with pytest.raises(SystemExit):
-        main(["logs", f"toy{EVIL}", evil.fingerprint[:8], "--root", str(root)])
+        main(["logs", evil.fingerprint[:8], "--root", str(root)])
     assert capfdbinary.readouterr().out == EVIL.encode() + b"\xff\n"

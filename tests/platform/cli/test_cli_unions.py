@@ -151,13 +151,13 @@ def test_a_failure_in_one_part_leaves_the_other_and_is_tried_again(root, tmp_pat
     assert failed.returncode == 1
     assert "second  1 COMPLETED, 1 FAILED" in failed.stdout
     assert f"then: jestlab retry both --root {root}" in failed.stdout
-    assert "see: jestlab logs both second/longer --seed 0" in failed.stdout
-    retry = labs.here("retry", "both", "second/longer", "--no-reports", "--json", root=root)
+    assert "see: jestlab logs both/second/longer/0" in failed.stdout
+    retry = labs.here("retry", "both/second/longer", "--no-reports", "--json", root=root)
     again = json.loads(retry.stdout)
     assert [run["label"] for run in again["runs"]] == ["second/longer"]
     counts = [study["counts"] for study in again["studies"]]
     assert counts == [{"COMPLETED": 3}, {"COMPLETED": 1, "FAILED": 1}]
-    assert "diverged at step 3" in labs.here("logs", "both", "second/longer", root=root).stdout
+    assert "diverged at step 3" in labs.here("logs", "both/second/longer", root=root).stdout
 
 
 def test_a_part_whose_reports_cannot_be_written_leaves_the_others(root, spec, completed, jestlab):
@@ -217,7 +217,7 @@ def test_the_verdicts_on_what_its_parts_claim_are_told_and_its_page_leads_to_the
     spec.write_text(yaml.safe_dump(written, sort_keys=False))
     out = jestlab("launch", spec)
     assert out.splitlines()[-4:] == [
-        "? first  Joint learns more  +0.0",
+        "?  first  Joint learns more  +0.0",
         "1 claim: undecided.",
         f"claims:  jestlab table claims both --root {root}",
         f"page:    {page(root, 'both')}",

@@ -57,7 +57,7 @@ def test_it_says_what_a_run_waits_for(root):
     lines = {line["run"]: line for line in json.loads(labs.here("watch", "toy", "--json", root=root).stdout)}
     assert (lines["waits"]["state"], lines["waits"]["reason"]) == ("PENDING", "waits for a slot")
     blocked = (lines["blocked"]["state"], lines["blocked"]["reason"])
-    assert blocked == ("BLOCKED", "waits for trains (seed 0), which is RUNNING")
+    assert blocked == ("BLOCKED", "waits for trains/0, which is RUNNING")
     with store.writing() as connection:
         connection.execute(update(tables.Launcher).values(name="elsewhere:1:0", heartbeat_at=stores.START))
     store.close()

@@ -105,7 +105,7 @@ def test_nothing_is_replaced_unasked(place, root):
 
 
 def test_runs_by_name_label_fingerprint_and_folder(place, root):
-    """A run's weights, however it is named; two replicates of training, told apart by --seed."""
+    """A run's weights, however it is named; two replicates of training, told apart by their seeds."""
     import jax
 
     from jestlab.models.training.checkpoints import save_parameters
@@ -130,7 +130,7 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
 
     fourth, fifth = planned.runs
     ways = {
-        ("trained/reference", "--seed", "5"): fifth,
+        ("trained/reference/5",): fifth,
         (fourth.fingerprint[:6],): fourth,
         (f"trained/{fifth.fingerprint[:6]}",): fifth,
         (root / fifth.directory,): fifth,
@@ -143,7 +143,7 @@ def test_runs_by_name_label_fingerprint_and_folder(place, root):
     assert len(digests[4]) == len(digests[5]) == 1 and digests[4] != digests[5]
 
     unsaid = here("inspect", "trained/reference").exception
-    assert "was run with seeds 4, 5: choose one, as in reference/4" in str(unsaid)
+    assert "stands for 2 runs: choose one: trained/reference/4, trained/reference/5" in str(unsaid)
     path = "reference.npz"
     exported = here("export", root / fifth.directory, path, "--format", "big_vision", lab=place / "none")
     assert exported.exit_code == 0, exported.exception  # the folder says which lab it is of

@@ -295,19 +295,19 @@ def test_logs_are_read_inside_the_lab_alone(theirs, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (folder / "log.txt").symlink_to(tmp_path / "secret")
     with pytest.raises(UserError, match="leads out of the lab"):
-        called("logs", "toy", "joint", "--root", theirs.root)
+        called("logs", "toy/joint", "--root", theirs.root)
     (folder / "log.txt").unlink()
     with store.writing() as connection:
         connection.execute(update(Run).where(Run.fingerprint == JOINT.fingerprint).values(directory="../.."))
     with pytest.raises(UserError, match="leads out of the lab"):
-        called("logs", "toy", "joint", "--root", theirs.root)
+        called("logs", "toy/joint", "--root", theirs.root)
 
 
 def test_a_folder_of_the_lab_may_lie_on_another_disk(theirs, tmp_path):
     (tmp_path / "disk" / Path(JOINT.directory).name).mkdir(parents=True)
     (tmp_path / "disk" / Path(JOINT.directory).name / "log.txt").write_text("said\n")
     (theirs.root / "runs").symlink_to(tmp_path / "disk")
-    assert "said" in called("logs", "toy", "joint", "--root", theirs.root).output
+    assert "said" in called("logs", "toy/joint", "--root", theirs.root).output
     for path in ("/etc/passwd", "runs/../../x", "../x", "runs/../runs/../../x"):
         with pytest.raises(UserError, match="leads out of the lab"):
             theirs.inside(path)

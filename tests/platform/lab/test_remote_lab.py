@@ -184,7 +184,7 @@ def test_verbs_on_a_lab_in_a_bucket(lab, jestlab, tmp_path):
     jestlab("launch", spec)
     assert (tmp_path / "lab-reports/toy/table.md").exists()
     shutil.rmtree(lab.root)  # this machine's disk
-    assert jestlab("logs", "toy", "joint").startswith("--- attempt 1: ")
+    assert jestlab("logs", "toy/joint").startswith("--- attempt 1: ")
     jestlab("status", "toy")
     jestlab("launch", spec)
     for verb in (["gc"], ["export", tmp_path / "lab.tar.gz"], ["import", spec]):

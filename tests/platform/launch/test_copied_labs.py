@@ -52,7 +52,7 @@ def a_pod_that_runs(root: Path, study: Plan, cluster: Cluster) -> LaunchedJob:
     claim = leases.claim(store, run.fingerprint, launcher, "kubernetes", cluster.chips, log)
     assert claim is not None
     marks = Marks(store.id(), run.fingerprint, claim.number, claim.token)
-    job = cluster.launch(job_of(lab, "toy", run, marks, log, "kubernetes"))
+    job = cluster.launch(job_of(lab, "toy", run, marks, log, here=False))
     leases.launched(store, claim.attempt_id, job.handle)
     labs.wait_until(lambda: labs.starts(root, "uniform"))
     store.close()

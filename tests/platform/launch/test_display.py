@@ -22,13 +22,13 @@ class Terminal(io.StringIO):
 
 
 def test_the_stream_decides():
-    assert type(display(io.StringIO())) is Lines
-    assert type(display(Terminal())) is Moving
+    assert type(display("toy", io.StringIO())) is Lines
+    assert type(display("toy", Terminal())) is Moving
 
 
 def test_one_plain_line_a_change():
     stream = io.StringIO()
-    lines = Lines(stream)
+    lines = Lines("toy", stream)
     run = plans.run("joint", seed=2, point={"filter": "a\x1b[31m\nb"})
     lines.begin(1)
     lines.state(run, RunState.RUNNING)
@@ -37,8 +37,8 @@ def test_one_plain_line_a_change():
     lines.end()
     assert stream.getvalue().splitlines() == [
         "1 to run",
-        "RUNNING    joint filter=a [31m b (seed 2)",
-        "[1/1] FAILED     joint filter=a [31m b (seed 2), 0 s: exit code 1: ValueError: no",
+        "RUNNING    'toy/joint filter=a [31m b/2'",
+        "[1/1] FAILED     'toy/joint filter=a [31m b/2', 0 s: exit code 1: ValueError: no",
     ]
 
 
@@ -47,7 +47,7 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     """On a narrow one loss and rate give way to label, bar and time."""
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = Terminal()
-    moving = Moving(stream)
+    moving = Moving("toy", stream)
     runs = [plans.run("joint"), plans.run("uniform", seed=1)]
     moving.begin(2)
     for run in runs:
@@ -58,7 +58,7 @@ def test_bars_on_a_terminal(monkeypatch, columns):
     moving.state(runs[0], RunState.COMPLETED)
     moving.end()
     said = stream.getvalue()
-    for expected in ("5/10 steps", "[1/2] COMPLETED  joint (seed 0)", "1/2 runs"):
+    for expected in ("5/10 steps", "\x1b[32mCOMPLETED\x1b[0m  toy/joint/0", "1/2 runs"):
         assert expected in said
     assert ("loss 0.1235" in said) == (columns == 140)
 
@@ -79,7 +79,7 @@ def test_a_launch_on_a_real_terminal(root, tmp_path):
     assert process.wait() == 0
     text = said.decode()
     assert "/100 steps" in text
-    assert "COMPLETED  uniform (seed 0)" in text
+    assert "toy/uniform/0" in text
     assert "Waiting for local jobs" not in text
 
 

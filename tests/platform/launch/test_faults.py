@@ -202,7 +202,7 @@ def test_cancel_ends_what_does_not_stop(root, tmp_path):
         launcher.kill()
         launcher.wait()
         assert len(labs.processes_of(root)) == 2  # the worker and its child
-        assert labs.here("cancel", "toy", "deaf", "--now", root=root).returncode == 0
+        assert labs.here("cancel", "toy/deaf", "--now", root=root).returncode == 0
         labs.wait_until(lambda: labs.processes_of(root) == [], seconds=3)
     assert states(root) == {"deaf": "CANCELLED", "next": "PENDING"}
 

@@ -75,7 +75,7 @@ def test_a_failure_skips_what_needs_it_and_nothing_else(root, tmp_path):
     }
     reasons = dict(rows(root, "SELECT run, reason FROM v_runs"))
     assert reasons["reference"] == "ValueError: diverged at step 3"
-    assert reasons["joint"] == "needs reference (seed 0), which is FAILED"
+    assert reasons["joint"] == "needs reference/0, which is FAILED"
     assert rows(root, "SELECT exit_code FROM attempt WHERE state = 'FAILED'") == [(1,)]
     [log] = (root / "runs").glob("reference-*/log.txt")
     assert "Traceback" in log.read_text()
@@ -213,7 +213,7 @@ def test_plain_lines_when_nobody_watches_and_json_alone_on_stdout(root, tmp_path
     assert outcome["exit_code"] == 1
     by_run = {run["run"]: run for run in outcome["runs"]}
     assert by_run["bad"]["reason"] == "ValueError: diverged at step 1"
-    assert "COMPLETED  uniform (seed 0)" in result.stderr
+    assert "COMPLETED  toy/uniform/0" in result.stderr
     assert "\x1b" not in result.stderr + result.stdout
     assert "Waiting for local jobs" not in result.stderr + result.stdout
 

@@ -130,7 +130,7 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
     assert claim is not None
     marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
-    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, cluster.name))
+    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, here=False))
     leases.launched(store, claim.attempt_id, job.handle)
     leases.leave(store, gone)
     options = Options(executor=cluster.place)
@@ -174,7 +174,7 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     claim = leases.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
     assert claim is not None
     marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
-    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, cluster.name))
+    job = cluster.launch(job_of(lab, "toy", uniform, marks, log, here=False))
     leases.launched(store, claim.attempt_id, job.handle)
     labs.wait_until(functools.partial(labs.starts, root, "uniform"))
     leases.request_stop(store, [uniform.fingerprint], "cancelled by me")

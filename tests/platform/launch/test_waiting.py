@@ -12,8 +12,8 @@ from jestlab.platform.store.records import Lease, RunState, Standing
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)
-NEEDS = {"reference (seed 0)": RunState.COMPLETED}
-OPEN = {"reference (seed 0)": RunState.RUNNING}
+NEEDS = {"reference/0": RunState.COMPLETED}
+OPEN = {"reference/0": RunState.RUNNING}
 
 
 def run(state: RunState, reason: str | None = None, lease: Lease | None = None, **changes) -> Standing:
@@ -36,12 +36,12 @@ RETRIED = "failed: killed by SIGKILL; tried again (2 of 2)"
 @pytest.mark.parametrize(
     ("standing", "needs", "state", "reason"),
     [
-        (run(RunState.BLOCKED), OPEN, RunState.BLOCKED, "waits for reference (seed 0), which is RUNNING"),
+        (run(RunState.BLOCKED), OPEN, RunState.BLOCKED, "waits for reference/0, which is RUNNING"),
         (
             run(RunState.BLOCKED),
-            OPEN | {"cache (seed 0)": RunState.BLOCKED},
+            OPEN | {"cache/0": RunState.BLOCKED},
             RunState.BLOCKED,
-            "waits for reference (seed 0), which is RUNNING, and 1 more",
+            "waits for reference/0, which is RUNNING, and 1 more",
         ),
         (run(RunState.BLOCKED), NEEDS, RunState.PENDING, "waits for a slot"),
         (run(RunState.PENDING), {}, RunState.PENDING, "waits for a slot"),

@@ -27,6 +27,7 @@ class Jobs:
     """An executor whose jobs do as the test says."""
 
     name = "local"
+    here = True
     chips = 0
     parallel: int | None = 2
     grace_seconds = 1.0

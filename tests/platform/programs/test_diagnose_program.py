@@ -90,7 +90,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
         "uniform": False,
     }  # it is looked into, no reference
     plotted = labs.here(
-        "plot", "looked-into", "--run", "diagnosis", "--json", "--out", tmp_path / "figures", root=root
+        "plot", "looked-into", "--run", "diagnosis", "--json", "--output", tmp_path / "figures", root=root
     )
     assert [path.rpartition("/")[2] for path in json.loads(plotted.stdout)][-3:] == [
         "learnability.png",

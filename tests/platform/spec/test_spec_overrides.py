@@ -117,7 +117,10 @@ def test_axes_can_be_dropped_or_replaced():
             "axes.0.grid.selection.chunks=[1]",
             "no such key on the axis: did you mean 'selection.filtering_ratio'?",
         ),
-        ("axes.0=1", "axes.0: unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key> or .cases"),
+        (
+            "axes.0=1",
+            "axes.0: unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key>, .cases or .labels",
+        ),
         ("reports.0=1", "reports.0: unknown place: expected reports.<n>.<option>"),
         ("reports.0.efort=flops", "curves has no such option: did you mean 'effort'?"),
         ("resources.x=1", "resources.x: unknown key"),

@@ -31,6 +31,8 @@ class Cluster:
         launched: Names of the jobs, in order.
     """
 
+    here = False
+
     def __init__(self, harness: Harness, root: Path, ring: Callable[[], None] = lambda: None) -> None:
         """Run what `harness`'s executor launches.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import sys
 from collections.abc import Iterator
@@ -18,11 +17,12 @@ from fake_google import FakeGoogle
 from fake_kubernetes import FakeKubernetes
 from google.oauth2.credentials import Credentials
 
+from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob, Marks
+from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
@@ -30,11 +30,6 @@ from jestlab.platform.spec.resources import Slice, parse_slice
 
 IMAGE = "europe-docker.pkg.dev/lab/images/jestlab@sha256:" + "0123456789abcdef" * 4
 STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
-
-
-def marks_of(name: str) -> Marks:
-    """The marks of a job of this name, with a token of its own."""
-    return Marks("5e" * 16, "0a1b2c3d" * 8, 1, hashlib.sha256(name.encode()).hexdigest()[:32])
 
 
 MARKS = marks_of("jestlab-0a1b2c3d-1")

@@ -6,20 +6,22 @@ Each figure has a module that turns results into plain data once. `drawing` prin
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
 from ..efforts import Effort
 from ..frames import Frames
+from ..own import Loader, Results, load
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .learnability import gibbs_comparison, learnability, learnability_matrix
 from .learning_curves import learning_curves, speedup
 from .optimiser_spikes import optimiser_spikes
+from .own import own_plot
 from .pareto import pareto
 from .plot import Plot, Texts
 from .published import published_scores
@@ -78,6 +80,8 @@ class Request:
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
         results: Reads the experiment, if several requests share it; None to read it here.
+        options: Arguments of a figure of one's own.
+        own: Imports the code of one; None where none may be executed.
     """
 
     url: str
@@ -97,6 +101,8 @@ class Request:
     source: str | None = None
     score: tuple[str, ...] | None = None
     results: Callable[[], Frames] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    own: Loader | None = None
 
     @cached_property
     def frames(self) -> Frames:
@@ -115,7 +121,8 @@ def _against(request: Request) -> Plot:
         raise ValueError("figure 'against' needs a config key to draw against: give x")
     name = f"against_{request.x.replace('.', '_')}"
     axis = Axis(request.x, request.by, request.split)
-    return against(request.frames, axis, request.baseline, name=name, x_label=request.x)
+    x_label = request.frames.names.key(request.x) or request.x
+    return against(request.frames, axis, request.baseline, name=name, x_label=x_label)
 
 
 def _speedup(request: Request) -> Plot:
@@ -156,15 +163,22 @@ _ON_DEMAND = ("learnability_matrix", "gibbs_comparison", "published", "against")
 
 
 def draw(kind: str, request: Request) -> Plot:
-    """Make the figure of a kind.
+    """Make the figure of a kind: one of `KINDS`, or code of one's own (see `Request.own`).
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If there is no such kind, or the experiment lacks what it needs, which the message names.
+        ValueError: If there is no such kind, the experiment lacks what it needs, which the message names, or
+            code of one's own fails.
     """
-    if kind not in KINDS:
+    if kind in KINDS:
+        return KINDS[kind](request)
+    if request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
-    return KINDS[kind](request)
+    code = load(request.own, request.experiment, "figure", kind)
+    results = Results(
+        request.url, request.experiment, lambda: request.frames, request.baseline, request.scope
+    )
+    return own_plot(code, results, request.options)
 
 
 def all_possible(request: Request) -> list[Plot]:

@@ -143,18 +143,23 @@ def against(
         zero = {"panel": "gain", "line": own, "label": compared, "kind": "level", "seeds": 1, "planned": 1}
         zero |= dict.fromkeys(("y", "low", "high"), 0.0)
         parts += [_scored(gained.assign(panel="gain"), "gain"), pd.DataFrame([zero])]
-    data = _positioned(_styled(pd.concat(parts, ignore_index=True), lines, compared), x_label)
+    styled = _styled(frames, pd.concat(parts, ignore_index=True), lines, compared)
+    data = _positioned(frames, styled, axis, x_label)
     is_gain = data["panel"].eq("gain") & (gain is not None)
     data.loc[~(is_gain & (gain == "relative")), ["y", "low", "high"]] *= scale(frames)
     data["y_label"] = score_axis(frames)
     data.loc[is_gain, "y_label"] = (
-        f"gain over {own} (%)" if gain == "relative" else difference_axis(frames, own)
+        f"gain over {frames.shown[own]} (%)" if gain == "relative" else difference_axis(frames, own)
     )
-    data["title"] = [panel.replace("_", " ") if axis.split else "" for panel in data["panel"]]
+    runs = list(dict.fromkeys(frames.runs["run"]))
+    data["title"] = [
+        (_named(frames, runs, axis.split, panel) or panel.replace("_", " ")) if axis.split else ""
+        for panel in data["panel"]
+    ]
     plot = Plot(name, data, _texts(frames, data, x_label, labels), draw_line_panels)
     if gained.empty:
         return plot
-    same = f"Right: gain over {own} with the same {x_label} and seed"
+    same = f"Right: gain over {frames.shown[own]} with the same {x_label} and seed"
     return _with_sentence(plot, f"{same}, in percent of its score." if gain == "relative" else f"{same}.")
 
 
@@ -205,7 +210,7 @@ def placed(frames: Frames, axis: Axis, baseline: str) -> pd.DataFrame:
     positions = pd.DataFrame(rows)
     planned = {label: planned for label, (_, planned) in seeds(frames).items()}
     positions["planned"] = positions["label"].map(planned)
-    positions["line"] = _line_names(positions, configs, axis)
+    positions["line"] = _line_names(frames, positions, configs, axis)
     positions["again"] = positions.groupby(["panel", "line"])["label"].transform(
         lambda labels: ", ".join(_varying(configs, list(labels), axis))
     )
@@ -292,29 +297,31 @@ def _levels(frames: Frames, found: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return pd.DataFrame([row | {"panel": panel} for panel in dict.fromkeys(found["panel"])])
 
 
-def _styled(data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
+def _styled(frames: Frames, data: pd.DataFrame, lines: dict[str, str], baseline: str) -> pd.DataFrame:
     """Add how each line looks; the baseline's is black."""
     chosen = looks(list(dict.fromkeys(data["line"])), lines.get(baseline, baseline))
     for column, part in (("colour", "colour"), ("marker", "marker"), ("dash", "line")):
         data[column] = data["line"].map({line: getattr(look, part) for line, look in chosen.items()})
-    data["text"] = data["line"]
+    data["text"] = data["line"].map(frames.shown)  # a line may be named by the baseline's label
     return data
 
 
-def _positioned(data: pd.DataFrame, x_label: str) -> pd.DataFrame:
+def _positioned(frames: Frames, data: pd.DataFrame, axis: Axis, x_label: str) -> pd.DataFrame:
     """Make x a number: words are at 0, 1, … and become the ticks."""
     data["x_label"] = x_label
     values = data["x"].dropna()
     data["tick"] = None
     if values.map(lambda value: isinstance(value, str)).any():
         positions = {value: i for i, value in enumerate(dict.fromkeys(values))}
-        data["tick"] = data["x"].map(value_text, na_action="ignore")
+        runs = list(dict.fromkeys(frames.runs["run"]))
+        named = {value: _named(frames, runs, axis.key, value) or value_text(value) for value in positions}
+        data["tick"] = data["x"].map(named, na_action="ignore")
         data["x"] = data["x"].map(positions)
     data["x"] = data["x"].astype(float)
     return data
 
 
-def _line_names(positions: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
+def _line_names(frames: Frames, positions: pd.DataFrame, configs: Configs, axis: Axis) -> list[str]:
     """Name the line of each row by the axis's keys, and by more where two points would coincide."""
     labels, panels = list(positions["label"]), list(positions["panel"])
     own = {axis.key, axis.split, *axis.by}
@@ -326,10 +333,25 @@ def _line_names(positions: pd.DataFrame, configs: Configs, axis: Axis) -> list[s
         if place == 0 or len({_hashable(value) for label in labels if (value := configs.get(label, key))}) > 1
     ]
 
+    # What the first key says is the name of a run, if all that it says it of are of that run.
+    runs_with: dict[str, set[str]] = {}
+    for label in labels:
+        runs_with.setdefault(_hashable(configs.get(label, axis.by[0])), set()).add(configs.run(label))
+
+    def text(label: str, key: str, value: Any) -> str:
+        run = configs.run(label)
+        if (said := frames.names.value(run, key, value)) is not None:
+            name = frames.names.key(key)
+            return f"{name} = {said}" if name else said
+        alone = key == axis.by[0] and runs_with[_hashable(value)] == {run}
+        if alone and frames.names.is_named(run):
+            return frames.names.run(run)
+        return _LETTERS.get(key, "") + value_text(value)
+
     def by_keys(label: str) -> str:
         values = {key: value for key in telling if (value := configs.get(label, key)) is not None}
-        named = ", ".join(_LETTERS.get(key, "") + value_text(value) for key, value in values.items())
-        return named or configs.run(label)
+        named = ", ".join(text(label, key, value) for key, value in values.items())
+        return named or frames.names.run(configs.run(label))
 
     def by_other_axes(label: str) -> str:
         others = {name: value for name, value in configs.point(label).items() if name not in own}
@@ -355,6 +377,12 @@ def _varying(configs: Configs, labels: Sequence[str], axis: Axis) -> list[str]:
     ]
 
 
+def _named(frames: Frames, runs: Iterable[str], key: str, value: Any) -> str | None:
+    """What the axes of any run show for a value of a key; None if they do not say."""
+    said = (frames.names.value(run, key, value) for run in runs)
+    return next((text for text in said if text is not None), None)
+
+
 def _hashable(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
@@ -371,7 +399,7 @@ def _texts(frames: Frames, data: pd.DataFrame, x_label: str, labels: Iterable[st
         sentences.append("One seed each.")
     levels = data[(data["kind"] == "level") & (data["y"] != 0)]
     if not levels.empty:
-        sentences.append(f"Dotted: {levels['line'].iloc[0]}.")
+        sentences.append(f"Dotted: {frames.shown[levels['line'].iloc[0]]}.")
     sentences += about_unfinished(frames, labels)
     again = sorted({key for keys in measured["again"] for key in keys.split(", ") if key})
     if again:

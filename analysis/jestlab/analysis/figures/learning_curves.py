@@ -74,8 +74,8 @@ def learning_curves(
     if data["seeds"].max() > 1:
         sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
     if (data["final"] & (data["role"] == "baseline")).any():
-        sentences.append(f"Dotted: final score of {compared}.")
-    sentences += about_references(data, metric)
+        sentences.append(f"Dotted: final score of {frames.shown[compared]}.")
+    sentences += about_references(frames, data)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     words = Texts(title(frames), " ".join(sentences), WORDS[effort].axis, score_axis(frames), metric)
@@ -138,7 +138,10 @@ def speedup(
     )
     data = styled(frames, data, compared, [])
     data.loc[data["panel"] == "curves", ["y", "low", "high"]] *= scale(frames)
-    sentences = [what_score_is(frames), f"Left: mean over seeds; dotted: final score of {compared}."]
+    sentences = [
+        what_score_is(frames),
+        f"Left: mean over seeds; dotted: final score of {frames.shown[compared]}.",
+    ]
     sentences.append(
         f"Factors: the baseline's {WORDS[over].amount} divided by the {WORDS[over].amount} needed to match "
         "its final score, with the same seed, median over seeds. Bars: the same in "
@@ -148,7 +151,7 @@ def speedup(
         sentences.append(f"Shown: the {len(table) - 1} soonest of {compared_with}.")
     if cost == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    sentences += _about_break_even(table)
+    sentences += _about_break_even(frames, table)
     beside = _beside(published, frames, compared, source)
     if beside is not None:
         data = pd.concat([data, beside.data.assign(panel="published")], ignore_index=True)
@@ -169,13 +172,13 @@ def _beside(published: pd.DataFrame | None, frames: Frames, baseline: str, sourc
         return None  # cells of other tables alone, or without FLOPs: the figure is of the experiment
 
 
-def _about_break_even(rows: pd.DataFrame) -> list[str]:
+def _about_break_even(frames: Frames, rows: pd.DataFrame) -> list[str]:
     """Say for runs that need a reference how many of them pay for it."""
     if "break_even" not in rows:
         return []
-    runs = rows.set_index("label")["break_even"].dropna()
-    paid = [f"{label} {count:,.0f}" for label, count in runs.items() if math.isfinite(count)]
-    never = [str(label) for label, count in runs.items() if math.isinf(count)]
+    runs = rows.assign(name=rows["label"].map(frames.shown)).set_index("name")["break_even"].dropna()
+    paid = [f"{name} {count:,.0f}" for name, count in runs.items() if math.isfinite(count)]
+    never = [str(name) for name, count in runs.items() if math.isinf(count)]
     counts = [", ".join(paid)] if paid else []
     counts += [f"never: {', '.join(never)}"] if never else []
     what = "Runs after which a reference has paid for itself, its scoring included"

@@ -162,7 +162,7 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
     sentences += _about_hypervolume(frames, competing, cost)
     apart = set(means.loc[means["role"] == "reference", "label"])
     sentences += about_unfinished(frames, [label for label in frames.competitors if label not in apart])
-    sentences += about_references(means.rename(columns={"score": "mean"}).assign(final=True), frames.score)
+    sentences += about_references(frames, means.rename(columns={"score": "mean"}).assign(final=True))
     if cost == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
     return " ".join(sentences)

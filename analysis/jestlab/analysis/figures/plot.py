@@ -52,7 +52,7 @@ def styled(frames: Frames, data: pd.DataFrame, baseline: str, scores: Sequence[s
 def texts(frames: Frames) -> dict[str, str]:
     """Return each label's name in a figure, marked where some of its seeds have not completed."""
     return {
-        label: label if done == planned else f"{label} ({done} of {planned} seeds)"
+        label: frames.shown[label] + ("" if done == planned else f" ({done} of {planned} seeds)")
         for label, (done, planned) in seeds(frames).items()
     }
 
@@ -71,20 +71,20 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
         )
 
 
-def about_references(data: pd.DataFrame, metric: Metric) -> list[str]:
+def about_references(frames: Frames, data: pd.DataFrame) -> list[str]:
     """Describe references in sentences; they have no point, since they train on other data and budget.
 
     Args:
-        metric: What the score means.
+        frames: Results of the experiment.
         data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
             label's last row its end.
     """
     ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    sentences = []
+    sentences, metric = [], frames.score
     for what, completed in (("Final score", True), ("Score so far", False)):
         of = ends[ends["final"].astype(bool) == completed]
         shown = ", ".join(
-            f"{label} {metric.text(score / metric.factor)}"
+            f"{frames.shown[label]} {metric.text(score / metric.factor)}"
             for label, score in zip(of["label"], of["mean"], strict=True)
         )
         if shown:
@@ -95,7 +95,7 @@ def about_references(data: pd.DataFrame, metric: Metric) -> list[str]:
 
 def about_unfinished(frames: Frames, labels: Iterable[str]) -> list[str]:
     """Name those of the labels that are not shown because none of their seeds has completed."""
-    missing = [label for label in labels if seeds(frames)[label][0] == 0]
+    missing = [frames.shown[label] for label in labels if seeds(frames)[label][0] == 0]
     return [f"Not shown (no seed has completed): {', '.join(missing)}."] if missing else []
 
 
@@ -140,14 +140,14 @@ def score_axis(frames: Frames) -> str:
 
 
 def difference_axis(frames: Frames, to: str) -> str:
-    """Return the label of an axis of differences from the score of `to`."""
-    unit = frames.score.of_differences
+    """Return the label of an axis of differences from the score of `to`: a label, or the name of a line."""
+    unit, to = frames.score.of_differences, frames.shown[to]
     return f"score − {to} ({unit})" if unit else f"score − {to}"
 
 
 def what_score_is(frames: Frames) -> str:
     """Say in a sentence which metrics the score is the mean of, and whether less of it is better."""
-    names, metric = frames.averaged, frames.score
+    names, metric = list(frames.declared.called(frames.averaged).values()), frames.score
     less = ", less is better" if metric.goal == "min" else ""
     return f"Score: mean of {', '.join(names)}{less}." if len(names) > 1 else f"Score: {names[0]}{less}."
 
@@ -192,12 +192,14 @@ class Plot:
         data: All that the figure shows: numbers and looks.
         texts: The words on it.
         draw: Draws the printed figure from data and texts alone, and is the first to import matplotlib.
+        code: Digest of the code of one's own that draws it; empty for jestlab's.
     """
 
     name: str
     data: pd.DataFrame
     texts: Texts
     draw: Callable[[pd.DataFrame, Texts], Figure]
+    code: str = ""
 
     def figure(self) -> Figure:
         """Draw the figure with matplotlib: a live one, whose axes can be restyled.
@@ -260,7 +262,7 @@ class Plot:
     @cached_property
     def _mark(self) -> str:
         """What the metadata of the files says: a digest of data, texts and code, which decide their looks."""
-        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{_code()}\n".encode())
+        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{_code()}{self.code}\n".encode())
         content.update(self.data.to_csv().encode())
         return f"jestlab:{content.hexdigest()}"
 

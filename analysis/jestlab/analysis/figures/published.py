@@ -128,7 +128,8 @@ def _runs(frames: Frames, baseline: str, shared: list[str]) -> pd.DataFrame:
         return pd.DataFrame()
     whole = float(means.loc[baseline, "flops"])  # type: ignore[arg-type]
     chosen = looks(list(means.index), baseline)
-    points = pd.DataFrame({"kind": "run", "text": means.index, "x": (100 * means["flops"] / whole).array})
+    texts = means.index.map(frames.shown)
+    points = pd.DataFrame({"kind": "run", "text": texts, "x": (100 * means["flops"] / whole).array})
     points["y"], points["examples_seen"] = (100 * means["score"]).array, means["examples_seen"].array
     points["colour"] = [chosen[label].colour for label in means.index]
     points["marker"] = [chosen[label].marker for label in means.index]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .. import units
 from ..configs import Configs, lookup
 from ..frames import Frames
+from ..names import Shown
 from .against import final_scores, value_text
 from .drawing import draw_scatter_panels
 from .plot import Plot, Texts, difference_axis, scale, title, what_score_is
@@ -52,16 +53,16 @@ def against_reference(frames: Frames, baseline: str | None = None) -> Plot:
         )
     configs = Configs(frames)
     parts = [
-        _points(pairs[pairs["reference"].isin(shown)], panel, texts)
-        for panel, shown, texts in _panels(list(dict.fromkeys(pairs["reference"])), configs)
+        _points(pairs[pairs["reference"].isin(shown)], panel, texts, frames.shown)
+        for panel, shown, texts in _panels(list(dict.fromkeys(pairs["reference"])), configs, frames.shown)
     ]
     data = pd.concat(parts, ignore_index=True)
     data[["x", "y", "x_low", "x_high", "low", "high"]] *= scale(frames)
     x_label = f"reference's {difference_axis(frames, compared)}"
     sentences = [
         what_score_is(frames),
-        f"Each point: a learner and the reference it selects with, both minus {compared} with the same seed, "
-        "each at the end of its own run.",
+        f"Each point: a learner and the reference it selects with, both minus {frames.shown[compared]} with "
+        "the same seed, each at the end of its own run.",
     ]
     if data["seeds"].max() > 1:
         sentences.append("Markers: mean over seeds; bars: lowest to highest seed; dots: seeds.")
@@ -93,7 +94,9 @@ def _pairs(frames: Frames, baseline: str) -> pd.DataFrame:
     return pairs
 
 
-def _panels(references: list[str], configs: Configs) -> list[tuple[str, list[str], dict[str, str]]]:
+def _panels(
+    references: list[str], configs: Configs, names: Shown
+) -> list[tuple[str, list[str], dict[str, str]]]:
     """Heading of each panel, its references in order, and the names of their points."""
     config = {label: configs.by_label[label] for label in references}
     examples = {label: lookup(config[label], _EXAMPLES) for label in references}
@@ -102,7 +105,11 @@ def _panels(references: list[str], configs: Configs) -> list[tuple[str, list[str
     by_curation = _largest(references, examples)
     if len({curation[label] for label in by_curation}) > 1:
         panels.append(
-            ("by curation", by_curation, {label: _called(label, curation[label]) for label in by_curation})
+            (
+                "by curation",
+                by_curation,
+                {label: _called(names[label], curation[label]) for label in by_curation},
+            )
         )
     by_examples = _largest(references, curation)
     if len({examples[label] for label in by_examples}) > 1:
@@ -110,15 +117,15 @@ def _panels(references: list[str], configs: Configs) -> list[tuple[str, list[str
         panels.append(
             ("by examples seen", ordered, {label: units.count(examples[label] or 0) for label in ordered})
         )
-    whole = [("", references, {label: label for label in references})]
-    return [(heading, shown, _distinct(texts)) for heading, shown, texts in panels or whole]
+    whole = [("", references, {label: names[label] for label in references})]
+    return [(heading, shown, _distinct(texts, names)) for heading, shown, texts in panels or whole]
 
 
-def _distinct(texts: dict[str, str]) -> dict[str, str]:
+def _distinct(texts: dict[str, str], names: Shown) -> dict[str, str]:
     """Add the label where a text occurs more than once."""
     counts = Counter(texts.values())
     return {
-        label: text if counts[text] == 1 or text == label else f"{text} ({label})"
+        label: text if counts[text] == 1 or text == names[label] else f"{text} ({names[label]})"
         for label, text in texts.items()
     }
 
@@ -131,13 +138,13 @@ def _largest(labels: list[str], value: dict[str, Any]) -> list[str]:
     return max(groups.values(), key=len)
 
 
-def _called(label: str, curation: Any) -> str:
+def _called(name: str, curation: Any) -> str:
     """Name a reference's data by its filter, where that is short."""
     text = "no filter" if curation is None else value_text(curation)
-    return text if len(text) <= _LONG else label
+    return text if len(text) <= _LONG else name
 
 
-def _points(pairs: pd.DataFrame, panel: str, texts: dict[str, str]) -> pd.DataFrame:
+def _points(pairs: pd.DataFrame, panel: str, texts: dict[str, str], names: Shown) -> pd.DataFrame:
     """Means and seeds of one panel, in the order of its texts."""
     import pandas as pd
 
@@ -155,7 +162,7 @@ def _points(pairs: pd.DataFrame, panel: str, texts: dict[str, str]) -> pd.DataFr
     data["marker"] = data["reference"].map({name: chosen[name].marker for name in texts})
     learners = means.groupby("reference")["label"].nunique()
     data["text"] = [
-        texts[row["reference"]] + (f", {row['label']}" if learners[row["reference"]] > 1 else "")
+        texts[row["reference"]] + (f", {names[row['label']]}" if learners[row["reference"]] > 1 else "")
         for _, row in data.iterrows()
     ]
     return data.assign(panel=panel, connected=panel == "by examples seen")

@@ -49,6 +49,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
         ValueError: If the baseline has no price, or there is no such baseline.
     """
     compared = frames.baseline(baseline)
+    called = frames.shown[compared]
     spent = _of_an_example(frames)
     totals = spent.sum(axis=1)
     if compared not in totals.index:
@@ -64,12 +65,12 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     data["relative"] = data["flops"] / whole
     data["total"] = data.groupby("label")["relative"].transform("sum")
     data["name"] = data["component"].map(_COMPONENTS)
-    data["text"] = data["label"]
+    data["text"] = data["label"].map(frames.shown)
     order = {label: place for place, label in enumerate(frames.labels)}
     data["place"] = data["label"].map(order)
     data = data.sort_values("place", kind="stable", ignore_index=True)
     caption = (
-        f"Planned FLOPs per example that the learner sees, relative to {compared}. Cached references score "
+        f"Planned FLOPs per example that the learner sees, relative to {called}. Cached references score "
         "at no cost; their training is not included."
     )
     if len(labels) > _MOST:
@@ -77,7 +78,7 @@ def step_costs(frames: Frames, baseline: str | None = None) -> Plot:
     return Plot(
         "step_costs",
         data,
-        Texts(title(frames), caption, "", f"cost of an example, {compared} = 1"),
+        Texts(title(frames), caption, "", f"cost of an example, {called} = 1"),
         draw_stacked_bars,
     )
 

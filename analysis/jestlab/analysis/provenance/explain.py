@@ -137,7 +137,7 @@ class Explanation:
 
     Attributes:
         table: Name of the table.
-        row: Name of the row.
+        row: Name of the row, as the table shows it.
         column: Key of the column.
         header: Heading of the column.
         text: Text of the cell.
@@ -287,7 +287,7 @@ class Origins:
         cell = table.cell(name, shown)
         about = Explanation(
             table=table.name,
-            row=name,
+            row=table.shown.get(name, name),
             column=shown.key,
             header=f"{shown.group} {shown.header}".strip(),
             text=cell.text + cell.mark,
@@ -299,13 +299,15 @@ class Origins:
         rows = self.rows(table)
         if name not in rows:
             baseline = table.baselines.get(name)
-            return replace(about, baseline=baseline, differences=None if baseline is None else {})
+            called = None if baseline is None else table.shown.get(baseline, baseline)
+            return replace(about, baseline=called, differences=None if baseline is None else {})
         mine = rows[name]
         theirs = rows.get(mine.baseline or "") if shown.compares else None
         runs = tuple(self._contribution(mine, theirs, place, shown) for place in range(len(mine.runs)))
         studies = dict.fromkeys(experiment for experiment, _ in mine.runs)
         accepted = tuple(line for study in studies for line in self._accepted.get(study, ()))
-        told = replace(about, runs=runs, baseline=mine.baseline, differences=mine.differences)
+        called = None if mine.baseline is None else table.shown.get(mine.baseline, mine.baseline)
+        told = replace(about, runs=runs, baseline=called, differences=mine.differences)
         return replace(told, accepted=accepted, source=self._source(runs))
 
     def rows(self, table: Table) -> dict[str, RowParts]:

@@ -7,11 +7,13 @@ import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..connection import columns_of, frame
 from ..frames import imported_from
 from ..mixing import OWN_PROGRAMS, digests_of, names_of
+from ..names import Shown, names_in
 from ..soundness import retractions
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 _STUDY = "SELECT * FROM v_experiments WHERE experiment = :experiment"
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, program, state, reason, step, total_steps, attempts,
-        config, directory
+        point, config, directory
     FROM v_runs WHERE experiment = :experiment"""
 # Without patches and environments: of thousands of attempts they would be gigabytes.
 _ATTEMPTS = """
@@ -54,7 +56,8 @@ class History:
         spec: The resolved spec.
         imported_from: Name of the archive that it came from; None if it was launched here.
         runs: One row a run, in the order of the study: run, label, seed, position, fingerprint, program,
-            state, reason, step, total_steps, attempts, config (JSON), directory (relative to the lab's root).
+            state, reason, step, total_steps, attempts, point and config (JSON), directory (relative to the
+            lab's root).
         attempts: One row an attempt, in the order of the runs: label, seed, fingerprint, number, state,
             reason, executor, started_at, heartbeat_at, ended_at (UTC, as text), exit_code, host, device, log,
             git_commit, versions (JSON), patched (1 where jestlab's code differed from the commit), and of the
@@ -75,6 +78,11 @@ class History:
     costs: pd.DataFrame
     retracted: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[str, ...] = ()
+
+    @cached_property
+    def shown(self) -> Shown:
+        """Label → the name that tables and figures show."""
+        return names_in(self.spec, self.runs).shown
 
     def states(self) -> dict[str, int]:
         """Count runs by state; a run that occurs under several labels counts once."""

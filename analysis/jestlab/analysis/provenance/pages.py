@@ -57,6 +57,7 @@ def of_table(table: Table, origins: Origins) -> dict[str, Any]:
             "seeds": parts.seeds,
             "values": {name: [number(value) for value in values] for name, values in parts.values.items()},
             "baseline": parts.baseline,
+            **({"against": name} if (name := table.shown.get(parts.baseline or "")) else {}),
             "differences": None
             if parts.differences is None
             else [[key, ours or "—", theirs or "—"] for key, (theirs, ours) in parts.differences.items()],

@@ -11,6 +11,7 @@ from urllib.parse import quote
 from ..claims import parts_of
 from ..costs import Scope
 from ..files import write_whole
+from ..own import Loader
 from ..provenance import SUFFIX, Sources
 from .contents import Contents, StillPart, gather
 from .page import study_page, union_page
@@ -28,6 +29,7 @@ def build(
     folder: str | Path,
     baseline: str | None = None,
     scope: Scope | None = None,
+    own: Loader | None = None,
 ) -> list[Path]:
     """Write the report of an experiment; each file is written atomically.
 
@@ -42,6 +44,7 @@ def build(
             non-reference run.
         scope: What counts as FLOPs; None for that of the study's reports, else scoring. The studies of a
             union set both.
+        own: Imports the figures and tables of one's own that specs ask for; None where none may be executed.
 
     Returns:
         The files, the page first.
@@ -60,7 +63,7 @@ def build(
                 f"{experiment} is a union, whose studies say what they compare with: give --baseline and "
                 "--scope to one of them"
             )
-        union = gather_union(url, experiment)
+        union = gather_union(url, experiment, own)
         sources = Sources(url, union.history, {})
         made = _table_files(union.tables, sources)
         page = union_page(
@@ -71,7 +74,7 @@ def build(
             lambda section: _study_page(folder, section),
         )
     else:
-        contents = gather(url, experiment, baseline, scope)
+        contents = gather(url, experiment, baseline, scope, own)
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
         made = _study_files(contents, sources, beside)

@@ -45,10 +45,10 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
         rows: Frame of the summary table.
         found: Results that the table was made from.
     """
-    frames, baseline = found.frames, found.baseline
-    lines = records(rows)
-    own = next(row for row in lines if row["label"] == baseline)
-    others = [row for row in lines if not row["apart"] and row["label"] != baseline]
+    frames, baseline = found.frames, found.against
+    lines = [{**row, "name": frames.shown[row["label"]]} for row in records(rows)]
+    own = next(row for row in lines if row["label"] == found.baseline)
+    others = [row for row in lines if not row["apart"] and row["label"] != found.baseline]
     scored = [row for row in others if not math.isnan(row["score_mean"])]
     if frames.no_score:
         return Answer(f"{frames.no_score[0].upper()}{frames.no_score[1:]}.")
@@ -70,7 +70,7 @@ def answer(rows: pd.DataFrame, found: Finals) -> Answer:
     if not known or best["delta_seeds"] == 0:
         lacks = "has no score: a metric is missing" if own["seeds"] > 0 else "has no score yet"
         why = "has no seed in common with it" if known else lacks
-        return Answer(f"{best['label']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
+        return Answer(f"{best['name']} scores {say.score(best)}; {baseline}, the baseline, {why}.", gaps)
     side = _side(best) * sign
     clear = [row for row in rivals if row is not best and _side(row) != 0] if side == 0 else []
     sentence = _compared(say, best, own, len(rivals))
@@ -109,8 +109,8 @@ def _side(row: Record) -> int:
 
 def _compared(say: _Words, best: Record, own: Record, rivals: int) -> str:
     """The competitor with the best mean beside the baseline."""
-    delta, seeds, baseline = float(best["delta_mean"]), int(best["delta_seeds"]), str(own["label"])
-    name = f"{best['label']}, the best of {rivals}," if rivals > 1 else f"{best['label']}"
+    delta, seeds, baseline = float(best["delta_mean"]), int(best["delta_seeds"]), str(own["name"])
+    name = f"{best['name']}, the best of {rivals}," if rivals > 1 else f"{best['name']}"
     head = f"{name} scores {say.score(best)}"
     size = f"{say.number(abs(delta))} {say.unit}"
     end = f"{name} ends {size} {say.worse} it"
@@ -139,7 +139,7 @@ def _distinguished(say: _Words, rows: Sequence[Record], baseline: str) -> str:
         if there:
             named = _listed(
                 [
-                    f"{row['label']} ({say.number(row['delta_mean'], '+')} {say.unit}, {say.interval(row)}, "
+                    f"{row['name']} ({say.number(row['delta_mean'], '+')} {say.unit}, {say.interval(row)}, "
                     f"{int(row['delta_seeds'])} seeds)"
                     for row in there
                 ]
@@ -154,7 +154,7 @@ def _picked(best: Record, rivals: Sequence[Record], clear: Sequence[Record]) -> 
         return f"The intervals do not account for {len(rivals)} runs having been compared."
     if len(rivals) > 1 and int(best["delta_seeds"]) > 1:
         return (
-            f"The interval does not account for {best['label']} having been picked as the best of "
+            f"The interval does not account for {best['name']} having been picked as the best of "
             f"{len(rivals)}."
         )
     return ""
@@ -166,7 +166,7 @@ def _gaps(rows: Sequence[Record], baseline: str) -> str:
     reasons: dict[str, list[str]] = {}
     fewer = []
     for row in rows:
-        name, seeds, planned = str(row["label"]), int(row["score_seeds"]), int(row["seeds_planned"])
+        name, seeds, planned = str(row["name"]), int(row["score_seeds"]), int(row["seeds_planned"])
         if not seeds:
             why = "a metric is missing" if row["seeds"] > 0 else "no seed has completed"
             reasons.setdefault(why, []).append(name)
@@ -220,7 +220,7 @@ def _sooner(row: Record, found: Finals) -> str:
         row: Row of the summary table: a run that ends above the baseline.
         found: Results that the table was made from.
     """
-    frames, baseline, scope = found.frames, found.baseline, found.scope
+    frames, baseline, scope = found.frames, found.against, found.scope
     reached, compared = int(row["seeds_reached"]), int(row["seeds_compared"])
     in_seeds = f" in {reached} of {compared} seeds" if reached < compared else ""
     if 2 * reached <= compared:
@@ -228,7 +228,7 @@ def _sooner(row: Record, found: Finals) -> str:
     efforts = [effort for effort in found.efforts if not math.isnan(row[f"fewer_{WORDS[effort].name}"])]
     if not efforts:
         return ""
-    widest = _widest(frames, [str(row["label"]), baseline])
+    widest = _widest(frames, [str(row["label"]), found.baseline])
     by = [effort for effort in ("examples_seen", "flops") if effort in efforts] or efforts[:1]
     shown = [
         f"{_factor(row, effort)} {_named(scope, widest) if effort == 'flops' else WORDS[effort].amount}"
@@ -237,7 +237,7 @@ def _sooner(row: Record, found: Finals) -> str:
     said = f" It reaches {baseline}’s final score{in_seeds} with {' and '.join(shown)}"
     if "flops" not in by or SCOPES.index(widest) <= SCOPES.index(scope):
         return f"{said}."
-    wider = _in_scope(frames, str(row["label"]), baseline, widest)
+    wider = _in_scope(frames, str(row["label"]), found.baseline, widest)
     if math.isnan(wider["fewer_flops"]):
         return f"{said}."
     return f"{said}; {_factor(wider, 'flops')} {_WITH[scope, widest]}."

@@ -17,6 +17,7 @@ from ..figures import Plot, Request, charts, draw, learnability, learning_curves
 from ..figures.plot import SUFFIXES
 from ..frames import Frames
 from ..frames import read as read_frames
+from ..own import Loader, stem_of
 from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
 from ..soundness import Soundness
@@ -139,7 +140,13 @@ class Contents:
         return [*printed, *(still.plot for still in self.stills)]
 
 
-def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope | None = None) -> Contents:
+def gather(
+    url: str,
+    experiment: str,
+    baseline: str | None = None,
+    scope: Scope | None = None,
+    own: Loader | None = None,
+) -> Contents:
     """Collect everything that the page of a study says, from one moment of the store.
 
     Args:
@@ -148,6 +155,7 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
         baseline: Label or run to compare with; None for that of the study's reports, else its first
             non-reference run.
         scope: What counts as FLOPs; None for that of the study's reports, else scoring.
+        own: Imports the figures and tables of one's own that the spec asks for.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -179,10 +187,12 @@ def gather(url: str, experiment: str, baseline: str | None = None, scope: Scope 
         said, results = _results(frames, compared, scope, gaps)
         figures = _figures(frames, compared, scope, gaps)
         results = [replace(part, table=sound.marked(part.table)) for part in results]
-        if retracted := {row: why for part in results for row, why in part.table.struck.items()}:
+        if retracted := {
+            part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
+        }:
             told = "; ".join(f"{row} ({why})" for row, why in retracted.items())
             said = replace(said, sentence=f"Some results are retracted: {told}. {said.sentence}")
-    extra = requested(url, history, frames, compared, scope)
+    extra = requested(url, history, frames, compared, scope, own=own)
     stills = extra.stills
     if all(still.name != "learnability" for still in stills):
         with contextlib.suppress(ValueError):  # no run of `diagnose` has completed
@@ -318,10 +328,10 @@ _ALWAYS: dict[str, dict[str, Any]] = {
 }
 """Tables and figures that every page has → their options there besides baseline and scope."""
 
-_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results"}
+_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results", "own"}
 """Options of figures."""
 
-_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published", "score")
+_TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published", "score", "options")
 _RENAMED = {"published": "with_published"}
 """Options of tables, and how `tables.table` calls them."""
 
@@ -348,6 +358,7 @@ def requested(
     baseline: str | None,
     scope: Scope,
     everything: bool = False,
+    own: Loader | None = None,
 ) -> Requested:
     """Make the tables and figures that a study's spec asks for.
 
@@ -358,6 +369,7 @@ def requested(
         baseline: Label that the page compares with.
         scope: What counts as FLOPs in the page.
         everything: Whether to include those that the page of every study has, except for claims.
+        own: Imports the figures and tables of one's own.
     """
     tables: list[TablePart] = []
     stills: list[StillPart] = []
@@ -367,41 +379,56 @@ def requested(
         options = {key: value for key, value in report.items() if value is not None}
         is_table = options.pop("kind") == "table"
         name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
-        heading = title(name)
+        stem = stem_of(name)
+        heading = title(stem)
         try:
             there = not everything if name != "claims" else bool(history.spec.get("claims"))
             if there and _is_on_every_page(name, options, frames, baseline, scope):
                 continue
-            seen[name] += 1
-            part = name
-            if seen[name] > 1:
-                part, heading = f"{name}-{seen[name]}", f"{heading}: {_in_words(options)}"
+            seen[stem] += 1
+            part = stem
+            if seen[stem] > 1:
+                part, heading = f"{stem}-{seen[stem]}", f"{heading}: {_in_words(options)}"
             shown, compared = frames, baseline
             if frames is not None and "runs" in options:
                 shown = frames.only(options["runs"])
                 compared = baseline if baseline in shown.labels else None
             options = {"baseline": compared, "scope": scope} | options
             if is_table:
-                tables.append(TablePart(part, heading, _table(url, history, shown, name, options)))
+                tables.append(TablePart(part, heading, _table(url, history, shown, name, options, own)))
             else:
-                plot = _plot(url, history, shown, name, options)
+                plot = _plot(url, history, shown, name, options, own)
                 stills.append(StillPart(heading, replace(plot, name=part)))
         except ValueError as error:
             gaps[heading] = str(error)
     return Requested(tuple(tables), tuple(stills), gaps)
 
 
-def _table(url: str, history: History, frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
+def _table(
+    url: str,
+    history: History,
+    frames: Frames | None,
+    name: str,
+    options: Mapping[str, Any],
+    own: Loader | None,
+) -> Table:
     known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
     results = None if frames is None else {history.experiment: lambda: frames}
-    return named_table(url, name, [history.experiment], results=results, **known)
+    return named_table(url, name, [history.experiment], results=results, own=own, **known)
 
 
-def _plot(url: str, history: History, frames: Frames | None, kind: str, options: Mapping[str, Any]) -> Plot:
+def _plot(
+    url: str,
+    history: History,
+    frames: Frames | None,
+    kind: str,
+    options: Mapping[str, Any],
+    own: Loader | None,
+) -> Plot:
     known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
     known |= {key: tuple(known[key]) for key in ("by", "score") if key in known}
     results = None if frames is None else lambda: frames
-    return draw(kind, Request(url, history.experiment, results=results, **known))
+    return draw(kind, Request(url, history.experiment, results=results, own=own, **known))
 
 
 def _is_on_every_page(
@@ -418,8 +445,9 @@ def _is_on_every_page(
 def _in_words(options: Mapping[str, Any]) -> str:
     """Options of a report in words: "baseline joint, mean shared, surfaces"."""
     words = []
-    for key, value in sorted(options.items()):
-        if key == "runs" and "baseline" in options:  # which is enough
+    plain = {**options, **options.get("options", {})}  # those of a function of one's own are no less words
+    for key, value in sorted(plain.items()):
+        if key == "options" or (key == "runs" and "baseline" in options):  # which is enough
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))

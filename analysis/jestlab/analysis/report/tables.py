@@ -97,7 +97,7 @@ def _claim_item(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "difference": "" if shown == MISSING else shown,
         "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
-        "claim": str(claim),
+        "claim": claim.told(each.shown),
         "missing": _sentence(each.gap),
         "likely": likely,
     }
@@ -177,8 +177,9 @@ def cost_breakdown(history: History) -> Table | None:
 
     chips = [str(chip) for chip in costs.get("chip", pd.Series(dtype=object)).dropna().unique()]
     hours = "hours" if all(chip == "local" for chip in chips) else "chip-hours"
+    shown = history.shown
     columns = [
-        Column("run", "run", lambda row: str(row["label"]), align="left"),
+        Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
         Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
         *(flops(_PARTS[part], part) for part in parts if frame[part].max() > 0),
         flops("planned", "planned_flops"),
@@ -190,14 +191,15 @@ def cost_breakdown(history: History) -> Table | None:
     ]
     rows = records(frame)
     # A column of which nothing is known is left out.
-    shown = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != MISSING for row in rows)]
+    kept = [c for i, c in enumerate(columns) if i < 2 or any(c.show(row) != MISSING for row in rows)]
     return Table(
         name=f"{history.experiment} costs",
         caption="Planned and actual cost, summed over the seeds of each run.",
         frame=frame,
-        columns=tuple(shown),
+        columns=tuple(kept),
         notes=tuple(_cost_notes(history, costs, once, hours)),
         parts=costs.assign(row=costs["label"]),
+        shown={label: shown[label] for label in costs["label"].unique() if shown[label] != label},
     )
 
 
@@ -247,7 +249,7 @@ def failures(history: History) -> Table | None:
     """
     import pandas as pd
 
-    runs = history.runs
+    runs, shown = history.runs, history.shown
     bad = history.attempts[history.attempts["state"].isin(_BAD)]
     frame = bad[["label", "seed", "fingerprint"]].assign(
         state=bad["fingerprint"].map(dict(zip(runs["fingerprint"], runs["state"], strict=True))),
@@ -280,7 +282,7 @@ def failures(history: History) -> Table | None:
         caption="Attempts that did not complete, and runs that ended without one.",
         frame=frame,
         columns=(
-            Column("run", "run", lambda row: str(row["label"]), align="left"),
+            Column("run", "run", lambda row: shown[str(row["label"])], align="left"),
             column("seed", "seed", "right"),
             column("attempt", "attempt", "right"),
             column("ended", "ended"),

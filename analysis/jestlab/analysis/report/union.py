@@ -12,6 +12,7 @@ from ..connection import connect
 from ..figures import Plot
 from ..frames import Frames
 from ..frames import read as read_frames
+from ..own import Loader
 from ..provenance import History, Origins
 from ..provenance import load as load_history
 from ..tables.claims import MARKS
@@ -105,12 +106,13 @@ class UnionContents:
         return self.claims.table.caption if self.claims else ""
 
 
-def gather_union(url: str, experiment: str) -> UnionContents:
+def gather_union(url: str, experiment: str, own: Loader | None = None) -> UnionContents:
     """Collect everything that the page of a union says, from one moment of the store.
 
     Args:
         url: SQLAlchemy URL of the store.
         experiment: Name of the union's experiment.
+        own: Imports the figures and tables of one's own that the specs ask for.
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
@@ -124,7 +126,7 @@ def gather_union(url: str, experiment: str) -> UnionContents:
         judged = load_verdicts(connection, experiment, known)
         read = {name: found for name in parts if (found := _read(connection, name)) is not None}
     sections = [
-        _section(url, *read[name], known[name], spec) if name in read else _not_launched(name, spec)
+        _section(url, *read[name], known[name], spec, own) if name in read else _not_launched(name, spec)
         for name, spec in parts.items()
     ]
     by_study = {name: tuple(each for each in judged if each.experiment == name) for name in parts}
@@ -156,7 +158,12 @@ def _not_launched(name: str, spec: Mapping[str, Any]) -> Section:
 
 
 def _section(
-    url: str, history: History, frames: Frames | None, study: Study, as_launched: Mapping[str, Any]
+    url: str,
+    history: History,
+    frames: Frames | None,
+    study: Study,
+    as_launched: Mapping[str, Any],
+    own: Loader | None,
 ) -> Section:
     """A study with all that its spec asks for."""
     name = history.experiment
@@ -166,7 +173,7 @@ def _section(
         question=history.question,
         paper=history.paper,
         unfinished=unfinished(history),
-        reports=requested(url, history, frames, baseline, study.scope, everything=True),
+        reports=requested(url, history, frames, baseline, study.scope, everything=True, own=own),
         changed=_science(study.spec) != _science(as_launched),
     )
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import published, verdicts
 from ..claims import parts_of
 from ..costs import Scope
 from ..curves import Crossing
 from ..frames import Frames, experiments, imported_from, read
+from ..own import Loader, Results, load
 from ..soundness import Soundness
 from ..units import nearest
 from .claims import claims_table
 from .core import Table
+from .own import own_table
 from .paper import LAYOUTS, paper_table
 from .summary import MEANS, Finals, Mean, finals, speedup_table, summary
 
@@ -55,12 +57,14 @@ def table(
     with_published: bool = True,
     score: Sequence[str] | None = None,
     results: Mapping[str, Callable[[], Frames]] | None = None,
+    options: Mapping[str, Any] | None = None,
+    own: Loader | None = None,
 ) -> Table:
     """Build a table by its name.
 
     Args:
         url: SQLAlchemy URL of the store.
-        name: One of `NAMES`, or of another published table in the store.
+        name: One of `NAMES`, or of another published table in the store, or code of one's own (see `own`).
         studies: Experiments whose runs it shows: one for summary and speedups, one or more for claims, any
             number for the others. None means the experiment that is called as the table, where there is one
             and nothing is published in that table that would be shown.
@@ -73,12 +77,24 @@ def table(
         score: Evaluations whose mean is the score; None for the studies' own. Claims say what they are
             measured by.
         results: Functions that return results of experiments that have been read already.
+        options: Arguments of a table of one's own.
+        own: Imports the code of one, and then knows more names; None where none may be executed.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
-        ValueError: There is no such table or experiment, or nothing to show in it.
+        ValueError: There is no such table or experiment, nothing to show in it, or code of one's own fails.
     """
-    made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results)
+
+    def results_of(study: str) -> Frames:
+        frames = results[study]() if results and study in results else read(url, study)
+        return frames.scored_by(score) if score else frames
+
+    if name not in NAMES and (own is not None or ":" in name):
+        study = _only(url, name, studies)
+        code = load(own, study, "table", name)
+        made = own_table(code, Results(url, study, lambda: results_of(study), baseline, scope), options or {})
+    else:
+        made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results_of)
     made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
     return Soundness.read(url, made.experiments).marked(made)
 
@@ -100,7 +116,7 @@ def _table(
     crossing: Crossing,
     with_published: bool,
     score: Sequence[str] | None,
-    results: Mapping[str, Callable[[], Frames]] | None,
+    results_of: Callable[[str], Frames],
 ) -> Table:
     studies = list(dict.fromkeys(studies))
     if not studies and name in experiments(url):
@@ -109,14 +125,9 @@ def _table(
     if baseline is not None and not studies:
         raise ValueError(f"baseline {baseline!r} is a run of an experiment: name the experiment too")
 
-    def results_of(study: str) -> Frames:
-        frames = results[study]() if results and study in results else read(url, study)
-        return frames.scored_by(score) if score else frames
-
     if name in _OF_ONE_EXPERIMENT:
-        if len(studies) != 1:
-            raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
-        return _OF_ONE_EXPERIMENT[name](finals(results_of(studies[0]), baseline, scope, mean, crossing))
+        study = _only(url, name, studies)
+        return _OF_ONE_EXPERIMENT[name](finals(results_of(study), baseline, scope, mean, crossing))
     if name == "claims":
         return _claims(url, studies, baseline, score)
     cells = published.read(url)
@@ -184,6 +195,12 @@ def _check_published(name: str, cells: pd.DataFrame, studies: Sequence[str]) -> 
     others = list(dict.fromkeys([*NAMES, *known]))
     near = nearest(name, [*NAMES, *known, *studies], others)
     raise ValueError(f"no table and no experiment {name!r}: {near}")
+
+
+def _only(url: str, name: str, studies: Sequence[str]) -> str:
+    if len(studies) != 1:
+        raise ValueError(f"table {name!r} shows one experiment: {_which(url)}")
+    return studies[0]
 
 
 def _which(url: str) -> str:

@@ -12,7 +12,7 @@ from ..measures import SCORE
 from ..metrics import Metric
 from ..verdicts import Judged, Verdict, counted
 from . import show
-from .core import Column, Record, Table
+from .core import ESSENTIAL, Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,10 +49,16 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
         caption=counted(judged),
         frame=_frame(judged),
         columns=(
-            *([Column("study", "study", lambda row: str(row["study"]), align="left")] if by_study else []),
-            Column("statement", "claim", lambda row: str(row["statement"]), align="left"),
-            Column("source", "source", lambda row: str(row["source"]), align="left"),
-            Column("verdict", "verdict", lambda row: str(row["said"]), align="left"),
+            *(
+                [Column("study", "study", lambda row: str(row["study"]), align="left", importance=70)]
+                if by_study
+                else []
+            ),
+            Column(
+                "statement", "claim", lambda row: str(row["statement"]), align="left", importance=ESSENTIAL
+            ),
+            Column("source", "source", lambda row: str(row["source"]), align="left", importance=40),
+            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
             Column(
                 "difference",
                 "difference",
@@ -60,9 +66,10 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
                 f"its {INTERVAL} by Student's t; a run adds its value times its weight",
                 inputs=("value", "weight"),
+                importance=80,
             ),
-            Column("seeds", "n", show.seeds, formula=_SEEDS),
-            Column("reason", "why not", lambda row: str(row["reason"]), align="left"),
+            Column("seeds", "n", show.seeds, formula=_SEEDS, importance=30),
+            Column("reason", "why not", lambda row: str(row["reason"]), align="left", importance=20),
         ),
         notes=(*_RULES, *_gaps(judged)),
         parts=_parts(judged),
@@ -72,7 +79,9 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
 def difference(row: Record, metric: Metric) -> str:
     """Write the difference of a claim with its interval, and its measure if that is not the score."""
     text = show.difference(row["difference"], row["low"], row["high"], metric)
-    return text if text == show.MISSING or row["measure"] == SCORE else f"{text} {row['measure']}"
+    if text == show.MISSING or row["measure"] == SCORE:
+        return text
+    return f"{text} {metric.name or row['measure']}"
 
 
 def _allowed(row: Record, metric: Metric) -> str:

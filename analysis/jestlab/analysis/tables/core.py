@@ -25,6 +25,10 @@ Record = Mapping[str, Any]
 """One row of the frame, by column."""
 
 
+ESSENTIAL = 100
+"""Importance of columns without which a table says nothing, such as the names of its rows."""
+
+
 @dataclass(frozen=True)
 class Column:
     """How a column is shown.
@@ -42,6 +46,8 @@ class Column:
         formula: How its numbers come about, in a sentence.
         inputs: Columns of `Table.parts` that a run's number was made from.
         compares: Whether the same inputs of the run that it is compared with went into it, too.
+        importance: What is kept longer where a table is too wide for a page or a terminal: the column of the
+            least importance goes first, of several the last; `ESSENTIAL` ones stay.
     """
 
     key: str
@@ -55,6 +61,7 @@ class Column:
     formula: str = ""
     inputs: tuple[str, ...] = ()
     compares: bool = False
+    importance: int = 50
 
     @property
     def made(self) -> bool:
@@ -134,6 +141,7 @@ class Table:
         baselines: Row → the row that it is compared with.
         struck: Row → why the results that it rests on are wrong.
         mixed: Rows whose numbers mix code, versions or data.
+        shown: Row → the name that is shown for it, where that differs.
     """
 
     name: str
@@ -146,6 +154,7 @@ class Table:
     baselines: Mapping[str, str] = field(default_factory=dict)
     struck: Mapping[str, str] = field(default_factory=dict)
     mixed: frozenset[str] = frozenset()
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def opens(self) -> bool:
@@ -200,18 +209,23 @@ class Table:
 
     def csv(self) -> str:
         """Write the raw numbers, one line for each row; missing ones as empty cells."""
-        return to_csv(self.frame.drop(columns="row"))
+        return to_csv(self._raw())
 
     def json(self) -> str:
         """Write the raw numbers with name, caption and notes; missing ones as null."""
-        rows = [
-            {key: plain(value) for key, value in row.items() if key != "row"} for row in records(self.frame)
-        ]
+        rows = [{key: plain(value) for key, value in row.items()} for row in records(self._raw())]
         content: dict[str, Any] = {"name": self.name, "caption": self.caption, "notes": list(self.notes)}
         content |= {"retracted": dict(self.struck)} if self.struck else {}
         content |= {"mixed": sorted(self.mixed)} if self.mixed else {}
         content["rows"] = rows
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def _raw(self) -> pd.DataFrame:
+        """The frame as programs read it: with the names that are shown, where rows have such."""
+        raw = self.frame.drop(columns="row")
+        if any(row in self.shown for row in self.frame["row"]):
+            raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
+        return raw
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
@@ -227,12 +241,15 @@ class Table:
         return [line for section in self.sections for line in section.lines]
 
     def row_named(self, name: str) -> str:
-        """Find the row that a user means by its name, in any case, or by its unique beginning.
+        """Find the row that a user means by its name, or the one that is shown for it, in any case, or by a
+        unique beginning.
 
         Raises:
             ValueError: No row, or several, have such a name.
         """
-        return _named(name, {str(row): str(row) for row in self.frame["row"]}, f"table {self.name!r}", "row")
+        rows = [str(row) for row in self.frame["row"]]
+        known = {self.shown[row]: row for row in rows if row in self.shown} | {row: row for row in rows}
+        return _named(name, known, f"table {self.name!r}", "row")
 
     def column_named(self, name: str) -> Column:
         """Find the column that a user means by its key or heading; see `row_named`."""

@@ -307,6 +307,8 @@ _LATEX = {
     "≥": r"$\geq$",
     "≤": r"$\leq$",
     "→": r"$\rightarrow$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
     "Δ": r"$\Delta$",
     "α": r"$\alpha$",
     "β": r"$\beta$",

@@ -26,8 +26,8 @@ from ..published.cell import (
 )
 from ..published.lint import Finding, checks
 from . import show
-from .core import Column, Record, Table
-from .rows import own_rows, published_rows, with_unique_names
+from .core import ESSENTIAL, Column, Record, Table
+from .rows import OwnRows, own_rows, published_rows, with_unique_names
 from .summary import Finals
 
 if TYPE_CHECKING:
@@ -44,6 +44,12 @@ _INPUTS = {
     **dict(zip(_COUNTED, (("flops", EXAMPLES), ("flops",)), strict=True)),
 }
 """What a quantity of a run follows from, together with the same of its baseline."""
+
+_IMPORTANCE = {
+    FILTERED: 90, MEAN: 85, DELTA: 80, TOTAL: 55, EXAMPLES: 40, PER_ITERATION: 30,
+    **dict(zip(_COUNTED, (15, 35), strict=True)),
+}  # fmt: skip
+"""Importance of the columns; that of scores is 60."""
 
 _COMPARED_FLOPS = (
     "FLOPs %, paper: by the paper's formula, in which the scoring pass is kept for the gradient, and neither "
@@ -149,9 +155,10 @@ def paper_table(name: str, published: pd.DataFrame, own: Sequence[Finals] = ()) 
         frame=rows if several else rows.assign(section=""),
         columns=_columns(layout, rows, flawed, name, own, meant),
         notes=tuple(_notes(layout, cells, own, flaws)),
-        parts=_parts([each.parts for each in mine], rows) if mine else None,
+        parts=_parts(mine, rows) if mine else None,
         published=None if cells.empty else _placed(cells, rows, found),
         baselines=_baselines(rows),
+        shown=_shown(mine, rows),
     )
     return show.with_marks_explained(table)
 
@@ -195,13 +202,26 @@ def _baselines(rows: pd.DataFrame) -> dict[str, str]:
     return {row: of_section[at] for row, at in pairs if at in of_section and row != of_section[at]}
 
 
-def _parts(parts: list[pd.DataFrame], rows: pd.DataFrame) -> pd.DataFrame:
+def _parts(mine: Sequence[OwnRows], rows: pd.DataFrame) -> pd.DataFrame:
     """Join the runs of all experiments with the names of their rows."""
     import pandas as pd
 
-    own = rows.loc[~rows["published"], ["section", "method", "row"]]
-    named = own.rename(columns={"section": "experiment", "method": "label"})
-    return pd.concat(parts, ignore_index=True).drop(columns="row").merge(named, on=["experiment", "label"])
+    own = rows[~rows["published"]]
+    named = pd.DataFrame({"experiment": own["section"], "label": _labels(mine), "row": own["row"]})
+    runs = pd.concat([each.parts for each in mine], ignore_index=True)
+    return runs.drop(columns="row").merge(named, on=["experiment", "label"])
+
+
+def _labels(mine: Sequence[OwnRows]) -> list[str]:
+    """Labels of own runs, in the order of their rows."""
+    return [str(label) for each in mine for label in each.rows["row"]]
+
+
+def _shown(mine: Sequence[OwnRows], rows: pd.DataFrame) -> dict[str, str]:
+    """Map the rows of own runs to what is shown for them, where that differs from their labels."""
+    own = rows[~rows["published"]]
+    named = zip(own["row"], own["method"], _labels(mine), strict=True)
+    return {str(row): str(method) for row, method, label in named if method != label}
 
 
 def _placed(cells: pd.DataFrame, rows: pd.DataFrame, found: list[Finding]) -> pd.DataFrame:
@@ -236,6 +256,7 @@ def _columns(
     inputs = _INPUTS | ({PER_ITERATION: ("paper_flops", EXAMPLES), TOTAL: ("paper_flops",)} if mixed else {})
     baselines = rows[rows["baseline"]].drop_duplicates("section").set_index("section")
     is_one_section = rows["section"].nunique() == 1
+    called = _called(scores, own)
 
     def mark(quantity: str) -> Callable[[Record], str]:
         def of(row: Record) -> str:
@@ -264,19 +285,34 @@ def _columns(
 
     def column(quantity: str) -> Column:
         header, group = _heading(quantity, several, mixed)
+        if quantity in called:
+            header, group = called[quantity], ""
         return Column(
             quantity, header, _text(quantity, meant), _rank(quantity, meant), group=group,
             shade=shade(quantity), mark=mark(quantity), formula=_formula(quantity, own, mixed),
             inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
+            importance=60 if is_score(quantity) else _IMPORTANCE.get(quantity, 50),
         )  # fmt: skip
 
-    variant = Column("variant", "Variant", lambda row: str(row["variant"]) or show.MISSING, align="left")
+    variant = Column(
+        "variant", "Variant", lambda row: str(row["variant"]) or show.MISSING, align="left", importance=95
+    )
     return (
-        Column("method", "Method", lambda row: str(row["method"]), align="left"),
+        Column("method", "Method", lambda row: str(row["method"]), align="left", importance=ESSENTIAL),
         *([variant] if layout.variants and (rows["variant"] != "").any() else []),
         *(column(quantity) for quantity in shown if quantity in rows.columns),
     )
+
+
+def _called(scores: Sequence[str], own: Sequence[Finals]) -> dict[str, str]:
+    """Map scores to the names that the specs of own runs declare, where they agree on one."""
+    found: dict[str, str] = {}
+    for score in scores:
+        declared = {each.frames.declared.called(scores)[score] for each in own} - {score}
+        if len(declared) == 1:
+            found[score] = declared.pop()
+    return found
 
 
 def _is_quantity(name: str) -> bool:
@@ -397,7 +433,7 @@ def _notes(layout: Layout, cells: pd.DataFrame, own: Sequence[Finals], flaws: li
         said += [", ".join(pairs)] if pairs else []
     said += [f"{whose}: raw scores, not in %" for whose in _mixed(cells, own)]
     if PER_ITERATION in layout.leading and own:
-        against = ", ".join(f"{finals.baseline} in {finals.frames.experiment}" for finals in own)
+        against = ", ".join(f"{finals.against} in {finals.frames.experiment}" for finals in own)
         counted = own[0].frames.counted(own[0].scope)
         flops = "counted FLOPs" if len(cells) else "FLOPs"
         said.append(f"FLOPs % and Mean Δ of own runs: against {against}; {flops}: {counted}")

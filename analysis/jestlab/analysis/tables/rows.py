@@ -84,7 +84,7 @@ def own_rows(finals: Finals, pair: bool, beside_published: bool = False) -> OwnR
         {
             "row": frames.labels,
             "section": frames.experiment,
-            "method": frames.labels,
+            "method": [frames.shown[label] for label in frames.labels],
             "variant": [configs.get(label, "model.variant") or "" for label in frames.labels],
             "apart": by_label["apart"].to_numpy(),
             "ours": (~by_label["apart"] & (by_label.index != finals.baseline)).to_numpy(),

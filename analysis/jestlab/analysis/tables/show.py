@@ -66,9 +66,7 @@ def metric_headers(names: Sequence[str], declared: Metrics) -> dict[str, str]:
     for name, (dataset, metric) in parts.items():
         short = _METRICS.get(metric, metric)
         headers[name] = f"{dataset} {short}" if several[metric] > 1 else short
-    called = {name: declared.of(name).name for name in names}
-    times = Counter(called.values())
-    headers |= {name: text for name, text in called.items() if text and times[text] == 1}
+    headers |= {name: text for name, text in declared.called(names).items() if text != name}
     if all_alike(names, declared):
         return headers
     return {name: heading(header, declared.of(name)) for name, header in headers.items()}
@@ -106,7 +104,7 @@ def gaps(finals: Finals) -> list[str]:
     """Notes on rows that need one: references, runs that did not complete, missing scores."""
     frames = finals.frames
     notes = [
-        f"{label}: a reference that other runs depend on; not ranked"
+        f"{frames.shown[label]}: a reference that other runs depend on; not ranked"
         for label in frames.apart_from(finals.baseline)
     ]
     notes += unfinished(frames)
@@ -115,7 +113,7 @@ def gaps(finals: Finals) -> list[str]:
     missing = finals.runs[averaged].isna().groupby(finals.runs["label"], sort=False).any()
     for label, of_metric in missing[missing.any(axis=1)].iterrows():
         lacking = [name for name in averaged if of_metric[name]]
-        notes.append(f"{label}: no score where {', '.join(lacking)} is missing")
+        notes.append(f"{frames.shown[str(label)]}: no score where {', '.join(lacking)} is missing")
     if left_out:
         notes.append(f"score: without {', '.join(left_out)}, which some runs lack")
     return notes
@@ -125,7 +123,7 @@ def unfinished(frames: Frames) -> list[str]:
     """One line for each label with runs that have not completed, and why."""
     runs = frames.runs[frames.runs["state"] != "COMPLETED"]
     return [
-        f"{label}: {'; '.join(_why_open(run) for _, run in of_label.iterrows())}"
+        f"{frames.shown[str(label)]}: {'; '.join(_why_open(run) for _, run in of_label.iterrows())}"
         for label, of_label in runs.groupby("label", sort=False)
     ]
 

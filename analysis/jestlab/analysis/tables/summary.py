@@ -17,7 +17,7 @@ from ..intervals import INTERVAL, censored_median, half_widths, to_match
 from ..metrics import Metric, lacks_goal
 from ..units import listed
 from . import show
-from .core import Column, Record, Table
+from .core import ESSENTIAL, Column, Record, Table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +64,16 @@ class Finals:
     def metric(self) -> Metric:
         """What the score means; without a score, that nothing is known of it."""
         return Metric() if self.frames.no_score else self.frames.score
+
+    @property
+    def against(self) -> str:
+        """The name that is shown for the baseline."""
+        return self.frames.shown[self.baseline]
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """Label → the name that is shown for it, where that differs."""
+        return {label: name for label in self.frames.labels if (name := self.frames.shown[label]) != label}
 
     @property
     def compares(self) -> bool:
@@ -167,6 +177,7 @@ def summary(found: Finals) -> Table:
         notes=(*_conventions(found), *show.gaps(found)),
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
         baselines=found.baselines,
+        shown=found.renamed,
     )
     return show.with_marks_explained(table)
 
@@ -177,7 +188,7 @@ def _about_score(found: Finals) -> str:
         return ""
     if set(found.averaged) < set(found.frames.metrics):
         mean_of = "the mean of " if len(found.averaged) > 1 else ""
-        return f"; score is {mean_of}{', '.join(found.averaged)}"
+        return f"; score is {mean_of}{', '.join(found.frames.declared.called(found.averaged).values())}"
     return "; score is the mean of the metrics"
 
 
@@ -196,12 +207,19 @@ def _rows(found: Finals) -> pd.DataFrame:
 
 
 def _columns(found: Finals) -> tuple[Column, ...]:
-    frames, baseline, declared = found.frames, found.baseline, found.frames.declared
+    frames, baseline, declared = found.frames, found.against, found.frames.declared
     headers = show.metric_headers(frames.metrics, declared)
-    comparing = any(label != baseline for label in frames.competitors)
+    comparing = any(label != found.baseline for label in frames.competitors)
     shows_arrows = not show.all_alike(frames.metrics, declared)
 
-    def score(key: str, header: str, metric: Metric, formula: str, inputs: tuple[str, ...] = ()) -> Column:
+    def score(
+        key: str,
+        header: str,
+        metric: Metric,
+        formula: str,
+        inputs: tuple[str, ...] = (),
+        importance: int = 60,
+    ) -> Column:
         def text(row: Record) -> str:
             mean, std, seeds = (row[f"{key}_{part}"] for part in ("mean", "std", "seeds"))
             return show.mean(mean, std, seeds, row["seeds"], metric)
@@ -209,13 +227,14 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         return Column(
             key, header, text, lambda row: metric.rank(float(row[f"{key}_mean"])),
             mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
+            importance=importance,
         )  # fmt: skip
 
     scored, differs = [], []
     if found.averaged:
         metric = found.metric
         name = show.heading("score", metric) if shows_arrows else "score"
-        scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged)]
+        scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged, 90)]
         # Never bold: the best score is.
         delta = Column(
             "delta",
@@ -226,12 +245,13 @@ def _columns(found: Finals) -> tuple[Column, ...]:
             f"{INTERVAL} by Student's t",
             inputs=("score",),
             compares=True,
+            importance=80,
         )
         differs = [delta] if comparing else []
     factors = [factor_column(effort, baseline) for effort in found.efforts]
     return (
-        Column("run", "run", lambda row: str(row["label"]), align="left"),
-        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned"),
+        Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
+        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
         *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
         *scored,
         *differs,
@@ -254,16 +274,19 @@ def _spent_column(effort: Effort, found: Finals) -> Column:
         ),
         "chip_hours": ("chip-hours", "mean over seeds of chips × hours of training"),
     }[effort]
-    return Column(effort, header, lambda row: show.known(row[effort], write), formula=formula)
+    importance = {"flops": 50, "examples_seen": 25, "seconds": 20, "chip_hours": 15}[effort]
+    return Column(
+        effort, header, lambda row: show.known(row[effort], write), formula=formula, importance=importance
+    )
 
 
 def _conventions(found: Finals) -> list[str]:
     """Notes on the meaning of the columns."""
-    frames, baseline = found.frames, found.baseline
+    frames, baseline = found.frames, found.against
     said = [f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []
     if frames.no_score:
         return [*said, frames.no_score]
-    if any(label != baseline for label in frames.competitors):
+    if any(label != found.baseline for label in frames.competitors):
         better = {"max": "", "min": "; less is better", None: ""}[found.metric.goal]
         said.append(f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}")
     if found.compares and found.efforts:
@@ -286,7 +309,7 @@ def _with_references(found: Finals) -> str:
         return ""
     rows = reaching(finals(frames, found.baseline, "reference_training", found.mean, found.crossing))
     factors = [
-        f"{label} {factor:.1f}×"
+        f"{frames.shown[str(label)]} {factor:.1f}×"
         for label, factor in rows.get("fewer_flops", {}).items()
         if label in set(needing) and math.isfinite(factor)
     ]
@@ -326,31 +349,31 @@ def speedup_table(found: Finals) -> Table:
     rows = reaching(found)
     if rows.empty:
         raise ValueError(
-            f"no run of experiment {frames.experiment!r} has a seed in common with {found.baseline}"
+            f"no run of experiment {frames.experiment!r} has a seed in common with {found.against}"
         )
     paid = break_even(frames, found.baseline, found.averaged, found.crossing)
     needing = paid.dropna(subset="break_even")
     if len(needing):
         rows["break_even"] = needing.groupby("label")["break_even"].agg(median_high)
-    reached = f"seeds that reach the final score of {found.baseline}, of those compared"
+    reached = f"seeds that reach the final score of {found.against}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
         caption=f"{frames.experiment}: {listed([WORDS[each].amount for each in found.efforts])} until a "
-        f"run reaches the final score of {found.baseline} with the same seed, {words}; also for "
-        f"{found.baseline} itself. Median over seeds [least, greatest].",
+        f"run reaches the final score of {found.against} with the same seed, {words}; also for "
+        f"{found.against} itself. Median over seeds [least, greatest].",
         frame=rows.reset_index().assign(row=rows.index, apart=False),
         columns=(
-            Column("run", "run", lambda row: str(row["label"]), align="left"),
+            Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
             Column(
                 "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
-                formula=reached,
+                formula=reached, importance=30,
             ),
             *(
                 column
                 for effort in found.efforts
-                for column in (effort_column(effort, found), factor_column(effort, found.baseline))
+                for column in (effort_column(effort, found), factor_column(effort, found.against))
             ),
-            *([_break_even_column(found.baseline)] if len(needing) else []),
+            *([_break_even_column(found.against)] if len(needing) else []),
         ),
         notes=(
             *([f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []),
@@ -363,6 +386,7 @@ def speedup_table(found: Finals) -> Table:
             row=lambda runs: runs["label"], experiment=frames.experiment
         ),
         baselines=found.baselines,
+        shown=found.renamed,
     )  # fmt: skip
     return show.with_marks_explained(table)
 
@@ -383,6 +407,7 @@ def _break_even_column(baseline: str) -> Column:
         f"final score of {baseline} than as many of {baseline}: median over seeds",
         inputs=("making_flops", "scored_flops"),
         compares=True,
+        importance=45,
     )
 
 
@@ -426,9 +451,13 @@ def reaching(found: Finals) -> pd.DataFrame:
     return pd.DataFrame(lines).set_index("label") if lines else pd.DataFrame()
 
 
+_MATCHING: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40, "chip_hours": 35}
+"""Importance of the factor by which a run needs less of an effort; of how much it needs it is 10 less."""
+
+
 def effort_column(kind: Effort, found: Finals) -> Column:
     """Column of the effort at which the baseline's score is reached."""
-    effort, baseline = WORDS[kind].name, found.baseline
+    effort, baseline = WORDS[kind].name, found.against
     divisor, unit_name = unit(kind, found.runs[kind])
     shown = writer(kind, divisor)
     header = {
@@ -461,6 +490,7 @@ def effort_column(kind: Effort, found: Finals) -> Column:
         "the same seed, interpolated between the two evaluations around it: median over seeds [least, "
         "greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
+        importance=_MATCHING[kind] - 10,
     )
 
 
@@ -488,6 +518,7 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         "those that the run takes to it with the same seed",
         inputs=(f"{effort}_to_match",),
         compares=True,
+        importance=_MATCHING[kind],
     )
 
 

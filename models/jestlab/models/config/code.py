@@ -56,10 +56,15 @@ def known(kind: Kind, builtin: Sequence[str] = ()) -> AfterValidator:
 
 
 class Code(Section):
-    """The code that a name stands for, as it was when the run was planned."""
+    """The code that a name stands for, as it was when the run was planned.
 
-    digest: str  # of its content, without comments: see `extensions.content`
-    uses: tuple[str, ...] | None = None  # parameters by position or name that it takes; None: not known
+    Attributes:
+        digest: Digest of its content, without comments: see `extensions.content`.
+        uses: Parameters that it takes, by position or name; null if that is not known.
+    """
+
+    digest: str
+    uses: tuple[str, ...] | None = None
 
 
 class Extension(NamedTuple):
@@ -82,7 +87,8 @@ class Extended(Section):
     """A whole config that can name code of one's own.
 
     Attributes:
-        code: Name → the code, as it was planned: part of the identity in place of the name.
+        code: The code of one's own that the config names, by that name, as it was planned. The plan fills it
+            in; its digest is part of the identity in place of the name.
     """
 
     version: ClassVar[int]

@@ -13,14 +13,23 @@ from jestlab.models.data.filters import Filter, missing_column
 
 
 class NoiseRates(Section):
-    """The share of the synthetic web's pairs with each kind of web noise; the rest is clean."""
+    """The share of the synthetic web's pairs with each kind of web noise; the rest is clean.
 
-    mismatched: Fraction = 0.25  # the caption of another image
-    alt_text: Fraction = 0.10  # "IMG_2041.jpg", "click to enlarge"
-    noise_image: Fraction = 0.05  # static under an honest caption
-    blank: Fraction = 0.05  # one flat colour under an honest caption
-    vague: Fraction = 0.05  # "a picture of a thing"
-    near_duplicate: Fraction = 0.10  # one of a few templates, hardly changed
+    Attributes:
+        mismatched: Share of the pairs with the caption of another image.
+        alt_text: Share with an alternative text such as "IMG_2041.jpg" or "click to enlarge" as caption.
+        noise_image: Share with static under an honest caption.
+        blank: Share with one flat colour under an honest caption.
+        vague: Share with a caption such as "a picture of a thing".
+        near_duplicate: Share that are one of a few templates, hardly changed.
+    """
+
+    mismatched: Fraction = 0.25
+    alt_text: Fraction = 0.10
+    noise_image: Fraction = 0.05
+    blank: Fraction = 0.05
+    vague: Fraction = 0.05
+    near_duplicate: Fraction = 0.10
 
     @model_validator(mode="after")
     def _sum(self) -> NoiseRates:
@@ -47,39 +56,72 @@ SHAPES_COLUMNS = (
 
 
 class ShapesWeb(Section):
-    """The synthetic web: rendered shapes with captions and web noise, made from these settings alone."""
+    """The synthetic web: rendered shapes with captions and web noise, made from these settings alone.
+
+    Attributes:
+        kind: What the data are.
+        examples: Number of image–text pairs of the synthetic web.
+        seed: Seed that the web is made from; null for the run's seed, so that replicates see different webs.
+        image_size: Side of the images in pixels; they are square.
+        shard_size: Number of examples in a tar file.
+        duplicate_templates: Number of templates that near-duplicates are made of.
+    """
 
     kind: Literal["shapes"] = "shapes"
     examples: PositiveInt = 24_576
-    seed: Seed | None = None  # None: the run's seed, so that replicates see different webs
-    image_size: PositiveInt = 32  # pixels, square
-    shard_size: PositiveInt = 4_096  # examples a tar
+    seed: Seed | None = None
+    image_size: PositiveInt = 32
+    shard_size: PositiveInt = 4_096
     duplicate_templates: PositiveInt = 24
     noise: NoiseRates = NoiseRates()
 
 
 class ShardFolder(Section):
-    """A folder of image–text tar shards as img2dataset writes them."""
+    """A folder of image–text tar shards as img2dataset writes them.
+
+    Attributes:
+        kind: What the data are.
+        path: Folder of image–text tar shards, as img2dataset writes them.
+        digest: Digest of the content, which identifies the data in place of the path. The plan fills it in.
+        examples: About how many examples the folder holds: for prices, while it is not on this machine.
+    """
 
     kind: Literal["folder"] = "folder"
     path: LocalPath
-    digest: str | None = None  # of the content, which identifies it in place of the path; set when planned
-    examples: PositiveInt | None = None  # it holds about so many: for prices, while it is not on this machine
+    digest: str | None = None
+    examples: PositiveInt | None = None
 
 
 class OwnReader(Section):
-    """Image–text pairs that a function of one's own reads: written as shards once, and then trained on."""
+    """Image–text pairs that a function of one's own reads: written as shards once, and then trained on.
+
+    Attributes:
+        kind: What the data are.
+        function: Function of one's own that reads the pairs.
+        options: Keyword arguments of the function.
+        path: File or folder that it reads, its argument `path`.
+        path_digest: Digest of the content there, which identifies the data. The plan fills it in.
+        examples: About how many examples it gives: for prices, while that is not known.
+    """
 
     kind: Literal["reader"] = "reader"
     function: Annotated[str, names_code("reader"), known("reader")]
-    options: Options = NO_OPTIONS  # its keyword arguments
-    path: LocalPath | None = None  # of the file or folder that it reads, its argument `path`
-    path_digest: str | None = None  # of the content there, which identifies it; set when planned
-    examples: PositiveInt | None = None  # it gives about so many: for prices, while that is not known
+    options: Options = NO_OPTIONS
+    path: LocalPath | None = None
+    path_digest: str | None = None
+    examples: PositiveInt | None = None
 
 
 class ShapesBenchmark(Section):
-    """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders."""
+    """Clean held-out images of the synthetic world, as CLIP_benchmark webdataset folders.
+
+    Attributes:
+        kind: What is evaluated on.
+        seed: Seed that the benchmark is made from, the same for all runs.
+        classification_examples: Number of images to classify.
+        retrieval_examples: Number of image–text pairs to retrieve from.
+        image_size: Side of the images in pixels; they are square.
+    """
 
     kind: Literal["shapes"] = "shapes"
     seed: Seed = 1_000_003
@@ -89,7 +131,13 @@ class ShapesBenchmark(Section):
 
 
 class BenchmarkFolder(Section):
-    """A folder that holds CLIP_benchmark webdataset folders, one a dataset."""
+    """A folder that holds CLIP_benchmark webdataset folders, one a dataset.
+
+    Attributes:
+        kind: What is evaluated on.
+        path: Folder that holds CLIP_benchmark webdataset folders, one for each dataset.
+        digest: Digest of the content, which identifies the benchmark in place of the path.
+    """
 
     kind: Literal["folder"] = "folder"
     path: LocalPath
@@ -97,11 +145,20 @@ class BenchmarkFolder(Section):
 
 
 class Data(Section):
-    """The data to train on and to test on."""
+    """The data to train on and to test on.
+
+    Attributes:
+        train: What is trained on.
+        filter: Condition over the metadata that examples have to satisfy to be read, such as
+            "similarity > 0.3 and aesthetic > 5"; null for all examples.
+        recaption: Condition over the metadata: examples that satisfy it are read with their
+            `synthetic_caption` as caption, or left out if they have none; null for no examples.
+        benchmark: What is evaluated on.
+    """
 
     train: ShapesWeb | ShardFolder | OwnReader = Field(default=ShapesWeb(), discriminator="kind")
-    filter: str | None = None  # over the metadata: "similarity > 0.3 and aesthetic > 5"
-    recaption: str | None = None  # what satisfies it is read with its `synthetic_caption`, or left out
+    filter: str | None = None
+    recaption: str | None = None
     benchmark: ShapesBenchmark | BenchmarkFolder = Field(default=ShapesBenchmark(), discriminator="kind")
 
     @field_validator("filter", "recaption")

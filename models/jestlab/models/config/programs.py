@@ -14,13 +14,22 @@ from jestlab.models.config.train import CRITERIA, LOSSES, CriterionName, LossNam
 
 
 class EmbedRuntime(Section):
-    """How to compute, not what: never part of a run's identity."""
+    """How to compute, not what: never part of a run's identity.
 
-    batch_size: PositiveInt = 256  # examples a forward pass
-    save_every_batches: PositiveInt = 16  # between saves, from which an interrupted run resumes
+    Attributes:
+        batch_size: Number of examples in a forward pass.
+        save_every_batches: Number of batches between saves, from which an interrupted run resumes.
+        loader_threads: Number of threads that read and decode examples.
+        decoded_megabytes: Images that are decoded once for all runs, if they take no more than this; a
+            larger set is decoded each time.
+        damaged_share: Share of the examples read that may be damaged before the run fails.
+    """
+
+    batch_size: PositiveInt = 256
+    save_every_batches: PositiveInt = 16
     loader_threads: PositiveInt = 1
-    decoded_megabytes: NonNegativeInt = 256  # of images decoded once for all runs; larger sets: each time
-    damaged_share: Fraction = 0.01  # of the examples that may be damaged before the run fails
+    decoded_megabytes: NonNegativeInt = 256
+    damaged_share: Fraction = 0.01
 
 
 class EmbedConfig(Extended):
@@ -28,13 +37,18 @@ class EmbedConfig(Extended):
 
     Stored by the example's global number, so that any run on the same data can select with them, in whatever
     order it reads (paper, appendix, "Caching reference model scores").
+
+    Attributes:
+        reference: The run whose towers embed the data.
+        precision: How embeddings are stored; float16 takes half the space and shifts the scores.
+        seed: Replicate, which only decides the synthetic web. Set `seeds` of the study instead.
     """
 
     version: ClassVar[int] = 1
 
     reference: RunName
     data: Data = Data()
-    precision: Literal["float32", "float16"] = "float32"  # as stored; float16 shifts the scores
+    precision: Literal["float32", "float16"] = "float32"
     runtime: EmbedRuntime = EmbedRuntime()
     seed: Seed = 0
 
@@ -60,10 +74,15 @@ FilteringRatio = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class DiagnoseRuntime(Section):
-    """How to compute, not what: never part of a run's identity."""
+    """How to compute, not what: never part of a run's identity.
+
+    Attributes:
+        loader_threads: Number of threads that read and decode examples.
+        damaged_share: Share of the examples read that may be damaged before the run fails.
+    """
 
     loader_threads: PositiveInt = 1
-    damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
+    damaged_share: Fraction = 0.01
 
 
 class DiagnoseConfig(Extended):
@@ -72,26 +91,46 @@ class DiagnoseConfig(Extended):
     From each of a few super-batches, every rule selects a sub-batch of b examples. As in the paper, b is
     fixed and the super-batch grows with the filtering ratio: B = round(b / (1 − f)). Smaller super-batches
     are the first examples of the largest.
+
+    Attributes:
+        learner: The run of towers that is examined, as it ended.
+        reference: The run that guides the selection: one of towers, or an `embed` run's cached embeddings.
+        criterion: What examples are scored by.
+        criterion_options: Keyword arguments of a criterion of one's own.
+        loss: The loss that scores; in place of one of one's own, sigmoid.
+        gain: Factor by which scores are multiplied before sampling.
+        batch_size: The sub-batch size b.
+        filtering_ratio: The filtering ratio f of everything that is not plotted over it.
+        filtering_ratios: Filtering ratios at which joint selection is compared with the others.
+        chunks: Numbers of chunks N of joint selection that are compared at each ratio; 1 is independent
+            selection.
+        joint_chunks: The number of chunks N of everything that is not plotted over it.
+        sweeps: Number of sweeps of Gibbs sampling, of b draws each.
+        draws: Number of super-batches that results are averaged over.
+        matrix_size: Number of pairs of the first super-batch whose matrix of scores is shown.
+        columns: Columns of metadata by which the selected examples are counted.
+        seed: Replicate. Set `seeds` of the study instead; a run that sets it is one run, which all
+            replicates share.
     """
 
     version: ClassVar[int] = 1
 
-    learner: RunName  # a run of towers, as it ended
-    reference: RunName | None = None  # a run of towers, or an `embed` run's cached embeddings
+    learner: RunName
+    reference: RunName | None = None
     data: Data = Data()
     criterion: CriterionName = "learnability"
-    criterion_options: Options = NO_OPTIONS  # keyword arguments of a criterion of one's own
-    loss: LossName = "sigmoid"  # that scores; for one of one's own, sigmoid
-    gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling
-    batch_size: PositiveInt = 128  # b
-    filtering_ratio: FilteringRatio = 0.8  # f, of everything that is not plotted over it
-    filtering_ratios: tuple[FilteringRatio, ...] = (0.5, 0.8, 0.9)  # at which joint selection is compared
-    chunks: tuple[PositiveInt, ...] = (2, 4, 8, 16, 32)  # N at each ratio; 1 is independent
-    joint_chunks: PositiveInt = 16  # N, of everything that is not plotted over it
-    sweeps: PositiveInt = 16  # of Gibbs sampling: b draws each
-    draws: PositiveInt = 4  # super-batches, averaged over
-    matrix_size: Annotated[int, Field(gt=0, le=256)] = 64  # pairs of the first super-batch that are shown
-    columns: tuple[str, ...] = ("noise", "label")  # of metadata, by which the selected are broken down
+    criterion_options: Options = NO_OPTIONS
+    loss: LossName = "sigmoid"
+    gain: PositiveFloat = 100.0
+    batch_size: PositiveInt = 128
+    filtering_ratio: FilteringRatio = 0.8
+    filtering_ratios: tuple[FilteringRatio, ...] = (0.5, 0.8, 0.9)
+    chunks: tuple[PositiveInt, ...] = (2, 4, 8, 16, 32)
+    joint_chunks: PositiveInt = 16
+    sweeps: PositiveInt = 16
+    draws: PositiveInt = 4
+    matrix_size: Annotated[int, Field(gt=0, le=256)] = 64
+    columns: tuple[str, ...] = ("noise", "label")
     runtime: DiagnoseRuntime = DiagnoseRuntime()
     seed: Seed = 0
 
@@ -173,17 +212,27 @@ class WeightsConfig(Section):
 
     `digest`, `tokenizer_digest` and `model` are filled in by the plan from the files at the paths; if
     given beforehand, they say what must be there.
+
+    Attributes:
+        path: The weights: a `.npz` of big_vision, a folder of Hugging Face, or what `jestlab weights import`
+            wrote.
+        tokenizer: Its sentencepiece model; null for the one beside the weights.
+        digest: Digest of the parameters' content, in any format. The plan fills it in.
+        tokenizer_digest: Digest of the tokenizer. The plan fills it in.
+        model: Architecture of the towers. The plan fills it in.
+        compute_dtype: Type of numbers that the towers compute in, wherever these weights score.
+        seed: Without effect: nothing here is random, and all replicates are one run.
     """
 
     version: ClassVar[int] = 1
 
     path: LocalPath
-    tokenizer: LocalPath | None = None  # sentencepiece model; None: the one beside the weights
-    digest: str | None = None  # of the parameters' content, in any format
+    tokenizer: LocalPath | None = None
+    digest: str | None = None
     tokenizer_digest: str | None = None
-    model: TwoTowers | None = None  # architecture
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"  # of the towers, wherever these weights score
-    seed: Seed = 0  # nothing here is random: all replicates are one run
+    model: TwoTowers | None = None
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    seed: Seed = 0
 
     def identity(self) -> dict[str, Any]:
         """Return what decides the result: the content of weights and tokenizer, never their location."""

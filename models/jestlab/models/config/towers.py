@@ -55,17 +55,29 @@ TextArchitecture = Annotated[str, names_code("tower", TEXT_TOWERS), known("tower
 
 
 class VisionTower(Section):
-    """A Vision Transformer (`two_towers.py`); the defaults are small enough for two CPU cores."""
+    """A Vision Transformer (`two_towers.py`); the defaults are small enough for two CPU cores.
 
-    image_size: PositiveInt = 16  # pixels, square
-    patch_size: PositiveInt = 4  # pixels, square
+    Attributes:
+        image_size: Side of the images in pixels; they are square, and data are resized to it.
+        patch_size: Side of the patches in pixels.
+        width: Width of the transformer's layers.
+        depth: Number of blocks.
+        heads: Number of attention heads.
+        mlp_dim: Width of the MLP between its two layers; null for 4 × width.
+        pooling: How patches become one embedding: "map" is attention with a learned query, "mean" their mean.
+        architecture: "vit", or a tower of one's own.
+        options: Keyword arguments of an architecture of one's own.
+    """
+
+    image_size: PositiveInt = 16
+    patch_size: PositiveInt = 4
     width: PositiveInt = 64
     depth: Depth = 2
     heads: PositiveInt = 4
-    mlp_dim: PositiveInt | None = None  # None: 4 × width
+    mlp_dim: PositiveInt | None = None
     pooling: Literal["map", "mean"] = "map"
     architecture: VisionArchitecture = "vit"
-    options: Options = NO_OPTIONS  # keyword arguments of an architecture of one's own
+    options: Options = NO_OPTIONS
 
     @property
     def is_own(self) -> bool:
@@ -84,17 +96,29 @@ class VisionTower(Section):
 
 
 class TextTower(Section):
-    """A text transformer without mask (`two_towers.py`)."""
+    """A text transformer without mask (`two_towers.py`).
+
+    Attributes:
+        vocabulary_size: Number of different tokens.
+        length: Number of tokens of a text, the end token included; longer texts are cut.
+        width: Width of the transformer's layers.
+        depth: Number of blocks.
+        heads: Number of attention heads.
+        mlp_dim: Width of the MLP between its two layers; null for 4 × width.
+        pooling: How tokens become one embedding: "last" takes the last of them, "mean" their mean.
+        architecture: "transformer", or a tower of one's own.
+        options: Keyword arguments of an architecture of one's own.
+    """
 
     vocabulary_size: PositiveInt = 256
-    length: PositiveInt = 12  # tokens, the end token included
+    length: PositiveInt = 12
     width: PositiveInt = 48
     depth: Depth = 1
     heads: PositiveInt = 4
-    mlp_dim: PositiveInt | None = None  # None: 4 × width
+    mlp_dim: PositiveInt | None = None
     pooling: Literal["last", "mean"] = "last"
     architecture: TextArchitecture = "transformer"
-    options: Options = NO_OPTIONS  # keyword arguments of an architecture of one's own
+    options: Options = NO_OPTIONS
 
     @property
     def is_own(self) -> bool:
@@ -114,15 +138,23 @@ class TwoTowers(Section):
     `variant` selects SigLIP's towers of that size: `B/16` is both towers of size B, patches of 16 pixels,
     images of 256, MAP pooling, the last of 64 tokens of a vocabulary of 32,000. A size that is given as
     well overrides the variant's.
+
+    Attributes:
+        variant: SigLIP's towers of that size, which fill in all sizes that are not given; null for the sizes
+            below.
+        embedding_dim: Dimensions of the space that both towers embed in.
+        initial_temperature: The learned temperature t at the start, in z_img · z_txt · t + b (the paper's α).
+        initial_bias: The learned bias b at the start (minus the β of the paper's Eq. 2).
+        compute_dtype: Type of numbers that the towers compute in; parameters and loss are float32.
     """
 
     variant: Variant | None = None
     vision: VisionTower = VisionTower()
     text: TextTower = TextTower()
     embedding_dim: PositiveInt = 48
-    initial_temperature: PositiveFloat = 10.0  # t in z_img · z_txt · t + b (the paper's α)
-    initial_bias: float = -10.0  # b (minus the β of the paper's Eq. 2)
-    compute_dtype: Literal["float32", "bfloat16"] = "float32"  # of the towers; parameters and loss: float32
+    initial_temperature: PositiveFloat = 10.0
+    initial_bias: float = -10.0
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
 
     def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
         """Yield the architectures of one's own; `path` is the place of this section in the config."""

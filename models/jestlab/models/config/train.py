@@ -22,17 +22,35 @@ LossName = Annotated[str, names_code("loss", LOSSES), known("loss", LOSSES)]
 
 
 class Selection(Section):
-    """How the sub-batch (size b) is chosen from the super-batch (size B = b / (1 − f))."""
+    """How the sub-batch (size b) is chosen from the super-batch (size B = b / (1 − f)).
+
+    Attributes:
+        rule: How the sub-batch is chosen: "uniform" trains on all that is read; "independent" samples each
+            example by its own score; "joint" samples chunk by chunk, given the chunks before; "greedy" takes
+            the best one by one; "gibbs" is Gibbs sampling; or a rule of one's own.
+        rule_options: Keyword arguments of a rule of one's own.
+        criterion: What examples are scored by: "learnability" is the learner's loss minus the reference's,
+            "easy_reference" minus the reference's loss, "hard_learner" the learner's; or a criterion of one's
+            own.
+        criterion_options: Keyword arguments of a criterion of one's own.
+        loss: The loss that scores; null for the one that is trained with.
+        filtering_ratio: The share f of the super-batch that is left out.
+        chunks: The number of chunks N of rule "joint".
+        gain: Factor by which scores are multiplied before sampling (`softmax_score_gain`).
+        sweeps: Number of sweeps of rule "gibbs", of b draws each, each as costly as joint selection.
+        reference: The run that guides the selection: one that trains towers or imports weights, or one of
+            `embed`, which caches its embeddings.
+    """
 
     rule: RuleName = "uniform"
-    rule_options: Options = NO_OPTIONS  # keyword arguments of a rule of one's own
+    rule_options: Options = NO_OPTIONS
     criterion: CriterionName = "learnability"
-    criterion_options: Options = NO_OPTIONS  # keyword arguments of a criterion of one's own
-    loss: Literal["sigmoid", "softmax"] | None = None  # that scores; None: the one that is trained with
-    filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8  # f
-    chunks: PositiveInt = 16  # N, of rule "joint"
-    gain: PositiveFloat = 100.0  # scores are multiplied by it before sampling (`softmax_score_gain`)
-    sweeps: PositiveInt = 4  # of rule "gibbs": b draws each, each as costly as joint selection
+    criterion_options: Options = NO_OPTIONS
+    loss: Literal["sigmoid", "softmax"] | None = None
+    filtering_ratio: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.8
+    chunks: PositiveInt = 16
+    gain: PositiveFloat = 100.0
+    sweeps: PositiveInt = 4
     reference: RunName | None = None
 
     @property
@@ -63,27 +81,47 @@ class Approximation(Section):
 
     Flexi-JEST is `{score: true, share: 0.5}`: the super-batch is scored at twice the patch size, and half of
     the sub-batch is trained on at it.
+
+    Attributes:
+        method: How images are made cheaper: "flexi" by larger patches, "patch_drop" by a random part of them.
+        patch_size: Patch size of "flexi" in pixels; null for twice the tower's own.
+        keep: Share of the patches that "patch_drop" looks at.
+        score: Whether the super-batch is scored with the cheaper view.
+        share: The share λ of the sub-batch that is trained on with the cheaper view.
     """
 
-    method: Literal["flexi", "patch_drop"] = "flexi"  # larger patches, or a random part of the patches
-    patch_size: PositiveInt | None = None  # pixels, of "flexi"; None: twice the tower's own
-    keep: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25  # share of the patches that "patch_drop" looks at
-    score: bool = False  # whether the super-batch is scored with it
-    share: Fraction = 0.0  # λ, of the sub-batch that is trained on with it
+    method: Literal["flexi", "patch_drop"] = "flexi"
+    patch_size: PositiveInt | None = None
+    keep: Annotated[float, Field(gt=0.0, le=1.0)] = 0.25
+    score: bool = False
+    share: Fraction = 0.0
 
 
 class Optimizer(Section):
-    """Adam with decoupled weight decay, clipping, linear warm-up and cosine decay (paper, appendix)."""
+    """Adam with decoupled weight decay, clipping, linear warm-up and cosine decay (paper, appendix).
+
+    Attributes:
+        learning_rate: Peak learning rate.
+        beta1: Adam's β1, the decay of the mean of gradients.
+        beta2: Adam's β2, the decay of the mean of their squares.
+        weight_decay: Decoupled weight decay, which is not multiplied by the peak learning rate.
+        decay_parameters: Regular expression over names of parameters, such as `img/embedding/kernel`: those
+            that decay.
+        clip_norm: Norm that the whole gradient is clipped to; null for no clipping.
+        warmup_percent: Linear warm-up of the learning rate, in percent of the steps.
+        decay: The learning rate after the warm-up: "cosine" falls to 0.
+        temperature_multiplier: Factor on the updates of the learned temperature and bias.
+    """
 
     learning_rate: PositiveFloat = 1e-3
     beta1: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     beta2: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.95
-    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4  # not multiplied by the peak rate
-    decay_parameters: str = ".*/kernel$"  # regular expression over their names, as `img/embedding/kernel`
-    clip_norm: PositiveFloat | None = 1.0  # of the whole gradient
+    weight_decay: Annotated[float, Field(ge=0.0)] = 1e-4
+    decay_parameters: str = ".*/kernel$"
+    clip_norm: PositiveFloat | None = 1.0
     warmup_percent: Annotated[float, Field(ge=0.0, le=100.0)] = 1.0
-    decay: Literal["cosine", "constant"] = "cosine"  # of the learning rate after the warm-up, to 0
-    temperature_multiplier: PositiveFloat = 1.0  # on the updates of t and b
+    decay: Literal["cosine", "constant"] = "cosine"
+    temperature_multiplier: PositiveFloat = 1.0
 
     @field_validator("decay_parameters")
     @classmethod
@@ -96,29 +134,47 @@ class Optimizer(Section):
 
 
 class Schedule(Section):
-    """How long to train, and in steps of what size."""
+    """How long to train, and in steps of what size.
 
-    batch_size: PositiveInt = 64  # b, what the learner trains on in one step
-    super_batch_size: PositiveInt | None = None  # B; if given, b = round(B (1 − f)) and batch_size is unused
-    examples_seen: PositiveInt = 9_600  # by the learner; the number of steps is this over b, rounded up
+    Attributes:
+        batch_size: The sub-batch size b: the number of examples that the learner trains on in one step.
+        super_batch_size: The super-batch size B, from which b is selected; if given, b = round(B (1 − f)),
+            and batch_size is not used. Null for B = round(b / (1 − f)).
+        examples_seen: Number of examples that the learner trains on in all; the number of steps is this over
+            b, rounded up.
+    """
+
+    batch_size: PositiveInt = 64
+    super_batch_size: PositiveInt | None = None
+    examples_seen: PositiveInt = 9_600
 
 
 class ExtraEvaluation(Section):
-    """An evaluation of one's own."""
+    """An evaluation of one's own.
+
+    Attributes:
+        function: Function of one's own that evaluates the learner.
+        options: Keyword arguments of the function.
+    """
 
     function: Annotated[str, names_code("evaluation"), known("evaluation")]
-    options: Options = NO_OPTIONS  # its keyword arguments
+    options: Options = NO_OPTIONS
 
 
 class Evaluation(Section):
-    """When and how the learner is evaluated."""
+    """When and how the learner is evaluated.
 
-    points: PositiveInt = 10  # evenly spaced over training; the last is at its end
-    shots: PositiveInt = 10  # per class, for the ridge probe
-    shot_seeds: PositiveInt = 3  # draws of the few examples, averaged
-    extra: dict[str, ExtraEvaluation] = Field(
-        default={}, json_schema_extra={"names_code": "evaluation"}
-    )  # of one's own, by the first part of their names
+    Attributes:
+        points: Number of evaluations, evenly spaced over training; the last is at its end.
+        shots: Number of examples of each class that the few-shot probe learns from.
+        shot_seeds: Number of draws of these few examples, over which results are averaged.
+        extra: Evaluations of one's own, by the first part of the names of what they measure.
+    """
+
+    points: PositiveInt = 10
+    shots: PositiveInt = 10
+    shot_seeds: PositiveInt = 3
+    extra: dict[str, ExtraEvaluation] = Field(default={}, json_schema_extra={"names_code": "evaluation"})
 
     def extensions(self, path: tuple[str, ...]) -> Iterator[Extension]:
         """Yield the evaluations of one's own; `path` is the place of this section in the config."""
@@ -135,32 +191,64 @@ class Evaluation(Section):
 
 
 class Diagnostics(Section):
-    """What is recorded about the selected examples, besides the metrics of every step."""
+    """What is recorded about the selected examples, besides the metrics of every step.
 
-    every_steps: PositiveInt | None = None  # None: nothing
-    columns: tuple[str, ...] = ("noise", "label")  # of metadata, by whose values examples are counted
+    Attributes:
+        every_steps: Number of steps between examinations of the selected examples; null for none.
+        columns: Columns of metadata by whose values the selected examples are counted.
+    """
+
+    every_steps: PositiveInt | None = None
+    columns: tuple[str, ...] = ("noise", "label")
 
 
 class Runtime(Section):
     """How to compute, not what: never part of a run's identity, since no value here changes a result beyond
-    rounding."""
+    rounding.
+
+    Attributes:
+        log_every_steps: Number of steps between recorded metrics.
+        checkpoint_every_steps: Number of steps between checkpoints, from which an interrupted run resumes.
+        keep_checkpoints: Number of checkpoints that are kept: the newest, and beside them the best.
+        steps_per_dispatch: Number of steps between round trips of the host; a divisor of log_every_steps.
+        microbatches: Number of parts that the sub-batch is trained on in, one after the other, so that the
+            activations of one part alone take memory.
+        remat: What the backward pass computes again instead of keeping it in memory: "dots" keeps matrix
+            products alone, "all" keeps nothing.
+        scan_layers: Whether one compiled block serves all layers, which is faster to compile.
+        selection_kernel: What sums over pairs of examples when they are selected; "fused" is for TPUs alone.
+        loader_threads: Number of threads that read and decode examples.
+        damaged_share: Share of the examples read that may be damaged before the run fails.
+        decoded_megabytes: Images that are decoded once for all runs, if they take no more than this; a
+            larger set is decoded each time.
+    """
 
     log_every_steps: PositiveInt = 10
     checkpoint_every_steps: PositiveInt = 50
-    keep_checkpoints: PositiveInt = 2  # the newest; the best is kept as well
-    steps_per_dispatch: PositiveInt = 1  # between round trips of the host; a divisor of log_every_steps
-    microbatches: PositiveInt = 1  # parts of the sub-batch whose activations are held at a time
-    remat: Literal["none", "dots", "all"] = "none"  # what is computed again: all but products, or all
-    scan_layers: bool = False  # one compiled block for all layers: faster to compile
-    selection_kernel: Literal["auto", "blocks", "fused"] = "auto"  # what sums over pairs; fused: TPU alone
+    keep_checkpoints: PositiveInt = 2
+    steps_per_dispatch: PositiveInt = 1
+    microbatches: PositiveInt = 1
+    remat: Literal["none", "dots", "all"] = "none"
+    scan_layers: bool = False
+    selection_kernel: Literal["auto", "blocks", "fused"] = "auto"
     loader_threads: PositiveInt = 1
-    damaged_share: Fraction = 0.01  # of the examples read that may be damaged before the run fails
-    decoded_megabytes: NonNegativeInt = 256  # of images decoded once for all runs; larger sets: each time
+    damaged_share: Fraction = 0.01
+    decoded_megabytes: NonNegativeInt = 256
     diagnostics: Diagnostics = Diagnostics()
 
 
 class TrainConfig(Extended):
-    """One training run: a reference model or a learner."""
+    """One training run: a reference model or a learner.
+
+    Attributes:
+        loss: The contrastive loss that is trained with: "sigmoid" as SigLIP, "softmax" as CLIP, or a loss of
+            one's own.
+        loss_options: Keyword arguments of a loss of one's own.
+        seed: Replicate. Set `seeds` of the study instead; a run that sets it is one run, which all
+            replicates share.
+        initialization: Decides the initial parameters, beside the seed: give a reference another value than
+            its learners, or it starts where they start.
+    """
 
     # Raise it when a default or its meaning changes: identities leave defaults out.
     version: ClassVar[int] = 3
@@ -168,7 +256,7 @@ class TrainConfig(Extended):
     model: TwoTowers = TwoTowers()
     data: Data = Data()
     loss: LossName = "sigmoid"
-    loss_options: Options = NO_OPTIONS  # keyword arguments of a loss of one's own
+    loss_options: Options = NO_OPTIONS
     selection: Selection = Selection()
     approximation: Approximation = Approximation()
     optimizer: Optimizer = Optimizer()
@@ -176,7 +264,7 @@ class TrainConfig(Extended):
     evaluation: Evaluation = Evaluation()
     runtime: Runtime = Runtime()
     seed: Seed = 0
-    initialization: Seed = 0  # another value, other initial parameters: a reference's are not its learner's
+    initialization: Seed = 0
 
     @property
     def batch_size(self) -> int:

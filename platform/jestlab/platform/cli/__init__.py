@@ -13,6 +13,8 @@ from jestlab.platform.cli.output import say
 from jestlab.platform.errors import UserError, nearest
 
 VERBS = {
+    "init": "Write a study to begin with.",
+    "keys": "Show what a spec may hold, key by key.",
     "list": "List the studies that can be launched by name.",
     "show": "Show a study: its question, runs, axes and reports.",
     "plan": "Show what a launch would run, and what it costs.",

@@ -6,6 +6,7 @@ import click
 
 from jestlab.analysis.mixing import names_of
 from jestlab.platform.cli.annotations import author_of_notes
+from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import examples, json_option, lab_options
 from jestlab.platform.cli.output import print_json, printable, say, table
 from jestlab.platform.lab.lab import Lab
@@ -58,7 +59,7 @@ def accept_command(
         ]
         say(table(["accepted (UTC)", "by", "difference", "reason"], rows))
     else:
-        say(f'nothing was accepted yet: jestlab accept {experiment} --reason "…"')
+        say(f'nothing was accepted yet: jestlab accept {pasted(experiment)} --reason "…"')
 
 
 def _line(text: str) -> str:

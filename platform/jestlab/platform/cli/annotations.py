@@ -14,9 +14,9 @@ from jestlab.platform.store.annotations import add_note, add_tags, notes, remove
 from jestlab.platform.store.store import Store
 from jestlab.platform.whoami import user_name
 
-_SUBJECT = """\b
-SUBJECT is an experiment, experiment/run (with /seed where there are several),
-or the first characters of a run's fingerprint.
+_SUBJECT = f"""SUBJECT is an experiment, or a run.
+
+{naming.HELP}
 
 \b
 Examples:"""
@@ -48,7 +48,7 @@ def note_command(name: str, text: str | None, *, author: str | None, as_json: bo
         cells = [[f"{n.created_at:%Y-%m-%d %H:%M}", _line(n.author), _line(n.text)] for n in found]
         say(table(["written (UTC)", "by", "note"], cells))
     else:
-        say(f'no notes yet: jestlab note {name} "…"')
+        say(f'no notes yet: jestlab note {naming.pasted(name)} "…"')
 
 
 def _line(text: str) -> str:
@@ -72,7 +72,7 @@ def author_of_notes() -> str:
   jestlab tag quickstart keep
   jestlab tag quickstart/joint/1 best submitted
   jestlab tag quickstart/joint/1 best --remove
-  jestlab query --view notes --where "kind = 'tag' and text = 'best'"
+  jestlab query --where "tag = 'best'"
 """
 )
 @click.argument("name", metavar="SUBJECT")
@@ -91,4 +91,4 @@ def tag_command(name: str, names: tuple[str, ...], *, remove: bool, as_json: boo
     elif names:
         add_tags(store, subject, names)
     found = tags(store, subject)
-    show(as_json, found, " ".join(found) if found else f"no tags yet: jestlab tag {name} TAG")
+    show(as_json, found, " ".join(found) if found else f"no tags yet: jestlab tag {naming.pasted(name)} TAG")

@@ -19,7 +19,7 @@ from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.files import build_once
 from jestlab.models.data.shards import ShardSource
 from jestlab.platform.cli.options import examples, json_option
-from jestlab.platform.cli.output import counted, print_json, say, show, table
+from jestlab.platform.cli.output import Block, counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.launch.logs import one_line
 
@@ -88,10 +88,10 @@ def inspect(folder: Path, expression: str | None, as_json: bool) -> None:
     if as_json:
         print_json(summary, indent=2)
     else:
-        say("\n".join(_lines(summary)))
+        say(_lines(summary))
 
 
-def _lines(summary: dict[str, Any]) -> Iterator[str]:
+def _lines(summary: dict[str, Any]) -> Iterator[Block]:
     examples, is_filtered = summary["examples"], "filter" in summary
     yield f"{summary['folder']}: {examples:,} examples in {counted(summary['shards'], 'tar shard')}"
     for reason, count in summary["damaged"].items():

@@ -10,21 +10,21 @@ from typing import Any
 
 import click
 
+from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import json_option, lab_options
-from jestlab.platform.cli.output import printable, show, table
+from jestlab.platform.cli.output import Block, printable, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.changes import Since, changed_since
 from jestlab.platform.planning.explain import Comparison, Pair, compare
+from jestlab.platform.terminal import Styled, styled
 
-_EPILOG = """\b
-RUN is experiment/run or experiment/label (with /seed where there are several),
-or the first characters of a fingerprint.
+_EPILOG = f"""{naming.HELP}
 
 \b
 Examples:
   jestlab diff quickstart/joint/0 quickstart/joint/1
-  jestlab diff joint/0 uniform/0 --experiment quickstart
+  jestlab diff joint/0 uniform/0
   jestlab diff ridge/plain/0
 """
 _ABSENT = "–"
@@ -33,33 +33,30 @@ _ABSENT = "–"
 @click.command(epilog=_EPILOG)
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="[RUN]", required=False)
-@click.option("--experiment", metavar="NAME", help="Experiment of both runs, if their names do not say it.")
-@click.option("--seed", type=int, help="Replicate of both runs, if their names do not say it.")
 @json_option()
 @lab_options
-def diff_command(
-    first: str, second: str | None, *, experiment: str | None, seed: int | None, as_json: bool, lab: Lab
-) -> None:
+def diff_command(first: str, second: str | None, *, as_json: bool, lab: Lab) -> None:
     """Show how two runs differ: config, dependencies, your own code and data, jestlab's code, machine, last
     scores and costs. With one RUN, show how its code and data differ from what is there now.
     """
     store = naming.existing_store(lab)
     if second is None:
-        one = naming.run(store, first, experiment, seed)
+        one = naming.run(store, first)
         since = changed_since(store, one.fingerprint)
         titles = (one.title, "now")
-        show(as_json, _since_data(since, titles), "\n".join(_own_lines(since, titles)))
+        show(as_json, _since_data(since, titles), _own_lines(since, titles))
         return
-    one, other = (naming.run(store, name, experiment, seed) for name in (first, second))
+    one, other = (naming.run(store, name) for name in (first, second))
     compared = compare(store, one.fingerprint, other.fingerprint)
     titles = (one.title, other.title)
-    show(as_json, _as_data(compared, titles), "\n".join(_lines(compared, titles)))
+    show(as_json, _as_data(compared, titles), _lines(compared, titles))
 
 
-def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
+def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[Block]:
     for title, fingerprint, state in _runs(compared, titles):
         why = compared.retracted.get(fingerprint)
-        yield f"{title}  {fingerprint[:8]}  {state}" + (f", retracted: {_text(why)}" if why else "")
+        about = f"{title}  {fingerprint[:8]}  " + terminal.state(state)
+        yield about + (f", retracted: {_text(why)}" if why else "")
     sections: list[tuple[str, Mapping[str, Pair[Any]], Callable[[Any], str]]] = [
         ("config", compared.config, _text),
         ("needs", compared.needs, lambda fingerprint: fingerprint[:8]),
@@ -83,13 +80,13 @@ def _lines(compared: Comparison, titles: tuple[str, str]) -> Iterator[str]:
 
 def _section(
     name: str, pairs: Mapping[str, Pair[Any]], titles: tuple[str, str], write: Callable[[Any], str]
-) -> str:
+) -> Block:
     """Write the table of one kind of difference."""
     rows = [(key, *(_shown(value, write) for value in pair)) for key, pair in pairs.items()]
     return table((name.upper(), *titles), rows) if rows else f"{name.upper()}  no difference"
 
 
-def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterator[str]:
+def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterator[Block]:
     """Write how the user's own code and data differ."""
     if not compared.known:
         yield "CODE  unknown: none was recorded"
@@ -97,10 +94,15 @@ def _own_lines(compared: Comparison | Since, titles: tuple[str, str]) -> Iterato
         yield _section("code", compared.code, titles, _digest)
     if compared.source:
         yield ""
-        yield from map(printable, compared.source.splitlines())
+        yield from map(_source_line, compared.source.splitlines())
     if compared.data:
         yield ""
         yield _section("data", compared.data, titles, _digest)
+
+
+def _source_line(line: str) -> Styled:
+    """Colour a line of a difference of files as git does."""
+    return styled(printable(line), {"+": "green", "-": "red", "@": "blue"}.get(line[:1], ""))
 
 
 def _digest(value: str) -> str:

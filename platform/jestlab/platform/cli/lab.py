@@ -26,6 +26,7 @@ from jestlab.platform.store.address import parse_url, shown_url
 from jestlab.platform.store.backup import back_up
 from jestlab.platform.store.backup import restore as restore_backup
 from jestlab.platform.store.store import Store
+from jestlab.platform.terminal import styled
 
 _archive = click.argument("archive", type=FILE)
 
@@ -182,6 +183,8 @@ def _bytes(size: float) -> str:
 
 # ---- doctor
 
+_LEVELS = {Level.OK: "green", Level.WARNING: "yellow", Level.BROKEN: "red"}
+
 
 @click.command(epilog=examples("doctor", "doctor --no-jax --json"))
 @click.option("--jax/--no-jax", default=True, help="Whether to check which devices JAX finds.")
@@ -200,7 +203,8 @@ def doctor_command(jax: bool, as_json: bool, lab: Lab) -> None:
             findings.append(finding)
             if not as_json:
                 remedy = f": {finding.remedy}" if finding.remedy else ""
-                say(f"{finding.level:8} {finding.check:12} {finding.found}{remedy}")
+                level = styled(f"{finding.level:8}", _LEVELS.get(finding.level, ""))
+                say(level + f" {finding.check:12} {finding.found}{remedy}", hang=22)
     if as_json:
         print_json(list(map(asdict, findings)))
     if any(finding.level is Level.BROKEN for finding in findings):

@@ -19,6 +19,10 @@ from jestlab.platform.lab.lab import Lab
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
 
+_SUBJECT = """\b
+SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of
+a run, EXPERIMENT/RUN. EXPERIMENT is left out where no other has such a run."""
+
 _no_reports = click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 _json = json_option("Print one JSON object at the end, and progress to standard error.")
 
@@ -63,42 +67,35 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
     context.exit(_launching().launch(lab, study, **options))
 
 
-@click.command(epilog=examples("retry quickstart", "retry quickstart joint --retries 5"))
-@click.argument("experiment")
-@click.argument("run", required=False)
+@click.command(epilog=f"{_SUBJECT}\n\n{examples('retry quickstart', 'retry quickstart/joint/1 --retries 5')}")
+@click.argument("name", metavar="SUBJECT")
 @how_options
 @_no_reports
 @_json
 @lab_options
 @click.pass_context
-def retry_command(
-    context: click.Context, /, experiment: str, run: str | None, *, lab: Lab, **options: Any
-) -> None:
-    """Retry the FAILED runs of EXPERIMENT, or one RUN of it, then the runs that were SKIPPED because of them.
+def retry_command(context: click.Context, /, name: str, *, lab: Lab, **options: Any) -> None:
+    """Retry the FAILED runs of SUBJECT, then the runs that were SKIPPED because of them.
 
     The study is taken as it was last launched. Nothing else is started: cancelled runs stay cancelled. Exit
     code: as for `launch`.
     """
-    context.exit(_launching().retry(lab, experiment, run, **options))
+    context.exit(_launching().retry(lab, name, **options))
 
 
-@click.command(epilog=examples("cancel quickstart", "cancel quickstart joint --seed 1 --now"))
-@click.argument("experiment")
-@click.argument("run", required=False)
-@click.option("--seed", type=int, help="Replicate, where RUN has several.")
+@click.command(epilog=f"{_SUBJECT}\n\n{examples('cancel quickstart', 'cancel quickstart/joint/1 --now')}")
+@click.argument("name", metavar="SUBJECT")
 @click.option("--now", is_flag=True, help="Stop at once, without a last checkpoint.")
 @json_option("Print the cancelled runs as JSON.")
 @lab_options
 @click.pass_context
-def cancel_command(
-    context: click.Context, /, experiment: str, run: str | None, *, lab: Lab, **options: Any
-) -> None:
-    """Stop the runs of EXPERIMENT, or one RUN of it, and make sure that none of their processes is left.
+def cancel_command(context: click.Context, /, name: str, *, lab: Lab, **options: Any) -> None:
+    """Stop the runs of SUBJECT, and make sure that none of their processes is left.
 
     Runs stop at a checkpoint and stay CANCELLED until they are launched again; a launch in progress does not
     restart them. Exit code: 0 all runs have stopped, 1 something is still running.
     """
-    context.exit(_launching().cancel(lab, experiment, run, **options))
+    context.exit(_launching().cancel(lab, name, **options))
 
 
 def _launching() -> Any:

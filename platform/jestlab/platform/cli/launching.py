@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import click
 
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.outcome import outcome_data, show_outcome
@@ -46,18 +45,20 @@ def launch(
         show(as_json, [str(path) for path in written], f"{counted(len(written), 'manifest')} in {render}")
         return 0
     launched = session.launch(
-        lab, study, How(**how), _listener(as_json), Rerun(rerun_changed, rerun_retracted, runs),
+        lab, study, How(**how), _listener(as_json, study.name), Rerun(rerun_changed, rerun_retracted, runs),
         max_chip_hours=max_chip_hours, replacing=replace, reported=not no_reports,
     )  # fmt: skip
     return _ended(launched, as_json)
 
 
-def retry(
-    lab: Lab, experiment: str, run: str | None, how: dict[str, Any], *, no_reports: bool, as_json: bool
-) -> int:
-    """Launch the runs of an experiment that failed and those that waited for them; return the exit code."""
-    listener = _listener(as_json)
-    launched = session.retry(lab, experiment, run, How(**how), listener, reported=not no_reports)
+def retry(lab: Lab, name: str, how: dict[str, Any], *, no_reports: bool, as_json: bool) -> int:
+    """Launch the runs that are named and failed, and those that waited for them; return the exit code."""
+    with closing(Store.open(lab.store_url, create=False)) as store:
+        named = naming.several(store, name)
+    launched = session.retry(
+        lab, named.experiment, {row.fingerprint for row in named.runs}, How(**how),
+        _listener(as_json, named.experiment), reported=not no_reports,
+    )  # fmt: skip
     return _ended(launched, as_json)
 
 
@@ -83,15 +84,12 @@ class _Stopped:
     program: str = ""
 
 
-def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now: bool, as_json: bool) -> int:
-    """Stop the runs of an experiment, or one of them, and return the exit code."""
+def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
+    """Stop the runs that are named, and return the exit code."""
     store = Store.open(lab.store_url, create=False)
-    rows = store.runs(experiment)
-    if run is not None:
-        rows = [naming.find(rows, run, seed)]
-    elif seed is not None:
-        raise click.UsageError("--seed: expected the name of a RUN before it")
-    wanted = {row.fingerprint: row for row in rows if row.state != RunState.COMPLETED}
+    named = naming.several(store, name)
+    experiment = named.experiment
+    wanted = {row.fingerprint: row for row in named.runs if row.state != RunState.COMPLETED}
     leases.request_stop(store, list(wanted), f"cancelled by {user_name()} on {host_name()}")
     settings = Settings.find()
     outcome = controller.launch(
@@ -101,7 +99,7 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
         [_Stopped(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()],
         functools.cache(lambda name: executors.find(name, settings, lab)),
         options=controller.Options(at_once=now, launches=False),
-        listener=_listener(as_json),
+        listener=_listener(as_json, experiment),
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]
     if as_json:
@@ -118,6 +116,6 @@ def cancel(lab: Lab, experiment: str, run: str | None, *, seed: int | None, now:
     return 0 if all(state in over for state in outcome.states.values()) else 1
 
 
-def _listener(as_json: bool) -> Listener:
+def _listener(as_json: bool, experiment: str) -> Listener:
     """Show progress on standard error where standard output is for a program."""
-    return display(sys.stderr if as_json else sys.stdout)
+    return display(experiment, sys.stderr if as_json else sys.stdout)

@@ -25,7 +25,9 @@ from jestlab.platform.store.records import Lease, RunState
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
-_EPILOG = examples("logs quickstart joint --seed 1", "logs quickstart joint --seed 1 -n 20 -f")
+_EPILOG = f"""{naming.HELP}
+
+{examples("logs quickstart/joint/1", "logs quickstart/joint/1 -n 20 -f")}"""
 
 _POLL_SECONDS = 0.5
 _FETCH_SECONDS = 10.0  # from a bucket, to which its worker sends it every minute
@@ -34,32 +36,29 @@ _BLOCK = 1 << 20
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("experiment")
-@click.argument("run")
-@click.option("--seed", type=int, help="Replicate, where there are several.")
-@click.option("-n", "lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
-@click.option("-f", "follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
+@click.argument("name", metavar="RUN")
+@click.option("-n", "--lines", type=click.IntRange(min=0), metavar="N", help="Print only the last N lines.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the run ends or its worker is lost.")
 @json_option("Print path, state and text as JSON.")
 @lab_options
-def logs_command(
-    experiment: str, run: str, *, seed: int | None, lines: int | None, follow: bool, as_json: bool, lab: Lab
-) -> None:
-    """Print the log of a RUN, given by its name, its label, or the first characters of its fingerprint.
+def logs_command(name: str, *, lines: int | None, follow: bool, as_json: bool, lab: Lab) -> None:
+    """Print the log of a RUN.
 
     The log is read from the lab's folder, or else fetched from where the last attempt ran. It is printed as
     it is; a terminal gets its colours and progress bars, and no other control sequences.
     """
     if follow and as_json:
-        raise click.UsageError("-f and --json: expected only one of them")
+        raise click.UsageError("--follow and --json: expected only one of them")
     store = naming.existing_store(lab)
-    chosen = naming.find(store.runs(experiment), run, seed)
+    named = naming.run(store, name)
+    chosen = named.row
     lease = leases.standings(store, [chosen.fingerprint])[chosen.fingerprint].lease
     path, fetch = _log_of(chosen.directory, lease, lab)
     fetch()
     if not path.exists() and not follow:
         text = _of_executor(store, lease, lab)
         if text is None:
-            raise UserError(f"{chosen.label} (seed {chosen.seed}) has no log yet: it is {chosen.state}")
+            raise UserError(f"{named.title} has no log yet: it is {chosen.state}")
         if lines is not None:
             text = b"".join(text.splitlines(keepends=True)[-lines:] if lines else [])
     elif as_json:

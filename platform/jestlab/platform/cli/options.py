@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from jestlab.analysis.costs import SCOPES
+from jestlab.platform.cli.output import WIDE
+from jestlab.platform.cli.own import Named
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.address import parse_url, shown_url
 
@@ -77,8 +79,9 @@ def how_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=click.Choice(["local", "vertex", "kubernetes"]),
-        help="Where to run  [default: as the study says, else your settings, else local]",
+        type=Named("executor", ("local", "vertex", "kubernetes")),
+        help="Where to run: built in, or an executor of your own  "
+        "[default: as the study says, else your settings, else local]",
     )
     @click.option(
         "--parallel",
@@ -109,6 +112,27 @@ def how_options(function: Function) -> Callable[..., Any]:
 def json_option(help: str = "Print JSON.") -> Callable[[Function], Function]:
     """Add `--json`; the command receives it as `as_json: bool`."""
     return click.option("--json", "as_json", is_flag=True, help=help)
+
+
+def _set_wide(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[WIDE] = value
+
+
+wide_option = click.option(
+    "--wide",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_wide,
+    help="Print all columns, however narrow the terminal is.",
+)
+"""`--wide`; tables of the verb are printed whole."""
+
+
+def output_option(
+    what: str = "Write to this file instead.", folder: bool = False
+) -> Callable[[Function], Function]:
+    """Add `--output`; the command receives it as `output: Path | None`."""
+    return click.option("-o", "--output", type=FOLDER if folder else FILE, help=what)
 
 
 def baseline_option(default: str = "the first run that is not a reference") -> Callable[[Function], Function]:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,13 +12,16 @@ from typing import Any
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.claims import MARKS, difference
 from jestlab.platform import reports
+from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.output import say, table
+from jestlab.platform.cli.tables import Table
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.store.records import RunState
+from jestlab.platform.terminal import Styled, joined, state, styled
 
-_SHORTEST = 16  # to which a statement is cut: a narrower terminal wraps the line
+_VERDICTS = {"holds": "green", "does not hold": "red"}
 
 
 def outcome_data(
@@ -73,9 +73,9 @@ def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made:
     failed = next((run for run in runs if outcome.states[run.fingerprint] == RunState.FAILED), None)
     if failed is not None:
         same = same_lab_options()
-        say(f"see: jestlab logs {study.name} {shlex.quote(failed.label)} --seed {failed.seed}{same}")
+        say(f"see: jestlab logs {pasted(study.name, failed.label, failed.seed)}{same}", fit=False)
         if outcome.stopped is None:
-            say(f"then: jestlab retry {study.name}{same}")
+            say(f"then: jestlab retry {pasted(study.name)}{same}", fit=False)
 
 
 def _show_reports(study: str, written: Sequence[Path]) -> None:
@@ -114,8 +114,8 @@ def _page(written: Sequence[Path]) -> Path | None:
     return next((path for path in written if path.name == "report.html"), None)
 
 
-def _states(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
+def _states(counts: Mapping[str, int]) -> Styled:
+    return joined(", ", [state(f"{count} {name}", name) for name, count in sorted(counts.items())])
 
 
 def _counts(plan: Plan, outcome: Outcome) -> dict[str, int]:
@@ -130,10 +130,10 @@ def _show_claims(written: Sequence[Path], experiment: str, by_study: bool = Fals
     if path is None:
         return False
     content = json.loads(path.read_text(encoding="utf-8"))
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None  # a pipe gets it all
-    say("\n" + "\n".join(claim_lines(content["rows"], by_study, width)))
+    say()
+    say(claims_table(content["rows"], by_study))
     say(content["caption"])
-    say(f"claims:  jestlab table claims {shlex.quote(experiment)}{same_lab_options()}")
+    say(f"claims:  jestlab table claims {pasted(experiment)}{same_lab_options()}", fit=False)
     return True
 
 
@@ -143,29 +143,21 @@ def _difference(row: Mapping[str, Any]) -> str:
     return difference(dict(row), Metric(unit=row["unit"], digits=digits))
 
 
-def claim_lines(rows: Sequence[Mapping[str, Any]], by_study: bool, width: int | None) -> list[str]:
-    """Write a line for each claim: the sign of its verdict, its study, its statement, and by how much.
+def claims_table(rows: Sequence[Mapping[str, Any]], by_study: bool) -> Table:
+    """Make a table of claims: the sign of each one's verdict, its study, its statement, and by how much.
 
     Args:
         rows: Of the table of claims, as its JSON has them.
         by_study: Whether to name the study.
-        width: Columns that a line may take, for which statements are shortened; None for any number.
     """
-    widest = max((len(row["study"]) for row in rows), default=0)
-    parts = [
+    lines = [
         (
-            f"{MARKS[row['verdict']]} " + (f"{row['study']:{widest}}  " if by_study else ""),
+            styled(MARKS[row["verdict"]], _VERDICTS.get(row["verdict"], "")),
+            *((row["study"],) if by_study else ()),
             " ".join(row["statement"].split()),
-            "  " + _difference({key: math.nan if value is None else value for key, value in row.items()}),
+            _difference({key: math.nan if value is None else value for key, value in row.items()}),
         )
         for row in rows
     ]
-    natural = max((sum(map(len, part)) for part in parts), default=0)
-    total = natural if width is None else min(natural, width)
-    lines = []
-    for head, statement, end in parts:
-        room = total - len(head) - len(end)
-        if len(statement) > max(room, _SHORTEST):
-            statement = f"{statement[: max(room, _SHORTEST) - 1].rstrip()}…"
-        lines.append(head + statement.ljust(room) + end)
-    return lines
+    count = 4 if by_study else 3
+    return table([""] * count, lines, right=(count - 1,))

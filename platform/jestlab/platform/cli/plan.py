@@ -11,8 +11,8 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
-from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options
-from jestlab.platform.cli.output import absent_data, counted, few, show, table
+from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options, wide_option
+from jestlab.platform.cli.output import Block, absent_data, counted, few, rendered, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import done, to_do, total, utilisation, wall_hours
@@ -22,9 +22,26 @@ from jestlab.platform.planning.survey import Survey, survey
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.terminal import styled
 
 _MOST_ROWS = 40  # labels; beyond it, one row for all points of a run, or for a whole part of a union
 _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL")
+_IMPORTANCE = {
+    "TOTAL": 90,
+    "HOURS": 85,
+    "CHIP-HOURS": 85,
+    "$": 80,
+    "EXAMPLES": 75,
+    "NEEDS": 70,
+    "CHIPS": 60,
+    "LEARNER": 50,
+    "SCORING": 45,
+    "BY PAPER": 40,
+    "ID": 40,
+    "REF. SCORING": 35,
+    "SELECTION": 30,
+}
+"""Columns that a narrow terminal leaves out, the least first."""
 
 
 @click.command(
@@ -35,6 +52,7 @@ _COSTS = ("EXAMPLES", "LEARNER", "SCORING", "SELECTION", "REF. SCORING", "TOTAL"
 @spec_options
 @click.option("--why", is_flag=True, help="Explain for each run why it would run.")
 @click.option("--all", "every", is_flag=True, help="Print a row for each run.")
+@wide_option
 @json_option()
 @lab_options
 def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) -> None:
@@ -45,19 +63,20 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     """
     found = survey(lab, study, why=why)
     data = _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}
-    show(as_json, data, text(found, every))
+    show(as_json, data, [*_lines(found, every), *found.remarks])
 
 
 def text(found: Survey, every: bool = False) -> str:
-    """Write a plan for people; with `every`, a row for each run."""
-    return "\n".join([*_lines(found, every), *found.remarks])
+    """Write a plan as plain text; with `every`, a row for each run."""
+    return rendered([*_lines(found, every), *found.remarks], None)
 
 
-def _lines(found: Survey, every: bool) -> Iterator[str]:
+def _lines(found: Survey, every: bool) -> Iterator[Block]:
     columns, rows, right = grid(found.plan, every)
-    yield headline(found.plan)
+    name, question = headline(found.plan)
+    yield styled(name, "bold") + f": {question}"
     yield ""
-    yield table(columns, rows, right)
+    yield table(columns, rows, right, _IMPORTANCE)
     yield ""
     yield from sentences(found)
     if found.reasons:
@@ -65,10 +84,10 @@ def _lines(found: Survey, every: bool) -> Iterator[str]:
         yield from (f"{run}: {why}" for run, why in found.explained())
 
 
-def headline(plan: Plan) -> str:
+def headline(plan: Plan) -> tuple[str, str]:
     """Write which study is planned, and what it asks."""
     study = plan.study
-    return f"{study.name}{f' ({study.scale})' if study.scale else ''}: {study.question}"
+    return f"{study.name}{f' ({study.scale})' if study.scale else ''}", study.question
 
 
 def sentences(found: Survey) -> Iterator[str]:
@@ -82,7 +101,7 @@ def sentences(found: Survey) -> Iterator[str]:
     yield from absent_data(plan)
     if _budget_headers(plan):
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
-    elif study.resources.tpu is None and found.place not in ("local", None):
+    elif study.resources.tpu is None and found.place is not None:
         yield (
             f"HOURS are unknown: your settings send runs to {found.place}, and the study names no TPU slice: "
             "--set resources.tpu=v5e-16x16, or whichever you have"

@@ -14,12 +14,14 @@ import click
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import Finding, checks
-from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
+from jestlab.platform.cli.options import FILE, examples, json_option, lab_options, output_option, wide_option
 from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, table
+from jestlab.platform.cli.tables import USUAL, Table
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.published import import_cells, remove_source
 from jestlab.platform.store.store import Store
+from jestlab.platform.terminal import Styled, styled
 
 _EPILOG = examples(
     "published import             # the tables of the JEST paper",
@@ -92,6 +94,7 @@ def import_(files: tuple[Path, ...], *, as_json: bool, lab: Lab) -> None:
 )
 @click.option("--table", "name", metavar="NAME", help="List only this table.")
 @click.option("--source", metavar="SOURCE", help="List only the tables of this source.")
+@wide_option
 @json_option()
 @lab_options
 def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> None:
@@ -103,26 +106,28 @@ def list_(name: str | None, source: str | None, *, as_json: bool, lab: Lab) -> N
         say("no published results yet: jestlab published import")
     tables = itertools.groupby(cells, key=lambda cell: (cell.source, cell.table))
     for number, ((of, name), own) in enumerate(tables if not as_json else ()):
-        say(("\n" if number else "") + f"{name} ({of})")
+        if number:
+            say()
+        say(styled(name, "bold") + f" ({of})")
         say(_matrix(list(own)))
 
 
 @published_command.command(
     epilog=examples(
-        "published export > published.csv", 'published export --source "Evans et al. 2024" --out evans.csv'
+        "published export > published.csv", 'published export --source "Evans et al. 2024" -o evans.csv'
     ),
 )
 @click.option("--source", metavar="SOURCE", help="Export only what this source has published.")
-@click.option("--out", type=FILE, help="Write to this file instead.")
+@output_option()
 @json_option()
 @lab_options
-def export(source: str | None, out: Path | None, *, as_json: bool, lab: Lab) -> None:
+def export(source: str | None, output: Path | None, *, as_json: bool, lab: Lab) -> None:
     """Write the published cells in the store as CSV that `jestlab published import` takes."""
     cells = _stored(lab, None, source)
     text = render(cells)
     if as_json:
         text = json.dumps([dataclasses.asdict(cell) for cell in cells], ensure_ascii=False) + "\n"
-    print_or_write(out, text, f"{out}: {len(cells)} cells")
+    print_or_write(output, text, f"{output}: {len(cells)} cells")
 
 
 @published_command.command(epilog=examples('published remove "Doe et al. 2025"'))
@@ -153,6 +158,7 @@ Examples:
 )
 @click.argument("file", metavar="[FILE]", required=False, type=FILE)
 @click.option("--all", "everything", is_flag=True, help="Also list confirmed cells.")
+@wide_option
 @json_option()
 @lab_options
 @click.pass_context
@@ -172,7 +178,7 @@ def lint(context: click.Context, file: Path | None, *, everything: bool, as_json
         print_json({"confirmed": len(found) - len(wrong), "findings": len(wrong), "cells": rows})
     else:
         if everything:
-            say(_regenerated(found) + "\n")
+            say([_regenerated(found), ""])
         for finding in wrong:
             say(finding.message)
         say(f"derived cells confirmed: {len(found) - len(wrong)}; findings: {len(wrong)}")
@@ -216,7 +222,7 @@ def _in_store(lab: Lab) -> list[PublishedCell]:
     return stored(lab.store_url) if Store.open_readonly(lab.store_url) is not None else []
 
 
-def _matrix(cells: Sequence[PublishedCell]) -> str:
+def _matrix(cells: Sequence[PublishedCell]) -> Table:
     """Arrange the cells of a table as they were printed."""
     quantities = sorted({cell.quantity for cell in cells}, key=order)
     rows = []
@@ -226,12 +232,14 @@ def _matrix(cells: Sequence[PublishedCell]) -> str:
         method = f"{first.method} (baseline)" if first.baseline else first.method
         printed = (row[quantity].printed if quantity in row else "" for quantity in quantities)
         rows.append([str(first.position), method, first.variant, *printed])
-    return table(["ROW", "METHOD", "VARIANT", *quantities], rows, right=(0, *range(3, 3 + len(quantities))))
+    headers = ["ROW", "METHOD", "VARIANT", *quantities]
+    importance = {"ROW": 90, "VARIANT": 80, **dict.fromkeys(quantities, USUAL)}
+    return table(headers, rows, (0, *range(3, len(headers))), importance)
 
 
-def _regenerated(found: Sequence[Finding]) -> str:
+def _regenerated(found: Sequence[Finding]) -> Table:
     """List all recalculated cells with their verdicts."""
-    rows = [
+    rows: list[list[str | Styled]] = [
         [
             finding.table,
             f"{finding.position}",
@@ -240,9 +248,11 @@ def _regenerated(found: Sequence[Finding]) -> str:
             finding.printed,
             finding.expected,
             " to ".join(dict.fromkeys(finding.possible)),
-            "confirmed" if finding.confirmed else "CANNOT BE" if not finding.others else "DIFFERS",
+            styled("confirmed", "green")
+            if finding.confirmed
+            else styled("DIFFERS" if finding.others else "CANNOT BE", "red"),
         ]
         for finding in found
     ]
     heads = ["TABLE", "ROW", "OF", "CELL", "PRINTED", "CALCULATED", "POSSIBLE", "VERDICT"]
-    return table(heads, rows, right=(1, 4, 5))
+    return table(heads, rows, (1, 4, 5), {"ROW": 50, "POSSIBLE": 40, "OF": 60})

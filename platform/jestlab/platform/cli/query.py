@@ -17,8 +17,16 @@ import click
 
 from jestlab.analysis import query
 from jestlab.analysis.spreadsheets import csv_cell
-from jestlab.platform.cli.options import FILE, json_option, lab_options
-from jestlab.platform.cli.output import print_or_write, printable
+from jestlab.platform import terminal
+from jestlab.platform.cli.options import json_option, lab_options, output_option, wide_option
+from jestlab.platform.cli.output import (
+    default_format,
+    print_or_write,
+    print_or_write_blocks,
+    printable,
+    table,
+)
+from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.views import VIEWS
 
@@ -31,11 +39,14 @@ Examples:
   jestlab query
   jestlab query --where "state = 'FAILED'" --columns experiment,label,seed,reason
   jestlab query --view evaluations --experiment quickstart --where 'final and selection.rule = "joint"'
-  jestlab query --columns label,seed,config.* --format parquet --output runs.parquet
+  jestlab query --columns label,seed,config.* --format parquet -o runs.parquet
   jestlab query "SELECT label, name, AVG(value) FROM v_evaluations WHERE final = 1 GROUP BY 1, 2" --format csv
 """
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
+_OF_VIEWS = ("view", "column", "meaning")
+_LONG, _BROAD = 60, 24  # letters: JSON and the like; a sentence
 
 Rows = Sequence[Sequence[Any]]
 
@@ -48,10 +59,12 @@ Rows = Sequence[Sequence[Any]]
 @click.option("--order-by", metavar="A,B,…", help="Sort by columns or config keys; -A in descending order.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="Maximum number of rows.")
 @click.option("--experiment", metavar="NAME", help="Keep only the rows of this experiment.")
-@click.option("--format", "format_", type=click.Choice(["md", "csv", "json", "parquet"]),
-              help="Output format  [default: by the extension of --output, else md]")  # fmt: skip
+@click.option("--format", "format_", type=click.Choice(["text", "md", "csv", "json", "parquet"]),
+              help="Output format  [default: by the extension of --output, else text on a "
+                   "terminal, else md]")  # fmt: skip
+@output_option()
+@wide_option
 @json_option("The same as --format json.")
-@click.option("--output", type=FILE, help="Write to this file instead.")
 @lab_options
 def query_command(
     sql: str | None,
@@ -75,7 +88,11 @@ def query_command(
     by_view = any(option is not None for option in asked)
     if sql is not None and by_view:
         raise click.UsageError("expected either SQL, or --view with --where and other options")
-    form = "json" if as_json else format_ or _ENDINGS.get(output.suffix if output else "", "md")
+    form = (
+        "json"
+        if as_json
+        else format_ or _ENDINGS.get(output.suffix if output else "", default_format(output))
+    )
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("cannot print parquet to a terminal: give --output FILE, or pipe it")
     if by_view:
@@ -85,8 +102,10 @@ def query_command(
         headers, rows = found.columns, found.rows
     else:
         headers, rows = _views() if sql is None else _ask(lab, sql)
-    content = WRITERS[form](headers, rows)
-    print_or_write(output, content)
+    if form == "text":
+        print_or_write_blocks(output, [_text(headers, rows)])
+    else:
+        print_or_write(output, WRITERS[form](headers, rows))
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -98,7 +117,7 @@ def _views() -> tuple[list[str], list[tuple[Any, ...]]]:
     rows: list[tuple[Any, ...]] = [
         (name, column, meaning) for name, view in VIEWS.items() for column, meaning in view.columns.items()
     ]
-    return ["view", "column", "meaning"], rows
+    return list(_OF_VIEWS), rows
 
 
 def _ask(lab: Lab, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -115,12 +134,40 @@ def _portable(value: Any) -> Any:
     return value
 
 
+def _text(headers: Sequence[str], rows: Rows) -> Table:
+    """Make a table for a terminal, in which long texts and JSON are left out before other columns."""
+    cells = [[_plain_cell(value) for value in row] for row in rows]
+    columns = list(zip(*cells, strict=True)) or [()] * len(headers)
+    right = [
+        number
+        for number in range(len(headers))
+        if rows and all(row[number] is None or isinstance(row[number], int | float) for row in rows)
+    ]
+    sizes = [max(map(len, column), default=0) for column in columns]
+    importance = {
+        header: (ESSENTIAL if number == 0 else 10 if size > _LONG else 40 if size > _BROAD else USUAL)
+        for number, (header, size) in enumerate(zip(headers, sizes, strict=True))
+    }
+    if tuple(headers) == _OF_VIEWS:
+        importance = dict.fromkeys(headers, ESSENTIAL)
+    named = [terminal.state(cell) if cell in terminal.STATES else cell for row in cells for cell in row]
+    width = max(len(headers), 1)
+    return table(headers, [named[i : i + width] for i in range(0, len(named), width)], right, importance)
+
+
 def _markdown(headers: Sequence[str], rows: Rows) -> str:
     from tabulate import tabulate
 
     cells = [[_cell(value) for value in row] for row in rows]
     text: str = tabulate(cells, headers, tablefmt="github", disable_numparse=True)
     return text + "\n"
+
+
+def _plain_cell(value: Any) -> str:
+    """Write a value on one line of a table."""
+    if value is None:
+        return ""
+    return " ".join(printable(f"{value:.6g}" if isinstance(value, float) else str(value)).split())
 
 
 def _cell(value: Any) -> str:

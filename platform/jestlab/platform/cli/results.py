@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -17,24 +17,31 @@ from jestlab.analysis.efforts import EFFORTS, Effort
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
-from jestlab.analysis.tables.core import FORMATS, Format
+from jestlab.analysis.tables.core import FORMATS, Format, Table
+from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.options import (
-    FILE,
-    FOLDER,
     baseline_option,
     examples,
     json_option,
     lab_options,
+    output_option,
     scope_option,
     score_option,
+    wide_option,
 )
-from jestlab.platform.cli.output import print_or_write, show, writing
+from jestlab.platform.cli.output import (
+    default_format,
+    print_or_write,
+    print_or_write_blocks,
+    say,
+    show,
+    writing,
+)
+from jestlab.platform.cli.own import Named, asked, options_option
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 
-_out_folder = click.option(
-    "--out", type=FOLDER, help="Folder to write to  [default: <root>/reports/EXPERIMENT]"
-)
+_output_folder = output_option("Folder to write to  [default: <root>/reports/EXPERIMENT]", folder=True)
 
 
 _TABLES = examples(
@@ -43,8 +50,9 @@ _TABLES = examples(
     "table quickstart --score shapes/zero_shot",
     "table speedups quickstart",
     "table claims quickstart",
-    "table comparison quickstart --format latex --out table.tex",
+    "table comparison quickstart --format latex -o table.tex",
     "table specialists",
+    "table mine.py:per_class quickstart --option top=5",
 )
 
 
@@ -52,7 +60,8 @@ _TABLES = examples(
 @click.argument("name")
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @baseline_option()
-@click.option("--format", "form", type=click.Choice(FORMATS), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", *FORMATS]),
+              help="Format of the table  [default: text on a terminal, else md]")  # fmt: skip
 @scope_option()
 @click.option("--mean", type=click.Choice(MEANS), default="all", show_default=True,
               help="Average scores over all metrics, or over those that all runs have.")  # fmt: skip
@@ -61,9 +70,11 @@ _TABLES = examples(
 @click.option("--published/--no-published", "with_published", default=True,
               help="Whether the paper's tables also show published rows.")  # fmt: skip
 @score_option
+@options_option
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
-@click.option("--out", type=FILE, help="Write to this file instead.")
+@output_option()
+@wide_option
 @json_option("The same as --format json.")
 @lab_options
 def table_command(
@@ -71,14 +82,15 @@ def table_command(
     name: str,
     experiments: tuple[str, ...],
     baseline: str | None,
-    form: Format,
+    form: Format | Literal["text"] | None,
     scope: Scope,
     mean: Mean,
     crossing: Crossing,
     with_published: bool,
     score: tuple[str, ...],
+    own_options: tuple[str, ...],
     explain: tuple[str, str] | None,
-    out: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Print a table from the store.
@@ -86,32 +98,50 @@ def table_command(
     NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
     of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
     longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
-    both. Numbers are over completed seeds; csv and json hold the raw numbers.
+    both; or a table of your own: file.py:function, module:function, an entry point of jestlab.tables, or what
+    a report of EXPERIMENT is called. Numbers are over completed seeds; csv and json hold the raw numbers.
     """
     url = lab.store_url
     if name not in NAMES and name in known(url):
         name, experiments = default_name(url, name), (name, *experiments)
+    first = experiments[0] if experiments else None
+    own = asked(url, first, "table", name, own_options, NAMES)
     made = table(
-        url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
-        with_published=with_published, score=score,
+        url, own.name if own else name, experiments, baseline=baseline, scope=scope, mean=mean,
+        crossing=crossing, with_published=with_published, score=score,
+        options=own.options if own else None, own=own.loader if own else None,
     )  # fmt: skip
-    form = "json" if as_json else form
-    if explain is None:
-        text = made.render(form)
+    form = "json" if as_json else form or default_format(output)
+    if explain is not None:
+        row, column = explain
+        told = Origins.read(url, made.experiments).explain(made, _row(row, made), column)
+        if form == "json":
+            print_or_write(output, json.dumps(told.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        elif output is not None:
+            print_or_write(output, f"{told}\n")
+        else:
+            say(str(told))
+    elif form == "text":
+        print_or_write_blocks(output, result_tables.blocks(made))
     else:
-        told = Origins.read(url, made.experiments).explain(made, *explain)
-        is_json = form == "json"
-        text = (json.dumps(told.to_dict(), indent=2, ensure_ascii=False) if is_json else str(told)) + "\n"
-    print_or_write(out, text)
+        print_or_write(output, made.render(form))
+
+
+def _row(name: str, made: Table) -> str:
+    """Find the row that is meant: it may be named EXPERIMENT/ROW."""
+    experiment, _, rest = name.partition("/")
+    is_whole = experiment in made.experiments and name not in set(made.frame["row"])
+    return rest if is_whole else name
 
 
 # ---- plot
 
 _PLOTS = examples(
     "plot quickstart",
-    "plot quickstart --kind pareto --over seconds --out figures",
+    "plot quickstart --kind pareto --over seconds -o figures",
     "plot quickstart --kind against --x schedule.examples_seen",
     "plot --kind published",
+    "plot quickstart --kind mine.py:scatter --option x=seconds",
 )
 
 # Those of `jestlab.analysis.figures.KINDS`, which takes too long to import for `--help`; a test compares.
@@ -124,8 +154,8 @@ KINDS = (
 
 @click.command(epilog=_PLOTS)
 @click.argument("experiment", required=False)
-@click.option("--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, metavar="KIND",
-              help="What to draw, of the kinds above.")  # fmt: skip
+@click.option("--kind", type=Named("figure", (*KINDS, "all"), others=True), default="all",
+              show_default=True, metavar="KIND", help="What to draw, of the kinds above.")  # fmt: skip
 @baseline_option()
 @scope_option()
 @score_option
@@ -140,19 +170,21 @@ KINDS = (
 @click.option("--source", help="Source of the published table  [default: the one with most points]")
 @click.option("--trajectories", is_flag=True, help="Show how runs move during training on the Pareto plot.")
 @click.option("--surfaces", is_flag=True, help="Show attainment surfaces over seeds on the Pareto plot.")
+@options_option
 @click.option("--run", metavar="RUN", help="Run of `diagnose` for learnability  [default: the first]")
-@_out_folder
+@_output_folder
 @json_option("Print the paths as a JSON list.")
 @lab_options
 def plot_command(
     lab: Lab,
     experiment: str | None,
     kind: str,
-    out: Path | None,
+    output: Path | None,
     as_json: bool,
     by: tuple[str, ...],
     score: tuple[str, ...],
     over: Effort | None,
+    own_options: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
@@ -172,6 +204,8 @@ def plot_command(
     learnability_matrix, gibbs_comparison: its panels alone
     published            published methods, with comparable runs of EXPERIMENT, if given
     against              score against any key of the config (--x, --by, --split)
+    file.py:function     a figure of your own (--option); also module:function, an entry point of
+                         jestlab.figures, or what a report of EXPERIMENT is called
     all                  all kinds down to learnability for which the experiment has the runs
 
     Figures that are up to date are not drawn again.
@@ -183,9 +217,13 @@ def plot_command(
     if by:
         options["by"] = by
     options |= {"effort": over, "cost": over, "score": score or None}
+    own = asked(lab.store_url, experiment, "figure", kind, own_options, (*KINDS, "all"))
+    if own is not None:
+        kind = own.name
+        options |= {"own": own.loader, "options": own.options}
     request = figures.Request(lab.store_url, experiment or "", **options)
     plots = figures.all_possible(request) if kind == "all" else [figures.draw(kind, request)]
-    folder = out or lab.reports / (experiment or kind)
+    folder = output or lab.reports / (experiment or kind)
     with writing(folder):
         paths = [str(path) for plot in plots for path in plot.save(folder)]
     show(as_json, paths, "\n".join(paths))
@@ -195,12 +233,12 @@ def plot_command(
 
 
 @click.command(
-    epilog=examples("report quickstart", "report quickstart --baseline uniform --out ~/for-my-colleagues")
+    epilog=examples("report quickstart", "report quickstart --baseline uniform -o ~/for-my-colleagues")
 )
 @click.argument("experiment")
 @baseline_option("as the spec's reports say, else the first run that is not a reference")
 @scope_option(default=None, otherwise="as the spec's reports say, else scoring")
-@_out_folder
+@_output_folder
 @json_option("Print the paths of all files as a JSON list.")
 @lab_options
 def report_command(
@@ -208,7 +246,7 @@ def report_command(
     experiment: str,
     baseline: str | None,
     scope: Scope | None,
-    out: Path | None,
+    output: Path | None,
     as_json: bool,
 ) -> None:
     """Write EXPERIMENT as one HTML page, report.html, and print its path.
@@ -218,17 +256,17 @@ def report_command(
     to reproduce it. The folder report/ beside it holds the tables as .tex and .csv and the figures as .pdf
     and .png, each with a file that states its provenance.
 
-    Without --baseline, --scope and --out this is the page that a launch writes, and it is left as it is if it
-    is up to date. With any of them it is always written; in the lab's own folder it then stays until the next
-    launch, or report without them.
+    Without --baseline, --scope and --output this is the page that a launch writes, and it is left as it is
+    if it is up to date. With any of them it is always written; in the lab's own folder it then stays until
+    the next launch, or report without them.
     """
     from jestlab.platform import reports
 
-    folder = out.expanduser() if out is not None else lab.reports / experiment
-    is_as_launched = baseline is None and scope is None and out is None
+    folder = output.expanduser() if output is not None else lab.reports / experiment
+    is_as_launched = baseline is None and scope is None and output is None
     with writing(folder):
         if is_as_launched:
             paths = reports.bring_page_up_to_date(lab, experiment)
         else:
             paths = reports.write_page(lab, experiment, folder, baseline, scope)
-    show(as_json, [str(path) for path in paths], paths[0])
+    show(as_json, [str(path) for path in paths], str(paths[0]))

@@ -14,9 +14,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.retractions import retract, retracted, undo
 from jestlab.platform.store.store import Store
 
-_EPILOG = """\b
-RUN is experiment/run (with /seed where there are several), or the first
-characters of a fingerprint.
+_EPILOG = f"""{naming.HELP}
 
 \b
 Examples:
@@ -58,14 +56,12 @@ def retract_command(
     elif found:
         rows = [
             [
-                row.experiment,
-                row.label,
-                str(row.seed),
+                f"{row.experiment}/{row.label}/{row.seed}",
                 "" if row.origin == row.fingerprint else f"needs {row.origin[:8]}",
                 *(" ".join(printable(said).split()) for said in (row.reason, row.author)),
             ]
             for row in found
         ]
-        say(table(["experiment", "run", "seed", "because it", "reason", "by"], rows, right=(2,)))
+        say(table(["run", "because it", "reason", "by"], rows))
     else:
         say("no results are retracted")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,9 +15,10 @@ from rich.live import Live
 from rich.text import Text
 
 from jestlab.analysis import units
-from jestlab.platform.cli.naming import existing_store
-from jestlab.platform.cli.options import examples, json_option, lab_options
-from jestlab.platform.cli.output import counted, show, table
+from jestlab.platform import terminal
+from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
+from jestlab.platform.cli.output import Block, counted, rendered, show, table
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures, liveness
@@ -28,30 +29,43 @@ from jestlab.platform.launch.waiting import waits_for
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store import leases
+from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
+from jestlab.platform.terminal import Styled
 
 
-@click.command(epilog=examples("status", "status quickstart", "status quickstart --json"))
-@click.argument("experiment", required=False)
+@click.command(
+    epilog=examples("status", "status quickstart", "status quickstart/joint", "status quickstart --json")
+)
+@click.argument("name", metavar="[SUBJECT]", required=False)
+@wide_option
 @json_option()
 @lab_options
-def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
-    """Show the runs of EXPERIMENT with their states and costs; without EXPERIMENT, show all experiments.
+def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
+    """Show the runs of SUBJECT with their states and costs; without SUBJECT, show all experiments.
+
+    SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
     Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
     completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
     repeated after a failure or a preemption shows as drift.
     """
-    if experiment is None:
+    if name is None:
         store = Store.open_readonly(lab.store_url)
         experiments = store.experiments() if store else []
-        show(as_json, [_experiment_data(row) for row in experiments], _experiments_table(experiments))
+        marked = tags_of_experiments(store) if store else {}
+        data = [_experiment_data(row) | {"tags": marked.get(row.name, [])} for row in experiments]
+        show(as_json, data, _experiments_table(experiments, marked))
         return
-    store = existing_store(lab)
+    store = naming.existing_store(lab)
+    named = naming.several(store, name)
+    experiment, meant = named.experiment, {(row.label, row.seed) for row in named.runs}
     runs, standings = _honest_runs(store, experiment)
+    runs = [run for run in runs if (run.label, run.seed) in meant]
+    marked = tags_of_runs(store, [run.fingerprint for run in runs])
     costs = spending(store, experiment)
     found = changes_of(store, experiment)
     details = [
@@ -59,6 +73,7 @@ def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
         | {
             "changed": list(found.changed.get(run.fingerprint, ())),
             "retracted": found.retracted.get(run.fingerprint),
+            "tags": marked.get(run.fingerprint, []),
         }
         for run in runs
     ]
@@ -68,7 +83,8 @@ def status_command(experiment: str | None, *, as_json: bool, lab: Lab) -> None:
         else run
         for run in runs
     ]
-    show(as_json, details, "\n".join([_runs_table(runs, costs), *found.lines(experiment)]))
+    costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
+    show(as_json, details, [*_runs_table(runs, costs, marked), *found.lines(experiment)])
 
 
 def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
@@ -79,7 +95,7 @@ def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str,
     runs = store.runs(experiment)
     fingerprints = [run.fingerprint for run in runs]
     standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
-    titles = {run.fingerprint: f"{run.label} (seed {run.seed})" for run in reversed(runs)}
+    titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
     intervals, is_launched = (
         Intervals.from_environment(),
         liveness.any_launcher(leases.heartbeats(store), now()),
@@ -98,7 +114,7 @@ def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str,
     return honest, standings
 
 
-def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
+def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str, list[str]]) -> Block:
     if not experiments:
         return "no experiments yet: jestlab launch quickstart"
     states = [state for state in RunState if any(state in row.counts for row in experiments)]
@@ -109,42 +125,72 @@ def _experiments_table(experiments: Sequence[ExperimentRow]) -> str:
         "runs",
         *states,
         "launched (UTC)",
+        *(["tags"] if marked else []),
         *(["imported from"] if imported else []),
     ]
-    rows = [
+    rows: list[list[str | Styled]] = [
         [
             row.name,
             row.scale or "",
             str(sum(row.counts.values())),
-            *(str(row.counts.get(state, 0)) for state in states),
+            *(_count(row.counts.get(state, 0), state) for state in states),
             f"{row.updated_at:%Y-%m-%d %H:%M}",
-            *([one_line(row.imported_from or "", 60)] if imported else []),
+            *([", ".join(marked.get(row.name, []))] if marked else []),
+            *([one_line(row.imported_from or "")] if imported else []),
         ]
         for row in experiments
     ]
-    return table(headers, rows, right=range(2, 3 + len(states)))
+    importance = {"scale": 40, "launched (UTC)": 50, "imported from": 20, "tags": 60}
+    return table(headers, rows, range(2, 3 + len(states)), importance)
 
 
-def _runs_table(runs: Sequence[RunRow], costs: Mapping[str, Spending]) -> str:
+def _count(count: int, state: RunState) -> Styled:
+    return terminal.state(str(count), state if count else "")
+
+
+def _runs_table(
+    runs: Sequence[RunRow], costs: Mapping[str, Spending], marked: Mapping[str, list[str]]
+) -> Iterator[Block]:
     kinds = _known(costs.values())
     of_kinds = [header for kind in kinds for header in (kind.title, "planned", "drift")]
-    headers = ["run", "seed", "state", "step", "attempts", *of_kinds, "reason"]
-    rows = [
+    has_reasons = any(run.reason for run in runs)
+    headers = ["run", "seed", "state", "step", "attempts", *of_kinds]
+    headers += [*(["tags"] if marked else []), *(["reason"] if has_reasons else [])]
+    rows: list[list[str | Styled]] = [
         [
             one_line(run.label),
             str(run.seed),
-            run.state,
+            terminal.state(run.state),
             f"{run.step}/{run.total_steps}" if run.total_steps is not None else "",
             str(run.attempts),
             *_cells(kinds, costs.get(run.fingerprint, Spending()), run.state),
-            one_line(run.reason or ""),
+            *([", ".join(marked.get(run.fingerprint, []))] if marked else []),
+            *([one_line(run.reason or "")] if has_reasons else []),
         ]
         for run in runs
     ]
-    shown = table(headers, rows, right=(1, *range(3, len(headers) - 1)))
+    yield table(headers, rows, (1, *range(3, 5 + len(of_kinds))), _IMPORTANCE)
     completed = {run.fingerprint for run in runs if run.state == RunState.COMPLETED}
     line = _summary([cost for fingerprint, cost in costs.items() if fingerprint in completed])
-    return f"{shown}\n\n{line}" if line else shown
+    if line:
+        yield ""
+        yield line
+
+
+_IMPORTANCE = {
+    "tags": 80,
+    "reason": 70,
+    "step": 60,
+    "drift": 30,
+    "planned": 20,
+    "attempts": 40,
+    **dict.fromkeys(("FLOPs", "chip-hours", "hours", "$"), 50),
+    "loss": 55,
+    "examples/s": 45,
+    "ETA": 65,
+    "FLOPs so far": 35,
+}
+"""Columns that a narrow terminal leaves out, the least first."""
 
 
 def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
@@ -283,7 +329,7 @@ def _ratio(actual: float | None, planned: float | None, is_over: bool) -> str:
 # ---- watch
 
 _QUIET_LOOKS = 4
-_HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "")
+_HEADERS = ("run", "seed", "state", "step", "loss", "examples/s", "ETA", "FLOPs so far", "planned", "reason")
 
 
 @dataclass(frozen=True)
@@ -333,6 +379,7 @@ class Watch:
     "--every", type=click.FloatRange(min=0.2), default=1.0, show_default=True, help="Interval in seconds."
 )
 @click.option("--once", is_flag=True, help="Print one table; the default without a terminal.")
+@wide_option
 @json_option("Print the table once, as JSON.")
 @lab_options
 @click.pass_context
@@ -347,7 +394,7 @@ def watch_command(
     Ends when no run is running or waiting; Ctrl-C ends the display and leaves the runs alone. Exit code: 0
     all runs are completed or have not ended yet, 1 a run has failed or was stopped.
     """
-    watch = Watch(existing_store(lab), experiment)
+    watch = Watch(naming.existing_store(lab), experiment)
     lines: Sequence[Line] = watch.look()
     if once or as_json or not sys.stdout.isatty():
         show(as_json, [_line_data(line) for line in lines], text(lines))
@@ -358,53 +405,60 @@ def watch_command(
 
 
 def _live(watch: Watch, lines: Sequence[Line], every: float) -> Sequence[Line]:
-    with Live(Text(text(lines)), refresh_per_second=4, screen=False) as live:
+    with Live(_drawn(text(lines)), refresh_per_second=4, screen=False) as live:
         quiet = 0
         while quiet < _QUIET_LOOKS and not all(line.run.state == RunState.COMPLETED for line in lines):
             time.sleep(every)
             try:
                 lines = watch.look()
             except StoreUnreachable as error:
-                live.update(
-                    Text(f"{_shown(lines, live.console.height)}\n{one_line(str(error))}", no_wrap=True)
-                )
+                live.update(_drawn([*_shown(lines, live.console.height), one_line(str(error))]))
                 continue
             # What failed, or was stopped from outside, may be tried again in a moment.
             quiet = quiet + 1 if all(line.run.state.is_terminal for line in lines) else 0
-            live.update(Text(_shown(lines, live.console.height), no_wrap=True))
+            live.update(_drawn(_shown(lines, live.console.height)))
     return lines
 
 
-def _shown(lines: Sequence[Line], height: int) -> str:
+def _drawn(blocks: Iterable[Block]) -> Text:
+    """Draw blocks as `say` prints them."""
+    return Text.from_ansi(rendered(blocks, terminal.width(), terminal.has_styles()), no_wrap=True)
+
+
+def _shown(lines: Sequence[Line], height: int) -> list[Block]:
     """Write the table; if the terminal is too small, only the runs in progress. The last line counts all."""
-    if len(lines) + 4 <= height:
+    if len(lines) + 5 <= height:
         return text(lines)
     quiet = {RunState.PENDING, RunState.BLOCKED, RunState.COMPLETED, RunState.SKIPPED}
     busy = [line for line in lines if line.run.state not in quiet]
-    return text(lines, busy[: max(height - 4, 1)])
+    return text(lines, busy[: max(height - 5, 1)])
 
 
-def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> str:
+def text(lines: Sequence[Line], shown: Sequence[Line] | None = None) -> list[Block]:
     """Write a table of the runs, or of those that are shown, and a line on all of them."""
     rows = [
         (
-            one_line(line.run.label, 60),
+            one_line(line.run.label),
             str(line.run.seed),
-            str(line.run.state),
+            terminal.state(line.run.state),
             f"{line.run.step}/{line.run.total_steps}" if line.run.total_steps is not None else "",
             f"{line.loss:.4g}" if line.loss is not None else "",
             f"{line.rate:,.0f}" if line.rate is not None else "",
             str(timedelta(seconds=round(line.eta_seconds))) if line.eta_seconds is not None else "",
             units.flops(line.cost.actual_flops) if line.cost.actual_flops else "",
             units.flops(line.cost.total_flops) if line.cost.total_flops else "",
-            one_line(line.run.reason or "", 80),
+            one_line(line.run.reason or ""),
         )
         for line in (lines if shown is None else shown)
     ]
     counts = Counter(line.run.state for line in lines)
     summary = ", ".join(f"{counts[state]} {state}" for state in RunState if counts[state])
     cost = _so_far(list({line.run.fingerprint: line.cost for line in lines}.values()))
-    return f"{table(_HEADERS, rows, right=(1, 3, 4, 5, 6, 7, 8))}\n\n{summary}{cost and f'; {cost}'}"
+    return [
+        table(_HEADERS, rows, (1, 3, 4, 5, 6, 7, 8), _IMPORTANCE),
+        "",
+        f"{summary}{cost and f'; {cost}'}",
+    ]
 
 
 def _line_data(line: Line) -> dict[str, Any]:

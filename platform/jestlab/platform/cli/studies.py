@@ -17,37 +17,81 @@ from jestlab.platform.cli.options import (
     baseline_option,
     examples,
     json_option,
+    lab_options,
     scope_option,
     spec_options,
+    wide_option,
 )
-from jestlab.platform.cli.output import absent_data, counted, print_json, say, show, table, writing
+from jestlab.platform.cli.output import (
+    Block,
+    absent_data,
+    counted,
+    is_missing,
+    print_json,
+    print_or_write,
+    say,
+    show,
+    table,
+    writing,
+)
+from jestlab.platform.cli.tables import Table
 from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.planning.cost import CostBreakdown, Entry, cost_breakdown
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.config_tree import flatten
 from jestlab.platform.spec.load import load, scales_of, study_module, study_names
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, Resources
 from jestlab.platform.spec.schema import Study
+from jestlab.platform.terminal import styled
 
 _PARTS = ("IMAGE", "TEXT", "LOSS", "SCORING", "SELECTION", "REF. SCORING")
+_IMPORTANCE = {
+    **dict.fromkeys(_PARTS, 50),
+    "LOSS": 30,
+    "SELECTION": 35,
+    "REF. SCORING": 40,
+    "FLOPs": 60,
+    "EQUAL BUDGET": 70,
+}
 
 
 @click.command(epilog=examples("list"))
+@wide_option
 @json_option()
-def list_command(as_json: bool) -> None:
-    """List the studies that can be launched by name, and the number of their runs at each scale."""
+@lab_options
+def list_command(as_json: bool, lab: Lab) -> None:
+    """List the studies that can be launched by name, and the number of their runs at each scale.
+
+    Studies that the lab has as experiments are listed with the tags of these.
+    """
     data, rows = [], []
+    marked = _tags(lab)
     for name in study_names():
         at_scale = {scale: load(name, scale) for scale in scales_of(study_module(name), name)}
         study = next(iter(at_scale.values()))
         runs = {scale: len(plan(its, absent="note", where="nowhere").runs) for scale, its in at_scale.items()}
         parts = list(study.studies)
         about = {"name": study.name, "question": study.question, "paper": study.paper}
-        data.append({**about, "runs": runs, "studies": parts})
+        tags = marked.get(name, [])
+        data.append({**about, "runs": runs, "studies": parts, "tags": tags})
         counts = " ".join(f"{scale}:{count}" for scale, count in runs.items())
         union = f"union of {counted(len(parts), 'study')}: " if parts else ""
-        rows.append((study.name, counts, study.paper or "–", union + study.question))
-    show(as_json, data, table(("STUDY", "RUNS", "PAPER", "QUESTION"), rows))
+        mine = [", ".join(tags)] if marked else []
+        rows.append((study.name, counts, study.paper or "–", *mine, union + study.question))
+    headers = ("STUDY", "RUNS", "PAPER", *(["TAGS"] if marked else []), "QUESTION")
+    show(as_json, data, table(headers, rows, importance={"RUNS": 40, "PAPER": 30, "TAGS": 60}))
+
+
+def _tags(lab: Lab) -> dict[str, list[str]]:
+    """Return the tags of the lab's experiments, by name; none where there is no store."""
+    if is_missing(lab):
+        return {}
+    from jestlab.platform.store.annotations import tags_of_experiments
+    from jestlab.platform.store.store import Store
+
+    store = Store.open_readonly(lab.store_url)
+    return {} if store is None else tags_of_experiments(store)
 
 
 # ---- show
@@ -64,15 +108,15 @@ def show_command(study: Study, as_yaml: bool, as_json: bool) -> None:
     if as_yaml and as_json:
         raise click.UsageError("--yaml and --json: expected only one of them")
     if as_yaml:
-        say(study.to_yaml(), nl=False)
+        print_or_write(None, study.to_yaml())
     elif as_json:
         print_json(study.to_dict())
     else:
-        say("\n".join(_about(study)))
+        say(_about(study))
 
 
-def _about(study: Study) -> Iterator[str]:
-    yield f"{study.name} ({study.scale})" if study.scale else study.name
+def _about(study: Study) -> Iterator[Block]:
+    yield styled(f"{study.name} ({study.scale})" if study.scale else study.name, "bold")
     if study.question:
         yield f"  {study.question}"
     if study.paper:
@@ -86,38 +130,49 @@ def _about(study: Study) -> Iterator[str]:
     yield from absent_data(planned)
 
 
-def _parts(study: Study) -> Iterator[str]:
+def _parts(study: Study) -> Iterator[Block]:
     """List the studies of a union."""
-    width = max(map(len, study.studies))
     claims = sum(len(part.claims) for part in study.studies.values())
     yield f"\nunion of {counted(len(study.studies), 'study')}" + (
         f", {counted(claims, 'claim')}" if claims else ""
     )
-    for name, part in study.studies.items():
-        about = ", ".join(filter(None, [part.paper, part.question]))
-        yield f"  {name.ljust(width)}  {about}".rstrip()
-    yield f"\nreports  {_reports(study)}"
+    rows = [
+        (name, ", ".join(filter(None, [part.paper, part.question]))) for name, part in study.studies.items()
+    ]
+    yield table(("", ""), rows, indent=2)
+    yield ""
+    yield _listed("reports", _reports(study))
 
 
 def _reports(study: Study) -> str:
     return ", ".join(_report(report.model_dump(exclude_defaults=True)) for report in study.reports) or "–"
 
 
-def _details(study: Study) -> Iterator[str]:
+def _listed(title: str, text: str) -> Table:
+    """Write a title and, beside it, a text that may take several lines."""
+    return table(("", ""), [(styled(title, "bold"), text)])
+
+
+def _details(study: Study) -> Iterator[Block]:
     """List base, runs, axes, seeds, reports and claims of an ordinary study."""
     if base := _settings(study.base):
-        yield "\nbase"
+        yield ""
+        yield styled("base", "bold")
         yield from (f"  {key} = {value}" for key, value in base.items())
-    width = max(len(name) for name in study.runs)
-    yield "\nruns"
+    yield ""
+    yield styled("runs", "bold")
+    rows = []
     for name, run in study.runs.items():
         said = {} if run.program is None else {"program": run.program}
         said |= {"needs": ", ".join(run.needs.values())} if run.needs else {}
         said |= {"match": str(run.match)} if run.match else {}
+        said |= {"label": json.dumps(run.label, ensure_ascii=False)} if run.label is not None else {}
         changes = "  ".join(f"{key}={value}" for key, value in (said | _settings(run.overrides)).items())
-        yield f"  {name.ljust(width)}  {changes}".rstrip()
+        rows.append((name, changes))
+    yield table(("", ""), rows, indent=2)
     if study.axes:
-        yield "\naxes"
+        yield ""
+        yield styled("axes", "bold")
     for axis in study.axes:
         points = sum(1 for _ in axis.points())
         yield f"  {', '.join(axis.runs)}: {axis.kind}, {counted(points, 'point')}"
@@ -126,10 +181,12 @@ def _details(study: Study) -> Iterator[str]:
             yield from (f"    {key}: {', '.join(map(_text, column))}" for key, column in values.items())
         else:
             yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
-    yield f"\nseeds  {', '.join(map(str, study.seeds))}"
-    yield f"reports  {_reports(study)}"
+    yield ""
+    yield _listed("seeds", ", ".join(map(str, study.seeds)))
+    yield _listed("reports", _reports(study))
     if study.claims:
-        yield "\nclaims"
+        yield ""
+        yield styled("claims", "bold")
     for claim in study.claims:
         yield f"  {claim.statement}{f' ({claim.source})' if claim.source else ''}"
         yield f"    {claim}"
@@ -168,6 +225,7 @@ def _report(options: dict[str, Any]) -> str:
 @spec_options
 @baseline_option()
 @scope_option("Which FLOPs count in equal budgets")
+@wide_option
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
               help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
 @json_option("Print JSON, in FLOPs.")
@@ -185,7 +243,7 @@ def costs_command(
     planned = plan(study, absent="note", where="nowhere")
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
-    text = "\n".join([*_breakdown(found), *absent_data(planned), *paths])
+    text = [*_breakdown(found), *absent_data(planned), *paths]
     show(as_json, _as_data(study, found) | {"plots": paths}, text)
 
 
@@ -203,7 +261,7 @@ def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:
     return [str(path) for paths in drawn for path in paths]
 
 
-def _breakdown(found: CostBreakdown) -> Iterator[str]:
+def _breakdown(found: CostBreakdown) -> Iterator[Block]:
     yield "Cost of one example seen, as a multiple of uniform sampling's with the same towers:"
     yield ""
     rows = []
@@ -218,7 +276,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[str]:
             equal = "none" if matching is None else units.count(matching)
             rows.append((label, convention, *parts, f"{entry.relative[convention]:.2f}", flops, equal))
     columns = ("RUN", "BY", *_PARTS, "ALL", "FLOPs", "EQUAL BUDGET")
-    yield table(columns, rows, right=range(2, len(columns)))
+    yield table(columns, rows, range(2, len(columns)), _IMPORTANCE)
     yield ""
     yield (
         f"EQUAL BUDGET: the number of examples that cost as much as all of {found.baseline}'s, "
@@ -232,7 +290,7 @@ def _breakdown(found: CostBreakdown) -> Iterator[str]:
         yield f"Not priced by the example: {', '.join(found.left_out)}."
 
 
-def _references(entries: list[Entry]) -> Iterator[str]:
+def _references(entries: list[Entry]) -> Iterator[Block]:
     """List the cost of the references that runs need, and the share of each run in it."""
     rows = [
         (
@@ -246,7 +304,7 @@ def _references(entries: list[Entry]) -> Iterator[str]:
         for entry in entries
     ]
     columns = ("RUN", "ITSELF", "REF. TRAINING", "SHARED BY", "SHARE", "WITH SHARE")
-    yield table(columns, rows, right=range(1, len(columns)))
+    yield table(columns, rows, range(1, len(columns)), {"SHARE": 40, "ITSELF": 50})
     yield ""
     yield "REF. TRAINING is shared by the runs of this study that need it; a single run would pay all of it."
 

@@ -16,29 +16,29 @@ from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_toke
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import FILE, json_option, lab_options
-from jestlab.platform.cli.output import print_json, say, table
+from jestlab.platform.cli.output import Block, print_json, say, table
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.sync import fetched
 from jestlab.platform.store.records import FinishedRun
 from jestlab.platform.store.store import Store
 
-_EPILOG = """\b
+_EPILOG = f"""\b
 SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder),
-an imported folder, a run's folder, experiment/run (with /seed where there are
-several), or the first characters of a run's fingerprint.
+an imported folder, a run's folder, or a RUN.
+
+{naming.HELP}
 
 \b
 Examples:
   jestlab weights inspect siglip.npz
   jestlab weights import siglip-base-patch16-256/ siglip/
-  jestlab weights export quickstart/reference model/ --seed 0 --format huggingface
+  jestlab weights export quickstart/reference/0 model/ --format huggingface
 """
 _FORMATS = ("big_vision", "big_vision-scanned", "huggingface")
 
 _source = click.argument("source", metavar="SOURCE")
 _destination = click.argument("destination", metavar="DEST", type=click.Path(path_type=Path))
-_seed = click.option("--seed", type=int, help="Replicate, where a run has several.")
 _tokenizer = click.option(
     "--tokenizer", type=FILE, help="Sentencepiece model  [default: the one beside SOURCE]"
 )
@@ -47,7 +47,7 @@ _force = click.option("--force", is_flag=True, help="Replace the weights at DEST
 
 def _converting(function: Callable[..., None]) -> Callable[..., None]:
     """Add SOURCE, DEST and the options that import and export share."""
-    decorators = (_source, _destination, _seed, _tokenizer, _force, json_option(), lab_options)
+    decorators = (_source, _destination, _tokenizer, _force, json_option(), lab_options)
     return functools.reduce(lambda decorated, add: add(decorated), reversed(decorators), function)
 
 
@@ -58,16 +58,15 @@ def weights_command() -> None:
 
 @weights_command.command("inspect", epilog=_EPILOG)
 @_source
-@_seed
 @json_option()
 @lab_options
-def inspect(source: str, seed: int | None, as_json: bool, lab: Lab) -> None:
+def inspect(source: str, as_json: bool, lab: Lab) -> None:
     """Show the format, towers, parameters and content hash of SOURCE."""
-    about = _about(_find(source, seed, lab))
+    about = _about(_find(source, lab))
     if as_json:
         print_json(about, indent=2)
     else:
-        say("\n".join(_lines(about)))
+        say(_lines(about))
 
 
 @weights_command.command("import", epilog=_EPILOG)
@@ -90,13 +89,12 @@ def _convert(
     source: str,
     destination: Path,
     form: str,
-    seed: int | None,
     tokenizer: Path | None,
     force: bool,
     as_json: bool,
     lab: Lab,
 ) -> None:
-    weights = _find(source, seed, lab)
+    weights = _find(source, lab)
     tokenizer = tokenizer or weights.tokenizer
     pieces = read_tokenizer(tokenizer, weights.model) if tokenizer is not None else None
     write(weights, destination, form, tokenizer=pieces, force=force)
@@ -116,7 +114,7 @@ def _convert(
         )
 
 
-def _find(source: str, seed: int | None, lab: Lab) -> Weights:
+def _find(source: str, lab: Lab) -> Weights:
     """Find weights by their path or by their run."""
     path = Path(source)
     if path.exists() and not (path / CHECKPOINTS).is_dir():
@@ -126,17 +124,19 @@ def _find(source: str, seed: int | None, lab: Lab) -> Weights:
         own = Lab.find(root) if (root / "results.db").exists() else lab
         run = _run(own, lambda run: Path(run.directory).name == name, f"of the folder {path}")
         return run_weights(path, _towers(run))
-    fingerprint = _fingerprint(source, seed, lab)
+    fingerprint = _fingerprint(source, lab)
     run = _run(lab, lambda run: run.fingerprint == fingerprint, source)
     return run_weights(fetched(lab, run.directory), _towers(run))
 
 
-def _fingerprint(source: str, seed: int | None, lab: Lab) -> str:
+def _fingerprint(source: str, lab: Lab) -> str:
     """Find the fingerprint of the run that is meant."""
     store = Store.open_readonly(lab.store_url)
     if store is None or not ("/" in source or naming.is_fingerprint(source)):
-        raise UserError(f"no file, folder or completed run {source!r}: expected a path, or experiment/run")
-    return naming.run(store, source, seed=seed).fingerprint
+        raise UserError(
+            f"no file, folder or completed run {source!r}: expected a path, or EXPERIMENT/RUN/SEED"
+        )
+    return naming.run(store, source).fingerprint
 
 
 def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> FinishedRun:
@@ -145,7 +145,8 @@ def _run(lab: Lab, chosen: Callable[[FinishedRun], bool], meant: str) -> Finishe
     found = [run for run in store.finished() if chosen(run)] if store is not None else []
     if len(found) != 1:
         raise UserError(
-            f"found {len(found)} completed runs {meant} in {lab.address}: expected a path, or experiment/run"
+            f"found {len(found)} completed runs {meant} in {lab.address}: "
+            "expected a path, or EXPERIMENT/RUN/SEED"
         )
     return found[0]
 
@@ -188,7 +189,7 @@ def _about(weights: Weights) -> dict[str, Any]:
     }
 
 
-def _lines(about: dict[str, Any]) -> list[str]:
+def _lines(about: dict[str, Any]) -> list[Block]:
     vision, text, parameters = about["model"]["vision"], about["model"]["text"], about["parameters"]
     sizes = ("width", "depth", "heads", "mlp_dim", "pooling")
     rows = [

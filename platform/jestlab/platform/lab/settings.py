@@ -19,6 +19,8 @@ They are a YAML file, read again by every command:
     prices: {v5e: 1.20}  # dollars per chip-hour
     utilisation: {v5e: 0.45}  # assumed share of the peak FLOP/s
     record: [environment]  # without what is not committed of jestlab's own code
+    executors:
+      mine: {account: our-lab}  # arguments of an executor of one's own
 
 It holds no credentials: the store's URL is in a Secret of the cluster or in Secret Manager, which this file
 names.
@@ -30,7 +32,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -164,6 +166,8 @@ class Settings(_Section):
         prices: Dollars per chip-hour, by TPU type; no others are known.
         utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; otherwise
             `costs.ASSUMED_UTILISATION`: 0.4, a guess until one of your own runs has been measured.
+        executors: Arguments of executors of one's own, by the name that specs and `on` say; a study adds its
+            own (`resources: {options: …}`).
         record: What of it attempts record: the changes of jestlab's own checkout that are not committed, and
             the environment variables that may matter.
     """
@@ -174,6 +178,7 @@ class Settings(_Section):
     vertex: Vertex = Vertex()
     prices: dict[_TpuName, PositiveFloat] = {}
     utilisation: dict[_TpuName, _Share] = {}
+    executors: dict[str, dict[str, Any]] = {}
     record: tuple[Part, ...] = PARTS
 
     @classmethod

@@ -357,7 +357,13 @@ class _Controller:
             log, lease = f"{run.directory}/{logs.NAME}", self.options.lease_seconds
             try:
                 claim = leases.claim(
-                    self.store, run.fingerprint, self._enter(), executor.name, executor.chips, log, lease
+                    self.store,
+                    run.fingerprint,
+                    self._enter(),
+                    self.options.executor,
+                    executor.chips,
+                    log,
+                    lease,
                 )
             except StoreError:
                 if claimed:
@@ -397,7 +403,7 @@ class _Controller:
                 one.target,
                 marks,
                 one.log,
-                one.executor.name,
+                one.executor.here,
                 self.options.record,
                 self.options.retry_exit_codes,
             )
@@ -488,4 +494,4 @@ class _Controller:
 
 
 def _name(run: Target) -> str:
-    return f"{run.label} (seed {run.seed})"
+    return f"{run.label}/{run.seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -11,6 +12,8 @@ from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import Pace
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.store.records import Progress, RunState
+from jestlab.platform.terminal import Styled, has_styles, styled, wrapped
+from jestlab.platform.terminal import state as of_state
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bars
@@ -39,17 +42,17 @@ class Listener:
         """The launch is over; no further calls follow."""
 
 
-def display(stream: IO[str] | None = None) -> Listener:
-    """Return the display that suits a stream, by default standard output."""
+def display(experiment: str, stream: IO[str] | None = None) -> Listener:
+    """Return the display of an experiment's runs that suits a stream, by default standard output."""
     stream = stream or sys.stdout
-    return Moving(stream) if stream.isatty() else Lines(stream)
+    return Moving(experiment, stream) if stream.isatty() else Lines(experiment, stream)
 
 
-def display_here() -> Listener:
-    """Return the display that suits a script, or the kernel of a notebook."""
+def display_here(experiment: str) -> Listener:
+    """Return the display of an experiment's runs that suits a script, or the kernel of a notebook."""
     from jestlab.platform.launch.notebook import Notebook, in_notebook
 
-    return Notebook() if in_notebook() else display()
+    return Notebook() if in_notebook() else display(experiment)
 
 
 class Noting(Listener):
@@ -89,8 +92,9 @@ class Noting(Listener):
 class Lines(Listener):
     """Prints one plain line per change of state."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        """Create a display on a stream."""
+    def __init__(self, experiment: str, stream: IO[str]) -> None:
+        """Create a display of an experiment's runs on a stream."""
+        self._experiment = experiment
         self._stream = stream
         self._total = 0
         self._ended = 0
@@ -99,7 +103,7 @@ class Lines(Listener):
     def begin(self, count: int) -> None:
         """Print how many runs there are."""
         self._total = count
-        self._print(f"{count} to run")
+        self._print(styled(f"{count} to run"))
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Print which run is in what state."""
@@ -108,28 +112,32 @@ class Lines(Listener):
 
     def note(self, message: str) -> None:
         """Print a message as a line of its own."""
-        self._print(one_line(message, _LONG))
+        self._print(styled(one_line(message, _LONG)))
 
-    def _line(self, run: Target, state: RunState, reason: str | None) -> str:
-        line = f"{state:<9}  {one_line(run.label)} (seed {run.seed})"
+    def _line(self, run: Target, state: RunState, reason: str | None) -> Styled:
+        line = of_state(f"{state:<9}", state) + f"  {self._name(run)}"
         if state == RunState.RUNNING:
             self._started[run.fingerprint] = time.monotonic()
         elif run.fingerprint in self._started:
             line += f", {time.monotonic() - self._started.pop(run.fingerprint):.0f} s"
         if state.is_terminal:
-            line = f"[{self._ended}/{self._total}] {line}"
-        return f"{line}: {one_line(reason, _LONG)}" if reason else line
+            line = f"[{self._ended}/{self._total}] " + line
+        return line + f": {one_line(reason, _LONG)}" if reason else line
 
-    def _print(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+    def _name(self, run: Target) -> str:
+        """Name a run so that a shell takes it."""
+        return shlex.quote(one_line(f"{self._experiment}/{run.label}/{run.seed}"))
+
+    def _print(self, line: Styled) -> None:
+        print(line.shown(has_styles(self._stream)), file=self._stream, flush=True)
 
 
 class Moving(Lines):
     """Prints lines for ended runs and, below them, a bar for each running run and one for all."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        """Create a display on a terminal."""
-        super().__init__(stream)
+    def __init__(self, experiment: str, stream: IO[str]) -> None:
+        """Create a display of an experiment's runs on a terminal."""
+        super().__init__(experiment, stream)
         self._bars: Bars | None = None
         self._all: TaskID | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -172,7 +180,7 @@ class Moving(Lines):
             return
         if state == RunState.RUNNING:
             self._line(run, state, reason)  # starts its clock
-            title = f"{one_line(run.label)} (seed {run.seed})"
+            title = one_line(f"{run.label}/{run.seed}")
             self._tasks[run.fingerprint] = self._bars.add_task(
                 title, total=None, done="starting", loss="", rate=""
             )
@@ -204,8 +212,16 @@ class Moving(Lines):
         if self._bars is not None:
             self._bars.stop()
 
-    def _print(self, line: str) -> None:
+    def _print(self, line: Styled) -> None:
         if self._bars is None:
             super()._print(line)
-        else:
-            self._bars.console.print(line, markup=False, highlight=False)
+            return
+        from rich.text import Text
+
+        for part in wrapped(line, self._bars.console.width):
+            self._bars.console.print(
+                Text.from_ansi(part.shown(has_styles(self._stream))),
+                no_wrap=True,
+                overflow="ignore",
+                crop=False,
+            )

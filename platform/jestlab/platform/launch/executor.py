@@ -8,6 +8,7 @@ marks is somebody else's, whatever its handle: it is neither watched, stopped no
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -111,6 +112,7 @@ class Job:
         labels: Short strings by which people find the job: experiment, run, seed.
         imports: Modules that take long to import and that all jobs of its kind need: an executor may start it
             from a process that has them.
+        module: What is executed.
     """
 
     name: str
@@ -121,6 +123,12 @@ class Job:
     marks: Marks
     labels: Mapping[str, str] = field(default_factory=dict)
     imports: Sequence[str] = ()
+    module: str = "jestlab.platform.worker"
+
+    @property
+    def command(self) -> list[str]:
+        """The command that it is on this machine: this Python, the module and its arguments."""
+        return [sys.executable, "-m", self.module, *self.arguments]
 
 
 class ExecutorError(UserError):
@@ -138,22 +146,28 @@ class ExecutorAway(ExecutorError):
 class Executor(Protocol):
     """Launches jobs and finds them again.
 
-    Methods block, and may be called from several threads at once.
+    Methods block, and may be called from several threads at once. A class of one's own derives from this one,
+    takes `(lab, resources, on_exit, **options)` and defines `launch`, `statuses`, `stop` and `logs`; what the
+    others do here is right where jobs wait elsewhere. `jestlab.testing.check_executor` tries it.
 
     Attributes:
-        name: As specs and the store say it: local, vertex, kubernetes.
+        name: As specs and the store say it: local, vertex, kubernetes, or where one of one's own is.
+        here: Whether its jobs run on this machine: then they may use a store in a SQLite file, data and
+            scripts are checked when a study is planned, and it writes the output of a job to `Job.log`.
         chips: Accelerator chips that each job occupies.
         parallel: Jobs at a time where the study does not say; None for as many as there are.
         grace_seconds: How long a job that was asked to stop may take to save.
     """
 
     name: str
-    chips: int
-    parallel: int | None
-    grace_seconds: float
+    here: bool = False
+    chips: int = 0
+    parallel: int | None = None
+    grace_seconds: float = 30.0
 
     def has_room(self) -> bool:
         """Whether one more job would be accepted now, beside those that run."""
+        return True
 
     def launch(self, job: Job) -> LaunchedJob:
         """Start a job, or find it if its name was launched before.
@@ -191,12 +205,16 @@ class Executor(Protocol):
 
     def render(self, job: Job) -> dict[str, Any] | None:
         """Return the manifest that `launch` would send, without credentials; None if there is none."""
+        return None
 
     def halt(self) -> None:
         """Launch nothing any more, not even what is being launched now. Returns at once."""
+        return
 
     def settle(self, seconds: float) -> None:
         """Wait, for so long at most, until the jobs of this machine that this object launched have ended."""
+        return
 
     def close(self) -> None:
         """End what this object runs to launch jobs; the jobs go on. Nothing is launched after this."""
+        return

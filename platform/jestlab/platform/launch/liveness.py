@@ -128,6 +128,8 @@ class Termination:
     def stop(self, lease: Lease) -> None:
         """Ask an attempt's job to stop; once its executor's grace period is over, kill it."""
         asked = self._asked.get(lease.id)
+        if LaunchedJob.of(self._store, lease) is None:
+            return  # nor is its executor asked, which an archive may name
         if self.at_once:
             self.kill(lease)
         elif asked is None:

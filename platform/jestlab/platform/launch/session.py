@@ -6,13 +6,14 @@ Nothing here prints or ends the process: what happens is told to a listener, and
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
+from jestlab.models.extensions import check_name
 from jestlab.platform import reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
@@ -30,7 +31,7 @@ from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
 from jestlab.platform.planning.timings import Timings, matches_seconds
 from jestlab.platform.spec.load import load_stored
-from jestlab.platform.spec.resources import ExecutorName
+from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
 from jestlab.platform.store import leases, provenance
@@ -72,8 +73,11 @@ class How:
         Raises:
             UserError: One is out of range, or two contradict each other.
         """
-        if self.on is not None and self.on not in executors.NAMES:
-            raise UserError(f"on must be {' or '.join(executors.NAMES)}, got {self.on!r}")
+        if self.on is not None:
+            try:
+                check_name("executor", self.on, EXECUTORS)
+            except ValueError as error:
+                raise UserError(f"on: {error}") from None
         if self.parallel is not None and self.parallel < 1:
             raise UserError(f"parallel must be >= 1, got {self.parallel}")
         if self.retries is not None and self.retries < 0:
@@ -90,7 +94,7 @@ class Rerun:
         changed: Whether those that were made by other code or data than is there now, or by other versions
             than newer seeds.
         retracted: Whether those whose results are retracted.
-        runs: Names or labels of those that are meant; none for all.
+        runs: Names of those that are meant; none for all.
     """
 
     changed: bool = False
@@ -112,11 +116,12 @@ class Rerun:
         Raises:
             UserError: A name is of no run of the plan.
         """
-        named = {run.fingerprint: _names(run) for run in plan.runs}
+        named = {run.fingerprint: _names(run, plan.study.name) for run in plan.runs}
         names = set().union(*named.values())
         for name in self.runs:
             if name not in names:
-                raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, names)}")
+                shorter = {label for run in plan.runs for label in (run.name, run.label)}
+                raise UserError(f"no run {name!r} in {plan.study.name}: {nearest(name, shorter)}")
         wanted = {*found.changed, *found.older} if self.changed else set()
         wanted |= set(found.retracted) if self.retracted else set()
         if self.runs:
@@ -229,15 +234,16 @@ def _once(
 
 
 def retry(
-    lab: Lab, experiment: str, run: str | None, how: How, listener: Listener, *, reported: bool = True
+    lab: Lab, experiment: str, meant: Collection[str], how: How, listener: Listener, *, reported: bool = True
 ) -> Launched:
-    """Launch the runs of an experiment that failed, all or those named, and those that wait for them."""
+    """Launch those of an experiment's runs that are meant, by fingerprint, and failed, and those that wait
+    for them."""
     with _writing(lab, create=False) as store:
         refuse_untrusted(store, experiment)
         study = load_stored(experiment, store.spec(experiment))
         plan = planned(lab, study, how)
         plan = plan.with_states(store.states(plan.fingerprints))
-        again = _failed_and_waiting(plan, run)
+        again = _failed_and_waiting(plan, meant)
         target = _Target.of(lab, study, again, how)
         leases.reopen(store, [each.fingerprint for each in again])
         launched = Launched(plan, again, target.launch(lab, store, study.name, again, listener))
@@ -256,16 +262,18 @@ def render(lab: Lab, study: Study, how: How, folder: Path) -> list[Path]:
     check_names(plan, functools.partial(_recorded, lab))
     resources, settings = study.resources, Settings.find()
     place = executors.choose(how.on, resources, settings)
-    if place == "local":
+    if executors.is_here(place):
         raise UserError("local runs have no manifests: give --on kubernetes or --on vertex")
     executor = executors.get(place, resources, settings, lab)
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for run in plan.runs:
         marks = Marks(_NO_STORE, run.fingerprint, 1, _NO_TOKEN)
-        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", place)
+        job = executors.job_of(lab, study.name, run, marks, f"{run.directory}/{logs.NAME}", here=False)
+        if (manifest := executor.render(job)) is None:
+            raise UserError(f"the executor {place} has no manifests: give --on kubernetes or --on vertex")
         path = folder / f"{job.name}.yaml"
-        write_whole(path, dump(executor.render(job) or {}).encode())
+        write_whole(path, dump(manifest).encode())
         written.append(path)
     return written
 
@@ -311,7 +319,7 @@ def _looking(lab: Lab) -> Iterator[Store | None]:
 
 def planned(lab: Lab, study: Study, how: How) -> Plan:
     """Plan a study for where it is to run; UserError if something is wrong with it."""
-    is_here = study.resources.executor(how.on, Settings.find().on) == "local"
+    is_here = executors.is_here(study.resources.executor(how.on, Settings.find().on))
     timings = Timings()
     if matches_seconds(study):  # else the store is not asked: manifests are rendered where it is out of reach
         with _looking(lab) as store:
@@ -319,22 +327,23 @@ def planned(lab: Lab, study: Study, how: How) -> Plan:
     return planning.plan(study, where="here" if is_here else "elsewhere", timings=timings)
 
 
-def _failed_and_waiting(plan: Plan, name: str | None) -> list[PlannedRun]:
-    """Find the runs that failed, all or those of one name or label, and the skipped ones that need them."""
+def _failed_and_waiting(plan: Plan, meant: Collection[str]) -> list[PlannedRun]:
+    """Find the runs that failed, of those that are meant, and the skipped ones that need them."""
     again: dict[str, PlannedRun] = {}
     for run in plan.runs:
-        is_meant = name is None or name in _names(run)
-        failed = run.state == RunState.FAILED and is_meant
+        failed = run.state == RunState.FAILED and run.fingerprint in meant
         waits = run.state == RunState.SKIPPED and any(needed in again for needed in run.needs.values())
         if failed or waits:
             again[run.fingerprint] = run
     return list(again.values())
 
 
-def _names(run: PlannedRun) -> set[str]:
-    """Return the names and labels of a run in its study."""
+def _names(run: PlannedRun, study: str) -> set[str]:
+    """Return what a run of a study is called: RUN, RUN/SEED, each also behind the study's name."""
     places: list[PlannedRun | Alias] = [run, *run.aliases]
-    return {name for place in places for name in (place.name, place.label)}
+    names = {name for place in places for name in (place.name, place.label)}
+    names |= {f"{name}/{run.seed}" for name in names}
+    return names | {f"{study}/{name}" for name in names}
 
 
 def _compared(
@@ -361,7 +370,7 @@ def _compared(
             plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):
             place = executors.choose(how.on, plan.study.resources, Settings.find())
-            plan = budgeted(plan, store, local=place == "local")
+            plan = budgeted(plan, store, local=executors.is_here(place))
             if max_chip_hours is not None:
                 refuse_above(plan, max_chip_hours)
     return plan, again, remarks
@@ -394,7 +403,7 @@ class _Target:
         place = "local" if _is_complete(runs) else executors.choose(how.on, resources, settings)
         executor = executors.get(place, resources, settings, lab, wakeup.set)
         file = sqlite_file(parse_url(lab.store_url))
-        if place != "local" and file is not None:
+        if not executor.here and file is not None:
             raise UserError(
                 f"jobs on {place} cannot reach the SQLite file {file}: "
                 "give --store postgresql://user@host/database, or --on local"

@@ -20,7 +20,7 @@ from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Where
-from jestlab.platform.spec.resources import LOCAL_PARALLEL, ExecutorName
+from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, ExecutorName
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Survey:
 
     Attributes:
         plan: Its plan, compared with the store and with what each run is expected to occupy.
-        place: Where runs go; None where nothing says it.
+        place: Where runs go; None for this machine, and where nothing says it.
         reasons: Fingerprint → why the run would run; empty if nobody asked.
         remarks: What speaks against results that are there, or against a launch.
     """
@@ -79,10 +79,10 @@ class Survey:
         )
 
     def explained(self) -> Iterator[tuple[str, Explanation]]:
-        """Yield each run that would run, as "joint seed 0", and why."""
+        """Yield each run that would run, as joint/0, and why."""
         runs = {run.fingerprint: run for run in self.plan.runs}
         for fingerprint, reason in self.reasons.items():
-            yield f"{runs[fingerprint].label} seed {runs[fingerprint].seed}", reason
+            yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield what is known of each run, as one row of a frame."""
@@ -126,17 +126,27 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
     store = _store(lab)
     try:
         timings = Timings.read(store, study)
-        where: Where = "here" if place == "local" else "elsewhere"
+        is_here = _is_here(place)
+        where: Where = "here" if is_here else "elsewhere"
         plan = make_plan(study, absent="note", where=where, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
-        plan = budgeted(plan, store, local=place == "local")
+        plan = budgeted(plan, store, local=is_here)
         reasons = explain(plan, store.finished() if store is not None else []) if why else {}
-        return Survey(plan, place, reasons, [] if store is None else _remarks(store, plan))
+        remarks = [] if store is None else _remarks(store, plan)
+        return Survey(plan, None if is_here else place, reasons, remarks)
     finally:
         if store is not None:
             store.close()
+
+
+def _is_here(place: str | None) -> bool:
+    if place is None or place in EXECUTORS:
+        return place == "local"
+    from jestlab.platform.launch.executors import is_here  # most plans need no executor
+
+    return is_here(place)
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:

@@ -52,8 +52,17 @@ from jestlab.platform.programs.scripts import check_scripts
 
 CONFIG_NAME = "config.json"
 _UNFINISHED = CONFIG_NAME + ".new"
+KEYS = {
+    "command": (
+        "list of words or string",
+        "required",
+        "The words of the command, with placeholders such as {learning_rate}, {seed} and {directory}.",
+    ),
+    "cwd": ("path", "the folder of the spec", "Working directory; null for that of the launcher."),
+}
+"""Keys of its config that mean something here: type, default and meaning. All others are the command's."""
 _OURS = ("seed", "directory", "resume")
-_NOT_VALUES = ("command", "cwd")
+_NOT_VALUES = tuple(KEYS)
 _TICK_SECONDS = 0.2  # until a request to stop is passed on
 
 _PLACEHOLDERS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")

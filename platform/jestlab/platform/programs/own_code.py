@@ -40,7 +40,7 @@ def described(config: Extended, contents: Contents) -> dict[str, Code]:
             if file.suffix == ".py" and contents.passes_over(file, "file of code"):
                 continue
             references.check(reference)
-            parameters = _parameters(reference)
+            parameters = parameters_of(reference)
             uses = None
             if extension.kind == "criterion" and parameters is not None:
                 uses = tuple(name for name in ("learner", "reference") if name in parameters)
@@ -102,21 +102,34 @@ def _check_options(extension: Extension, parameters: Mapping[str, bool]) -> None
     """Raise ValueError if a function does not take an option, or an option that it needs is not given."""
     place = dotted((*extension.path[:-1], _OPTIONS_OF.get(extension.path[-1], "options")))
     given = _GIVEN.get(extension.kind, ())
-    own = [name for name in parameters if name not in (*given, "**")]
-    for option in extension.options:
+    own = {name: has_default for name, has_default in parameters.items() if name not in given}
+    check_options(extension.name, own, extension.options, place)
+
+
+def check_options(name: str, parameters: Mapping[str, bool], options: Iterable[str], place: str) -> None:
+    """Raise ValueError if a function does not take an option, or an option that it needs is not given.
+
+    Args:
+        name: Of the function.
+        parameters: Those that jestlab does not give, as of `parameters_of`.
+        options: Names of the options.
+        place: Where options are given, in words.
+    """
+    own, options = [parameter for parameter in parameters if parameter != "**"], list(options)
+    for option in options:
         if option not in own and "**" not in parameters:
             near = difflib.get_close_matches(option, own, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"its options: {', '.join(own) or 'none'}"
-            raise ValueError(f"{extension.name} takes no {option!r}, which {place} gives: {hint}")
-    for name in own:
-        if not parameters[name] and name not in extension.options:
-            raise ValueError(f"{extension.name} needs {name!r}: give it in {place}")
+            raise ValueError(f"{name} takes no {option!r}, which {place} gives: {hint}")
+    for needed in own:
+        if not parameters[needed] and needed not in options:
+            raise ValueError(f"{name} needs {needed!r}: give it in {place}")
 
 
 _OPTIONS_OF = {"rule": "rule_options", "criterion": "criterion_options", "loss": "loss_options"}
 
 
-def _parameters(reference: str) -> dict[str, bool] | None:
+def parameters_of(reference: str) -> dict[str, bool] | None:
     """Read the parameters of a function from its source: name → whether it has a default; `**` for any.
 
     Returns:

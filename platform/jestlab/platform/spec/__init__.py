@@ -87,19 +87,28 @@ def _mapping(**entries: Any) -> ConfigDict:
     return ConfigDict(entries, convert_dict=False, allow_dotted_keys=True, sort_keys=False)
 
 
-def grid(values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+Labels = Mapping[str, Mapping[Any, str]]
+"""Key of an axis → its name, under "name", and the texts of its values, as tables and figures show them:
+`{"selection.filtering_ratio": {"name": "f", 0.5: "50%", 0.9: "90%"}}`; either may be left out."""
+
+
+def grid(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
     """Create an axis of every combination: `grid({"selection.filtering_ratio": (0.5, 0.8, 0.9)})`."""
-    return {"grid": values}
+    return {"grid": values, **_labelled(labels)}
 
 
-def zip_(values: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+def zip_(values: Mapping[str, Sequence[Any]], labels: Labels | None = None) -> dict[str, Any]:
     """Create an axis of the first values, then the second values, …: as many for each key."""
-    return {"zip": values}
+    return {"zip": values, **_labelled(labels)}
 
 
-def cases(*points: Mapping[str, Any]) -> dict[str, Any]:
+def cases(*points: Mapping[str, Any], labels: Labels | None = None) -> dict[str, Any]:
     """Create an axis of explicit points, each a mapping of overrides."""
-    return {"cases": list(points)}
+    return {"cases": list(points), **_labelled(labels)}
+
+
+def _labelled(labels: Labels | None) -> dict[str, Any]:
+    return {} if labels is None else {"labels": labels}
 
 
 def table(**options: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_serializer
 
 from jestlab.platform.errors import Path, SpecError, kind_of, nearest, shown
 from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
+from jestlab.platform.spec.labels import LABELS, AxisLabels, parse_labels
 
 Point = dict[str, Any]
 """A run's values on its axes: dotted key → value."""
@@ -23,10 +24,11 @@ class Axis(BaseModel):
     """Values for one or several runs. Exactly one of grid, zip and cases is given.
 
     Attributes:
-        runs: Names of the runs that take them.
-        grid: Dotted key → values; every combination.
-        zip: Dotted key → values; the first of each, the second of each, …
-        cases: Overrides, one mapping per point.
+        runs: Names of the runs that take the values.
+        grid: Lists of values by dotted key of the config; every combination is a point.
+        zip: Lists of values by dotted key, as many for each: the first of each are a point, the second, …
+        cases: Overrides of the config, one mapping for each point.
+        labels: What is shown for its keys and their values; see `labels`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +37,7 @@ class Axis(BaseModel):
     grid: dict[str, tuple[Any, ...]] | None = None
     zip: dict[str, tuple[Any, ...]] | None = None
     cases: tuple[Point, ...] | None = None
+    labels: AxisLabels = {}
 
     @property
     def kind(self) -> str:
@@ -82,7 +85,8 @@ class Axis(BaseModel):
     def _written(self) -> dict[str, Any]:
         values = getattr(self, self.kind)
         as_lists = {k: list(v) for k, v in values.items()} if isinstance(values, dict) else list(values)
-        return {"runs": list(self.runs), self.kind: as_lists}
+        named = {LABELS: self.labels} if self.labels else {}
+        return {"runs": list(self.runs), self.kind: as_lists, **named}
 
 
 def parse_axes(given: Any) -> list[dict[str, Any]]:
@@ -115,8 +119,9 @@ def _mapping(value: Any, path: Path) -> dict[str, Any]:
 def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
     path = ("axes", str(index))
     for key in axis:
-        if key not in ("runs", *KINDS):
-            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), ('runs', *KINDS))}")
+        if key not in ("runs", *KINDS, LABELS):
+            known = ("runs", *KINDS, LABELS)
+            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), known)}")
     kinds = [kind for kind in KINDS if axis.get(kind) is not None]
     if len(kinds) != 1:
         raise SpecError(
@@ -132,7 +137,20 @@ def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
         if kind == "zip" and len(set(lengths.values())) > 1:
             counts = ", ".join(f"{key} has {n}" for key, n in lengths.items())
             raise SpecError((*path, kind), f"must have as many values for each key: {counts}")
-    return {"runs": _names(axis.get("runs"), (*path, "runs")), kind: values}
+    parsed = {"runs": _names(axis.get("runs"), (*path, "runs")), kind: values}
+    labels = parse_labels(axis.get(LABELS), columns_of(values), (*path, LABELS))
+    return parsed | ({LABELS: labels} if labels else {})
+
+
+def columns_of(values: Any) -> dict[str, list[Any]]:
+    """Return the values of each key of an axis, given its grid, zip or cases."""
+    if is_mapping(values):
+        return {key: list(column) for key, column in values.items()}
+    columns: dict[str, list[Any]] = {}
+    for case in values:
+        for key, value in case.items():
+            columns.setdefault(key, []).append(value)
+    return columns
 
 
 def _names(given: Any, path: Path) -> tuple[str, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import heapq
 import json
 import os
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
+from jestlab.analysis.names import compose, short_names
 from jestlab.platform import programs
 from jestlab.platform.errors import Path, SpecError, UserError, nearest, shown, within
 from jestlab.platform.programs import Config, Program
@@ -29,6 +30,7 @@ from jestlab.platform.spec.config_tree import (
     nested,
     run_names,
 )
+from jestlab.platform.spec.labels import check_shown, names_of
 from jestlab.platform.spec.reports import LearnabilityReport
 
 if TYPE_CHECKING:
@@ -103,6 +105,7 @@ def expand(study: Study) -> tuple[Member, ...]:
     _check_layers(study)
     _check_matches(study)
     variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
+    check_shown(study, variants)
     _check_reports(study, variants)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
     matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
@@ -263,7 +266,7 @@ def _member(variant: Variant, seed: int, needs: Mapping[str, int], match: int | 
 
 def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
     """Check that a baseline, and what is shown or claimed, is the name of a run or the label of a point."""
-    known = {name for variant in variants for name in (variant.name, variant.label)}
+    known = set(names_of(study, variants).known)
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option)}
@@ -294,13 +297,13 @@ class _Run:
         """Yield the run at each of its points, its config validated."""
         beneath = merge(self.base, self.spec.overrides, self.fields)
         points = span(self.axes, self.name)
-        short = _short_names({key: None for spanned in points for key in spanned.point})
+        short = short_names({key: None for spanned in points for key in spanned.point})
         labels = set()
         for point, steps in points:
             tree = beneath
             for key, value in point.items():
                 tree = merge(tree, nested(key.split("."), value), self.fields)
-            label = " ".join([self.name, *(f"{short[key]}={_text(value)}" for key, value in point.items())])
+            label = compose(self.name, point, short)
             if label in labels:
                 axis = ("axes", str(steps[-1].axis))
                 raise SpecError(axis, f"duplicate point {label!r}: give each point once")
@@ -341,21 +344,6 @@ class _Run:
         for path in run_names(self.program.schema):
             if depth_of(identity, path) == len(path):
                 yield Reference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
-
-
-def _short_names(keys: Iterable[str]) -> dict[str, str]:
-    """Map each dotted key to its shortest ending that no other of the keys has."""
-    endings: dict[str, list[str]] = {}
-    for key in keys:
-        parts = key.split(".")
-        endings[key] = [".".join(parts[-n:]) for n in range(1, len(parts) + 1)]
-    uses = Counter(ending for own in endings.values() for ending in own)
-    return {key: next((e for e in own if uses[e] == 1), key) for key, own in endings.items()}
-
-
-def _text(value: Any) -> str:
-    """Write a value in a label: a string as it is, all else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
 
 
 # ---- dependencies

@@ -14,10 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from jestlab.analysis.names import value_text
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
 from jestlab.platform.spec import overrides as overriding
+from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
     STUDIES,
     Tree,
@@ -30,8 +32,10 @@ from jestlab.platform.spec.config_tree import (
     nested,
 )
 from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.labels import LABELS
 from jestlab.platform.spec.meant import check_meant
 from jestlab.platform.spec.names import check_names
+from jestlab.platform.spec.own_reports import check as check_own_reports
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
@@ -86,6 +90,7 @@ def load(
         study = anchor(study, source.folder or Path.cwd(), source.folder)
         study.members  # noqa: B018 — reading validates
         check_meant(study)
+        check_own_reports(study)
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:
@@ -334,10 +339,12 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
         written["record"] = study.record.anchored(folder).model_dump(mode="json", exclude_defaults=True)
     if study.studies:
         parts = {name: anchor(part, folder, own).to_dict() for name, part in study.studies.items()}
+        _anchor_code(written, folder)
         return _parsed_again(study, written | {STUDIES: parts})
     for section in (written, *written["runs"].values()):  # first: programs know which other keys are paths
         if "program" in section:
             section["program"] = references.anchored(section["program"], folder)
+    _anchor_code(written, folder)
     study = _parsed_again(study, written)
     if own is not None:
         _enter_folder(study, written, own)
@@ -351,6 +358,16 @@ def anchor(study: Study, folder: Path, own: Path | None = None) -> Study:
                 if name in axis["runs"]:
                     _anchor_on(axis, ".".join(path), absolute, folder)
     return _parsed_again(study, written)
+
+
+def _anchor_code(written: Tree, folder: Path) -> None:
+    """Make the files of figures, tables and executors of one's own absolute."""
+    for report in written.get("reports", ()):
+        field = "name" if report["kind"] == "table" else "kind"
+        if field in report:
+            report[field] = references.anchored(report[field], folder)
+    if on := written.get("resources", {}).get("on"):
+        written["resources"]["on"] = references.anchored(on, folder)
 
 
 def _enter_folder(study: Study, written: Tree, own: Path) -> None:
@@ -388,12 +405,19 @@ def _anchor_in(tree: Tree, prefix: Place, path: Place, absolute: Absolute, folde
 
 
 def _anchor_on(axis: dict[str, Any], key: str, absolute: Absolute, folder: Path) -> None:
+    if texts := axis.get(LABELS, {}).get(key):
+        moved = {value_text(v): value_text(absolute(v, folder)) for v in columns_of(_values(axis))[key]}
+        axis[LABELS][key] = {moved.get(value, value): text for value, text in texts.items()}
     for columns in (axis.get("grid"), axis.get("zip")):
         if columns and key in columns:
             columns[key] = [absolute(value, folder) for value in columns[key]]
     for case in axis.get("cases", ()):
         if key in case:
             case[key] = absolute(case[key], folder)
+
+
+def _values(axis: Mapping[str, Any]) -> Any:
+    return next(axis[kind] for kind in KINDS if kind in axis)
 
 
 def _absolute(value: Any, folder: Path) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from jestlab.platform.errors import Path, SpecError, nearest, shown, within
+from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
     KIND,
     MATCH,
@@ -21,10 +23,11 @@ from jestlab.platform.spec.config_tree import (
     plain,
 )
 from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.labels import LABEL, LABELS, without_stale
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
-_BESIDE = ("needs", "program", MATCH)
+_BESIDE = ("needs", "program", MATCH, LABEL)
 """Keys of a run that are not part of its config."""
 
 
@@ -189,10 +192,15 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
         if key not in columns:
             raise SpecError(path, f"no such key on the axis: {nearest(key, columns)}")
         columns[key] = value
-    elif kind in ("runs", "grid", "zip", "cases") and not keys:
+    elif kind in ("runs", "grid", "zip", "cases", LABELS) and not keys:
         item[kind] = value
     else:
-        raise SpecError(path, "unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key> or .cases")
+        raise SpecError(
+            path, "unknown place: expected axes.<n>.runs, .grid.<key>, .zip.<key>, .cases or .labels"
+        )
+    if kind != LABELS and LABELS in item:
+        with suppress(AttributeError, TypeError):  # validation says what is wrong with the values
+            item[LABELS] = without_stale(item[LABELS], columns_of(next(item[k] for k in KINDS if k in item)))
 
 
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.efforts import Effort
+from jestlab.models import extensions
+from jestlab.models.extensions import references
+from jestlab.platform.errors import nearest, shown
 
 TableName = Literal[
     "summary",
@@ -26,6 +29,10 @@ def _listed(names: Any) -> Any:
     return (names,) if isinstance(names, str) else names
 
 
+def _table_name(name: str) -> str:
+    return extensions.check_name("table", name, get_args(TableName))
+
+
 class _Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,10 +41,10 @@ class _Comparison(_Report):
     """Options of reports that compare runs.
 
     Attributes:
-        baseline: Name or label of the run that others are compared with; None for the first that is not a
+        baseline: Name or label of the run that others are compared with; null for the first that is not a
             reference.
-        runs: Names or labels of the runs that are shown; None for all.
-        score: Evaluations whose mean is the score here; None for the study's.
+        runs: Names or labels of the runs that are shown; null for all.
+        score: Evaluations whose mean is the score here; null for the study's.
     """
 
     baseline: str | None = None
@@ -49,7 +56,7 @@ class _CostComparison(_Comparison):
     """Options of reports that compare runs by their costs as well.
 
     Attributes:
-        scope: What counts as FLOPs.
+        scope: What counts as FLOPs; each scope includes the ones before it.
     """
 
     scope: Scope = "scoring"
@@ -59,16 +66,20 @@ class TableReport(_CostComparison):
     """A table of the study's runs.
 
     Attributes:
-        name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
-            to match the baseline; claims: what the study claims, with verdicts, shown in any case; or one of
-            the paper's tables, with the study's runs in it.
-        mean: The score is over all metrics, or over those that all runs have.
+        name: Which table: summary shows final scores of every run with the difference to the baseline;
+            speedups what it takes to match the baseline; claims what the study claims, with verdicts, which
+            is shown in any case; the others are the paper's tables, with the study's runs in them, or a table
+            of one's own: `file.py:function`, `package.module:function`, or an entry point of
+            `jestlab.tables`.
+        options: Keyword arguments of a table of one's own.
+        mean: Whether the score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score counts as reached: at first, or for good.
         published: Whether the paper's tables also show published rows, where the store has them.
     """
 
     kind: Literal["table"]
-    name: TableName = "summary"
+    name: Annotated[str, AfterValidator(_table_name)] = "summary"
+    options: dict[str, Any] = {}
     mean: Literal["all", "shared"] = "all"
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
@@ -76,7 +87,18 @@ class TableReport(_CostComparison):
     @property
     def is_the_papers(self) -> bool:
         """Whether the table is laid out as one of the paper's."""
-        return self.name not in ("summary", "speedups", "claims")
+        return self.name not in ("summary", "speedups", "claims") and not self.is_own
+
+    @property
+    def is_own(self) -> bool:
+        """Whether code of one's own makes it."""
+        return self.name not in get_args(TableName)
+
+    @model_validator(mode="after")
+    def _has_no_options(self) -> TableReport:
+        if self.options and not self.is_own:
+            raise ValueError(f"the table {self.name} is no code of your own: leave out `options`")
+        return self
 
     @model_validator(mode="after")
     def _shows_no_runs_of_claims(self) -> TableReport:
@@ -91,7 +113,7 @@ class CurvesReport(_CostComparison):
     """Learning curves of every run.
 
     Attributes:
-        effort: What the score is drawn over; None for examples seen, where no run's are known for seconds.
+        effort: What the score is drawn over; null for examples seen, where no run's are known for seconds.
     """
 
     kind: Literal["curves"]
@@ -104,7 +126,7 @@ class ParetoReport(_CostComparison):
     Attributes:
         trajectories: Whether to show the paths that runs take during training.
         surfaces: Whether to show the attainment of the best, the median and the worst seed.
-        cost: What runs cost; None for FLOPs, where no run's are known for seconds.
+        cost: What runs cost; null for FLOPs, where no run's are known for seconds.
     """
 
     kind: Literal["pareto"]
@@ -123,9 +145,9 @@ class AgainstReport(_Comparison):
     """Final scores against any key of the config.
 
     Attributes:
-        x: The key.
-        by: Keys whose values make one line each.
-        split: Key whose values make one panel each.
+        x: Key of the config whose values are on the x-axis.
+        by: Keys of the config whose values make one line each.
+        split: Key of the config whose values make one panel each; null for one panel.
     """
 
     kind: Literal["against"]
@@ -151,9 +173,10 @@ class SpikesReport(_Report):
     """A training metric over steps, with its spikes.
 
     Attributes:
-        metric: Name of the metric.
+        metric: Name of the training metric.
         x: Key of the config whose values are compared.
-        baseline: As for reports that compare runs.
+        baseline: Name or label of the run that others are compared with; null for the first that is not a
+            reference.
     """
 
     kind: Literal["optimiser_spikes"]
@@ -166,7 +189,8 @@ class PublishedReport(_Comparison):
     """Published methods, beside the study's runs where these have the same scores.
 
     Attributes:
-        group: Rows of the published table that share a baseline; None for the first group.
+        group: Rows of the published table that share a baseline; null for the first
+            group.
     """
 
     kind: Literal["published"]
@@ -177,11 +201,24 @@ class LearnabilityReport(_Report):
     """How learnable the batches are that the rules select, or one panel of that figure.
 
     Attributes:
-        run: Name or label of a `diagnose` run; None for the first.
+        run: Name or label of a `diagnose` run; null for the first.
     """
 
     kind: Literal["learnability", "learnability_matrix", "gibbs_comparison"]
     run: str | None = None
+
+
+class OwnFigureReport(_CostComparison):
+    """A figure of one's own, such as `- {"mine.py:scatter": {options: {x: width}}}`.
+
+    Attributes:
+        kind: Where its function is: `path/to/file.py:function`, `package.module:function`, or the name of an
+            entry point of `jestlab.figures`.
+        options: Arguments of the function, besides the results.
+    """
+
+    kind: str
+    options: dict[str, Any] = {}
 
 
 _AnyReport = (
@@ -195,7 +232,7 @@ _AnyReport = (
     | PublishedReport
     | LearnabilityReport
 )
-Report = Annotated[_AnyReport, Field(discriminator="kind")]
+Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
 
 REPORTS: dict[str, type[BaseModel]] = {
     kind: report
@@ -203,3 +240,29 @@ REPORTS: dict[str, type[BaseModel]] = {
     for kind in get_args(report.model_fields["kind"].annotation)
 }
 """Kind → the report that has it."""
+
+
+def report_of(kind: str) -> type[BaseModel]:
+    """Return the report that has a kind: one of `REPORTS`, or a figure of one's own.
+
+    Raises:
+        ValueError: There is no such kind; names the nearest.
+    """
+    if kind in REPORTS:
+        return REPORTS[kind]
+    known = (*REPORTS, *extensions.installed("figure"))
+    if kind not in known and not references.is_reference(kind):
+        hint = nearest(kind, known)
+        own = "; of your own: path/to/file.py:function, package.module:function, or an entry point of "
+        own = "" if hint.startswith("did") else own + extensions.GROUPS["figure"]
+        raise ValueError(f"no report {shown(kind)}: {hint}{own}")
+    return OwnFigureReport
+
+
+def own_code(report: BaseModel) -> tuple[Literal["figure", "table"], str] | None:
+    """Return what code of one's own a report names, and as what; None if it names none."""
+    if isinstance(report, OwnFigureReport):
+        return "figure", report.kind
+    if isinstance(report, TableReport) and report.is_own:
+        return "table", report.name
+    return None

@@ -13,7 +13,7 @@ import functools
 import math
 import re
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -26,10 +26,20 @@ from pydantic import (
     model_validator,
 )
 
+from jestlab.models import extensions
 from jestlab.platform.errors import closest
 
-ExecutorName = Literal["local", "vertex", "kubernetes"]
-"""Names of the executors."""
+EXECUTORS = ("local", "vertex", "kubernetes")
+"""Names of the executors that are built in."""
+
+
+def _executor(name: str) -> str:
+    return extensions.check_name("executor", name, EXECUTORS)
+
+
+ExecutorName = Annotated[str, AfterValidator(_executor)]
+"""Name of an executor: built in, or where one of one's own is: `package.module:Class`, `path.py:Class`, or an
+entry point of `jestlab.executors`."""
 
 LOCAL_PARALLEL = 2
 """Runs at a time on this machine, where a study does not say."""
@@ -198,28 +208,33 @@ class Resources(BaseModel):
     """What a launch may use. Not part of a run's identity.
 
     Attributes:
-        on: Which executor runs are launched with; None for the user's own default.
-        parallel: Runs at a time; None for the executor's own default: 2 on this machine, else all.
-        threads: CPU threads of a run on this machine.
-        memory_gb: Memory of a run on this machine; None for no limit.
+        on: Where runs are launched: local, vertex, kubernetes, or with an executor of one's own
+            (`path/to/file.py:Class`, `package.module:Class`, an entry point of `jestlab.executors`); null for
+            what the user's settings say, else this machine.
+        options: Arguments of an executor of one's own, beside those in the user's settings.
+        parallel: Number of concurrent runs; null for 2 on this machine, and all of them elsewhere.
+        threads: Number of CPU threads of a run on this machine.
+        memory_gb: Most memory of a run on this machine in GB; null for no limit.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
             count, and faults of the program (a TypeError, a missing file, wrong usage) are not tried again.
         retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
-        lease_seconds: How long a worker may go without a heartbeat before it is considered dead.
+        lease_seconds: How long a worker may go without a heartbeat before it is considered dead; it sends one
+            every 5 seconds.
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
-        image: Container that holds jestlab, pinned by digest; None for the one in the user's config.
+        image: Container that holds jestlab, pinned by digest; null for the one in the user's settings.
         spot: Whether machines may be taken away at any time, at a lower price.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     on: ExecutorName | None = None
+    options: dict[str, Any] = {}
     parallel: PositiveInt | None = None
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()
-    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0  # a worker sends a heartbeat every 5 s
+    lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
@@ -243,6 +258,8 @@ class Resources(BaseModel):
     @model_validator(mode="after")
     def _exists(self) -> Resources:
         slice_ = self.slice
+        if self.options and self.on in EXECUTORS:
+            raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
         if self.on in ("vertex", "kubernetes") and slice_ is None:
             raise ValueError(f"{self.on} requires `tpu`, as in v5e-16x16")
         if self.on == "local" and slice_ is not None:

@@ -34,8 +34,9 @@ from jestlab.platform.spec.config_tree import (
     plain,
 )
 from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report
+from jestlab.platform.spec.reports import REPORTS, Report, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -79,14 +80,15 @@ class RunSpec(_Part):
     """One named run: what it changes of the base.
 
     Attributes:
-        program: What it executes; None for the study's program. The base is the config of the study's
-            program, so a run with another program starts from that program's defaults and from the sections
-            of the base that it inherits, as `embed` does with `data`.
+        program: What the run executes, where that is not the study's program. The base is the config of the
+            study's program, so a run with another program starts from that program's defaults and from the
+            sections of the base that it inherits, as `embed` does with `data`.
         needs: Runs that must have finished, by the role under which the program finds them. Written as a
             list, the role is the name. References inside the config need not be repeated here.
         texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
             roles without a run, `needs: {init: null}`.
         match: Whose FLOPs or seconds it spends; its examples seen are solved for when it is planned.
+        label: What tables and figures show for it; None for its name, empty for the values on its axes alone.
         overrides: Laid over the base.
     """
 
@@ -94,6 +96,7 @@ class RunSpec(_Part):
     needs: dict[str, str] = {}
     texts: tuple[str, ...] = ()
     match: Match | None = None
+    label: str | None = None
     overrides: Tree = {}
 
     @model_serializer
@@ -105,6 +108,8 @@ class RunSpec(_Part):
             written["needs"] = list(self.needs) if by_name else {**self.needs, **dict.fromkeys(self.texts)}
         if self.match is not None:
             written[MATCH] = {self.match.kind: self.match.run}
+        if self.label is not None:
+            written[LABEL] = self.label
         return written | self.overrides
 
 
@@ -112,19 +117,21 @@ class Study(_Part):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
     Attributes:
-        name: Of the study: its experiment in the store, its folder of reports.
-        question: What it asks.
+        name: Name of the study: that of its experiment in the store and of its folder of reports.
+        question: What the study asks.
         paper: The figure or table of the paper that it reproduces.
         scale: Which of its scales this is.
-        program: What its runs execute, unless they say otherwise.
-        base: What all runs of that program share, and in part those of others: see `RunSpec.program`.
-        runs: By name; none in a union.
-        axes: Values that runs take.
-        seeds: Replicates.
+        program: What its runs execute, unless they say otherwise: train, embed, diagnose, weights, command,
+            module:function or file.py:function.
+        base: What all runs of that program share, and in part those of others: see
+            `runs.<run>.program`.
+        runs: The runs by name, each with what it changes of the base; none in a union.
+        axes: Keys of configs with the values that runs take, each of which makes a run.
+        seeds: Replicates of every run: 3 is short for the seeds 0, 1 and 2.
         resources: What a launch may use.
         record: What attempts record besides code and machine.
-        reports: What it ends in.
-        claims: What its runs decide.
+        reports: The tables and figures that it ends in.
+        claims: Statements that its runs decide.
         metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
             better, in what unit it is, how it is written. Those of jestlab's own programs need none.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
@@ -278,6 +285,9 @@ class Study(_Part):
             for name in axis.runs:
                 if name not in self.runs:
                     raise SpecError(("axes", str(i), "runs"), f"no run {name!r}: {nearest(name, self.runs)}")
+        for name, run in self.runs.items():
+            if run.label == "" and not any(name in axis.runs for axis in self.axes):
+                raise SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
         return self
 
 
@@ -305,7 +315,8 @@ def _checked_name(name: object, path: Path) -> str:
 
 
 def _run(name: str, given: Any) -> dict[str, Any]:
-    """Split a run as written into its overrides of the base and, beside them, `program`, `needs`, `match`."""
+    """Split a run as written into its overrides of the base and, beside them, `program`, `needs`, `match`,
+    `label`."""
     path = ("runs", name)
     if given is not None and not is_mapping(given):
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
@@ -319,6 +330,7 @@ def _run(name: str, given: Any) -> dict[str, Any]:
         "needs": {role: name for role, name in roles.items() if name is not None},
         "texts": tuple(role for role, name in roles.items() if name is None),
         "match": _match(overrides.pop(MATCH, None), (*path, MATCH)),
+        "label": parse_label(overrides.pop(LABEL, None), (*path, LABEL)),
         "overrides": plain(overrides, path),
     }
 
@@ -365,9 +377,12 @@ def _report(given: Any, path: Path) -> BaseModel:
     if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
         options = {"kind": next(iter(options)), **body}  # `table: {baseline: uniform}`
     kind = options.get("kind")
-    if not isinstance(kind, str) or kind not in REPORTS:
+    if not isinstance(kind, str):
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-    report = REPORTS[kind]
+    try:
+        report = report_of(kind)
+    except ValueError as error:
+        raise SpecError((*path, "kind"), str(error)) from None
     for key in options:
         if key not in report.model_fields:
             others = [name for name in report.model_fields if name != "kind"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -99,6 +99,28 @@ def tags(store: Store, subject: Subject) -> list[str]:
     with store.reading() as connection:
         own = _is(Tag, _columns(connection, subject))
         return sorted(connection.scalars(select(Tag.name).where(*own)))
+
+
+def tags_of_experiments(store: Store) -> dict[str, list[str]]:
+    """Return the tags of all experiments that have some, in alphabetical order."""
+    query = select(Experiment.name, Tag.name).join(Tag, Tag.experiment_id == Experiment.id)
+    with store.reading() as connection:
+        return _by_subject(connection.execute(query.order_by(Tag.name)).tuples().all())
+
+
+def tags_of_runs(store: Store, fingerprints: Collection[str]) -> dict[str, list[str]]:
+    """Return the tags of those of these runs that have some, by fingerprint, in alphabetical order."""
+    query = select(Run.fingerprint, Tag.name).join(Tag, Tag.run_id == Run.id)
+    with store.reading() as connection:
+        rows = connection.execute(query.order_by(Tag.name)).tuples().all()
+    return _by_subject([row for row in rows if row[0] in fingerprints])
+
+
+def _by_subject(rows: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for subject, tag in rows:
+        found.setdefault(subject, []).append(tag)
+    return found
 
 
 def _columns(connection: Connection, subject: Subject) -> dict[str, int]:

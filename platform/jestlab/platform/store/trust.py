@@ -79,6 +79,13 @@ def origin_of(store: Store, experiment: str) -> Origin | None:
     return None if text is None else Origin.parse(text)
 
 
+def is_trusted(store: Store, experiment: str) -> bool:
+    """Whether what an experiment names may be executed; of one that is not there yet, yes."""
+    with store.reading() as connection:
+        text = connection.scalar(select(Experiment.origin).where(Experiment.name == experiment))
+    return text is None or Origin.parse(text).trusted_at is not None
+
+
 def refuse_untrusted(store: Store, experiment: str) -> None:
     """Raise UserError if an experiment came from an archive and its user does not trust it yet."""
     origin = origin_of(store, experiment)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from executor_harnesses import HARNESSES, MARKS, STORE, Harness
 
+from jestlab.platform.contracts.executors import CASES
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
 
 NAME = "jestlab-0a1b2c3d-1"
@@ -39,15 +40,10 @@ def state(executor: Executor, started: LaunchedJob) -> JobState:
     return executor.statuses([started])[started].state
 
 
-def test_a_job_waits_runs_and_succeeds(harness):
-    executor = harness.executor()
-    started = executor.launch(harness.job(NAME))
-    assert state(executor, started) in (JobState.QUEUED, JobState.RUNNING)
-    harness.run(started)
-    assert state(executor, started) == JobState.RUNNING
-    harness.end(started, 0)
-    status = executor.statuses([started])[started]
-    assert (status.state, status.exit_code, status.state.is_over) == (JobState.SUCCEEDED, 0, True)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_every_executor_promises(harness, case):
+    """As `testing.check_executor` tries one of a user's own."""
+    case(harness)
 
 
 @pytest.mark.parametrize(("code", "known_as"), [(1, 1), (143, 143), (137, -9)])
@@ -69,55 +65,6 @@ def test_machines_that_are_taken_away_are_no_failure(remote):
     assert state(executor, started) == JobState.PREEMPTED
 
 
-def test_another_process_finds_a_job_by_its_handle(harness):
-    started = harness.executor().launch(harness.job(NAME))
-    harness.run(started)
-    harness.prints(started, ["step 1"])
-    other = harness.executor()
-    assert state(other, started) == JobState.RUNNING
-    assert b"".join(other.logs(started)) == b"step 1\n"
-    other.stop(started, now=True)
-    harness.finish_stop()
-    assert state(harness.executor(), started).is_over
-
-
-def test_the_same_name_twice_is_one_job(harness):
-    one = harness.executor()
-    two = harness.executor() if harness.remote else one  # a launcher names each of its jobs once
-    started = one.launch(harness.job(NAME))
-    assert (one.launch(harness.job(NAME)), two.launch(harness.job(NAME))) == (started, started)
-    assert harness.count() == 1
-
-
-def test_many_jobs_are_told_apart(harness):
-    executor = harness.executor()
-    all_started = [executor.launch(harness.job(f"jestlab-0a1b2c3d-{number}")) for number in range(12)]
-    assert len(set(all_started)) == 12
-    harness.run(all_started[3])
-    harness.run(all_started[11])
-    harness.end(all_started[11], 1)
-    found = executor.statuses(all_started)
-    assert list(found) == all_started or set(found) == set(all_started)
-    assert {found[all_started[3]].state, found[all_started[11]].state} == {JobState.RUNNING, JobState.FAILED}
-    others = {found[started].state for number, started in enumerate(all_started) if number not in (3, 11)}
-    assert others <= {JobState.QUEUED, JobState.RUNNING}
-
-
-@pytest.mark.parametrize("now", [False, True])
-def test_a_job_is_stopped_and_a_second_stop_changes_nothing(harness, now):
-    executor = harness.executor()
-    started = executor.launch(harness.job(NAME))
-    harness.run(started)
-    executor.stop(started, now=now)
-    harness.finish_stop()
-    after = state(executor, started)
-    assert after.is_over
-    assert after != JobState.SUCCEEDED
-    executor.stop(started, now=now)
-    executor.stop(started, now=True)
-    assert state(executor, started) == after
-
-
 def test_one_that_stops_is_not_over_before_it_is(remote):
     executor = remote.executor()
     started = executor.launch(remote.job(NAME))
@@ -125,19 +72,6 @@ def test_one_that_stops_is_not_over_before_it_is(remote):
     executor.stop(started, now=False)
     assert state(executor, started) == JobState.RUNNING
     executor.stop(started, now=True)  # asked for again, harder
-
-
-def test_nothing_happens_to_one_that_is_over(harness):
-    executor = harness.executor()
-    started = executor.launch(harness.job(NAME))
-    harness.run(started)
-    harness.prints(started, ["done"])
-    harness.end(started, 0)
-    executor.stop(started, now=False)
-    executor.stop(started, now=True)
-    harness.finish_stop()
-    assert state(executor, started) == JobState.SUCCEEDED
-    assert b"".join(executor.logs(started)) == b"done\n"
 
 
 def test_a_job_that_somebody_removed_is_gone(remote):
@@ -148,15 +82,6 @@ def test_a_job_that_somebody_removed_is_gone(remote):
     assert {state(executor, all_started[0])} == {JobState.GONE}
     assert {status.state for status in executor.statuses(all_started).values()} == {JobState.GONE}
     executor.stop(all_started[0], now=False)
-
-
-def test_logs_are_what_was_printed(harness):
-    executor = harness.executor()
-    started = executor.launch(harness.job(NAME))
-    harness.run(started)
-    lines = [f"step {number}" for number in range(7)] + ["größer ≥ 3"]
-    harness.prints(started, lines)
-    assert b"".join(executor.logs(started)).decode().splitlines() == lines
 
 
 def test_no_log_is_an_error(remote):

@@ -18,9 +18,10 @@ from typing import Any
 import labs_support as labs
 import psutil
 import pytest
-from executor_harnesses import ForkedHarness, marks_of
+from executor_harnesses import ForkedHarness
 
 from jestlab.platform import programs
+from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import ExecutorError, Job, JobState, LaunchedJob
 from jestlab.platform.launch.executors import local

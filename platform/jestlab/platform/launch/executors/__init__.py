@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import get_args
 
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
@@ -11,6 +10,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import logs
 from jestlab.platform.launch.executor import Executor, Job, Marks
+from jestlab.platform.launch.executors import own
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
@@ -18,8 +18,6 @@ from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
 from jestlab.platform.spec.resources import ExecutorName, Resources
 from jestlab.platform.store.provenance import PARTS, RECORD, Part
-
-NAMES: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
 _CLOUDS: dict[ExecutorName, type[Kubernetes | Vertex]] = {"kubernetes": Kubernetes, "vertex": Vertex}
 
@@ -42,6 +40,17 @@ def choose(asked: ExecutorName | None, resources: Resources, settings: Settings)
     return place
 
 
+def is_here(place: ExecutorName | None) -> bool:
+    """Whether runs go to this machine, where data and scripts can be checked.
+
+    Raises:
+        UserError: It is an executor of one's own, which cannot be imported.
+    """
+    if place is None or place in _CLOUDS:
+        return False
+    return place == "local" or own.is_here(place)
+
+
 def get(
     place: ExecutorName,
     resources: Resources,
@@ -56,6 +65,10 @@ def get(
     """
     if place == "local":
         return Local(lab, resources, on_exit)
+    if place not in _CLOUDS:
+        own_options = resources.options if resources.on in (None, place) else {}  # else another one's
+        options = {**settings.executors.get(place, {}), **own_options}
+        return own.create(place, lab, resources, on_exit, options)
     return _CLOUDS[place].of(resources, settings, mounted=lab.remote is None)
 
 
@@ -63,6 +76,8 @@ def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     """Create an executor for jobs that were launched before: it can do everything but launch."""
     if place == "local":
         return Local(lab)
+    if place not in _CLOUDS:
+        return own.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
     return _CLOUDS[place](getattr(settings, place))
 
 
@@ -72,7 +87,7 @@ def job_of(
     run: Target,
     marks: Marks,
     log: str,
-    executor: str,
+    here: bool,
     record: Sequence[Part] = PARTS,
     retry_exit_codes: Sequence[int] = (),
 ) -> Job:
@@ -84,11 +99,11 @@ def job_of(
         run: The run.
         marks: The attempt's: other labs may launch the same runs in the same place.
         log: Its log, relative to the lab's root.
-        executor: Name of the executor that launches it.
+        here: Whether it runs on this machine, and the executor writes its output to the log.
         record: What its worker records of its code and environment.
         retry_exit_codes: Exit codes of its command that are tried again, whatever they seem to mean.
     """
-    elsewhere = {} if executor == "local" else {logs.COPIED: "1"}
+    elsewhere = {} if here else {logs.COPIED: "1"}
     recorded = {} if record == PARTS else {RECORD: ",".join(record)}
     retried = {RETRIED_CODES: ",".join(map(str, retry_exit_codes))} if retry_exit_codes else {}
     return Job(

@@ -37,6 +37,7 @@ class Cloud(ABC, Generic[Section]):
     """
 
     name: str
+    here = False
     parallel: int | None = None
 
     def __init__(

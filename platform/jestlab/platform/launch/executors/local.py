@@ -58,7 +58,6 @@ CLOSE_SECONDS = 5.0
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """In the fork server's environment: NumPy's libraries start their threads when they are imported."""
 
-_WORKER = "jestlab.platform.worker"
 _FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 _BLOCK = 1 << 20
 _PACKET_BYTES = 1 << 17  # as in `forkserver`
@@ -72,6 +71,7 @@ class Local:
     """Launches jobs as processes of this machine. A handle is `machine:pid:start:log`: see `processes`."""
 
     name = "local"
+    here = True
     chips = 0
     grace_seconds = 10.0
 
@@ -96,7 +96,7 @@ class Local:
         self._on_exit = on_exit
         self._children: dict[LaunchedJob, _Child] = {}
         self._server: ForkServer | None = None
-        self._forks = True
+        self._forks = type(self).command is Local.command
         self._halted = False
         self._names: dict[str, LaunchedJob] = {}
         self._lock = threading.Lock()
@@ -179,19 +179,23 @@ class Local:
         try:
             child = _Child(self._forked(job) or self._executed(job))
         except OSError as error:
-            raise ExecutorError(f"cannot start {sys.executable}: {error}") from error
+            raise ExecutorError(f"cannot start {self.command(job)[0]}: {error}") from error
         named = Process.of(child.process.pid)
         launched = LaunchedJob(f"{named}:{log}", job.marks)
         self._children[launched] = child
         threading.Thread(target=self._wait, args=(child, named, launched), name=job.name, daemon=True).start()
         return launched
 
+    def command(self, job: Job) -> list[str]:
+        """Return the command of a job's process: a class of one's own may put something before it."""
+        return job.command
+
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a fresh process."""
         self._check_going_on()  # the fork server may have been waited for
         with job.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", _WORKER, *job.arguments],
+                self.command(job),
                 env={**_inherited(), **self.environment(), **job.environment, MARK: str(job.marks)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

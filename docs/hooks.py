@@ -1,0 +1,143 @@
+"""Pages that the documentation site makes when it is built: MkDocs calls `on_files`.
+
+The reference of commands comes from click, those of keys from the schema, the notebook from nbconvert; what
+the repository keeps at its root (measurements, security, changes) is copied, with its links changed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from jestlab.platform.cli import VERBS, cli
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+COPIED = {"BENCHMARKS.md": "benchmarks", "SECURITY.md": "security", "CHANGELOG.md": "changelog"}
+"""Pages at the root of the repository → their names under `reference/`."""
+AWAITED = {"extending.md": "Extending jestlab", "python-api.md": "Python API", "notebook.md": "Notebook"}
+"""Pages of the navigation that may not be written yet → their titles."""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to those that were written."""
+    pages: dict[str, str | bytes] = {"reference/commands.md": commands()}
+    pages |= {f"reference/{what}.md": keys(what) for what in ("spec", "config")}
+    pages |= {f"reference/{name}.md": copied(ROOT / file) for file, name in COPIED.items()}
+    pages |= {name: f"# {title}\n\nThis page is not written yet.\n" for name, title in AWAITED.items()}
+    pages |= notebook(DOCS / "notebook.ipynb")
+    for name, content in pages.items():
+        if files.get_file_from_path(name) is None:
+            files.append(File.generated(config, name, content=content))
+    return files
+
+
+# ---- commands
+
+
+def commands() -> str:
+    """Write the reference of all verbs and their subcommands."""
+    head = (
+        "# Commands\n\nThis page is generated from `jestlab --help`. Every verb takes `--help`; verbs whose "
+        "output a program may want to read take `--json`. Errors are one line on standard error. The exit "
+        "code is 0 for success, 1 for an error, 2 for wrong usage and 130 after Ctrl-C.\n\n"
+        "| verb | what it does |\n|:--|:--|\n"
+    )
+    table = "".join(f"| [`{verb}`](#jestlab-{verb}) | {about} |\n" for verb, about in VERBS.items())
+    with click.Context(cli, info_name="jestlab") as context:
+        commands = ((verb, cli.get_command(context, verb)) for verb in VERBS)
+        sections = [part for verb, command in commands for part in _command(verb, command, context)]
+    return head + table + "\n" + "\n".join(sections)
+
+
+def _command(
+    name: str, command: click.Command | None, parent: click.Context, depth: int = 2
+) -> Iterator[str]:
+    """Write a command, and below it its subcommands."""
+    assert command is not None
+    context = click.Context(command, info_name=name, parent=parent)
+    usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+    yield f"{'#' * depth} jestlab {context.command_path.removeprefix('jestlab ')}\n"
+    yield f"```text\n{usage}\n```\n"
+    yield _prose(command.help or "")
+    records = [record for p in command.get_params(context) if (record := p.get_help_record(context))]
+    if records:
+        yield "| option | meaning |\n|:--|:--|"
+        yield "".join(f"| `{_cell(option)}` | {_cell(meaning)} |\n" for option, meaning in records)
+    if command.epilog:
+        yield _prose(command.epilog)
+    if isinstance(command, click.Group):
+        for sub in command.list_commands(context):
+            yield from _command(sub, command.get_command(context, sub), context, depth + 1)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _prose(text: str) -> str:
+    """Turn the text of click's help into Markdown: a paragraph after a line `\\b` is kept as it is."""
+    written = []
+    for paragraph in inspect.cleandoc(text).split("\n\n"):
+        if not paragraph.startswith("\b"):
+            written.append(re.sub(r"([<*_|])", r"\\\1", paragraph) + "\n")
+            continue
+        lines = paragraph.removeprefix("\b").strip("\n").splitlines()
+        if lines[0] == "Examples:":
+            written.append("Examples:\n")
+            lines = lines[1:]
+        written.append("```text\n" + inspect.cleandoc("\n" + "\n".join(lines)) + "\n```\n")
+    return "\n".join(written)
+
+
+# ---- keys
+
+
+def keys(what: str) -> str:
+    """Write the reference of the keys of specs or of configs, from their schema."""
+    try:
+        made: str = importlib.import_module("jestlab.platform.spec.keys").markdown(what)
+    except ModuleNotFoundError:
+        return f"# Keys of a {what}\n\nThis build has no reference of keys.\n"
+    return made
+
+
+# ---- pages of the repository
+
+
+def copied(page: Path) -> str:
+    """Read a page at the root, with links to other such pages and to these docs as they are in the site."""
+    text = page.read_text(encoding="utf-8")
+
+    def link(match: re.Match[str]) -> str:
+        words, (target, _, anchor) = match[1], match[2].partition("#")
+        end = f"#{anchor}" if anchor else ""
+        if target in COPIED:
+            return f"[{words}]({COPIED[target]}.md{end})"
+        if target.startswith("docs/"):
+            return f"[{words}](../{target.removeprefix('docs/')}{end})"
+        return words if target else match[0]  # elsewhere in the repository: no page of the site
+
+    return re.sub(r"\[([^\]]*)\]\((?!https?:)([^)\s]*)\)", link, text)
+
+
+# ---- notebook
+
+
+def notebook(path: Path) -> Mapping[str, str | bytes]:
+    """Render an executed notebook as a page, with its pictures as files beside it."""
+    if not path.exists():
+        return {}
+    from nbconvert import MarkdownExporter
+
+    exporter: Any = MarkdownExporter
+    body, resources = exporter().from_filename(str(path))
+    return {f"{path.stem}.md": body} | dict(resources["outputs"])

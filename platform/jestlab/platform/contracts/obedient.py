@@ -1,0 +1,35 @@
+"""A job that does as it is told: `python -m jestlab.platform.contracts.obedient FOLDER NAME`.
+
+In the folder it leaves a file `NAME.<process id>.began`, prints what `NAME.lines` holds, and ends with the
+code in `NAME.code`; 137 stands for being killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+def main(folder: Path, name: str) -> int:
+    """Obey."""
+    lines, code = folder / f"{name}.lines", folder / f"{name}.code"
+    (folder / f"{name}.{os.getpid()}.began").touch()
+    while folder.exists():  # nobody would tell it to end any more
+        if lines.exists():
+            sys.stdout.write(lines.read_text(encoding="utf-8"))
+            sys.stdout.flush()
+            lines.unlink()
+        if code.exists():
+            number = int(code.read_text())
+            if number == 137:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return number
+        time.sleep(0.02)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

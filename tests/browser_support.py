@@ -1,0 +1,50 @@
+"""A browser for tests of pages that open from disk: Debian's Chromium, through Playwright."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium")
+_FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+
+
+@contextmanager
+def started_browser() -> Iterator[Any]:
+    """Debian's Chromium, without a window."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if CHROMIUM is None:
+        pytest.skip("no chromium here: make tools")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=CHROMIUM, args=_FLAGS.split())
+        yield started
+        started.close()
+
+
+@dataclass
+class Opened:
+    """A page, and what came of opening it."""
+
+    tab: Any
+    complaints: list[str]
+    requests: list[str]
+
+
+def open_page(browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> Opened:
+    """Open a page from disk in a new tab, and keep what it writes to the console and asks of the network."""
+    tab = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme).new_page()
+    found = Opened(tab, [], [])
+    tab.on("console", lambda message: found.complaints.append(message.text))
+    tab.on("pageerror", lambda error: found.complaints.append(str(error)))
+    tab.on("request", lambda request: found.requests.append(request.url))
+    tab.goto(path.as_uri())
+    return found

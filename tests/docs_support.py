@@ -1,0 +1,216 @@
+"""Does what a page tells its reader to do: writes its files, runs its commands and code, compares outputs.
+
+How a page of `docs/` is written, so that all in it can be run:
+
+    ```sh                  commands, run line by line; each has to succeed
+    ```console             `$ command` lines and the output that each has to print; `…` stands for any text
+    ```python              code, run in order in one namespace
+    ```yaml                a part of a spec, laid over a small study, which then has to load
+    any of them, with a first line `# NAME.EXT` (or `// NAME.EXT`): a file, written before all else
+    ```text                an output, only to be read
+
+Other code is not run: tests/test_docs.py lists each such block with its reason.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jestlab.platform.cli import main
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.spec.load import load
+
+# The quickstart in seconds instead of minutes: the same runs, on less data and for fewer steps.
+SHRINK = (
+    "base.data.train.examples=1024",
+    "base.data.benchmark.classification_examples=96",
+    "base.data.benchmark.retrieval_examples=32",
+    "base.schedule.examples_seen=256",
+    "base.evaluation.points=2",
+    "base.evaluation.shots=2",
+    "base.model={vision: {width: 16, depth: 1, heads: 2, patch_size: 8, pooling: mean},"
+    " text: {width: 16, heads: 2, pooling: mean}, embedding_dim: 16}",
+)
+FEW = ("laion_transfer",)
+"""The study that stands for all of the paper's."""
+_REFERENCE = "runs.reference.schedule.examples_seen=256"
+SHRUNK: dict[str, Sequence[str]] = {
+    "quickstart": (*SHRINK, _REFERENCE),
+    "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW)),
+}
+"""Study → overrides with which it is launched, beside the number of seeds."""
+
+_FENCE = re.compile(r"^( *)```(\w+)([^\n]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"(?:#|//) (~?[\w./-]+\.\w+)\b")
+_SHELL = re.compile(r"[|&;<>$`*]")
+_PART_OF = {
+    "name": "part",
+    "runs": {
+        "reference": {"initialization": 1},
+        "uniform": {},
+        "joint": {"selection": {"rule": "joint", "reference": "reference"}},
+        "independent": {"selection": {"rule": "independent", "reference": "reference"}},
+    },
+}
+"""The study that parts of specs are laid over."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code in a page.
+
+    Attributes:
+        language: Of its info string.
+        title: The rest of its info string.
+        text: The code.
+        line: Where it begins.
+    """
+
+    language: str
+    title: str
+    text: str
+    line: int
+
+    @property
+    def first(self) -> str:
+        """Its first line."""
+        return self.text.partition("\n")[0]
+
+    @property
+    def file(self) -> str | None:
+        """Name of the file that it is, or None."""
+        found = _FILE.match(self.text)
+        return found[1] if found else None
+
+    @property
+    def is_run(self) -> bool:
+        """Whether anything is done with it."""
+        runs = self.language in ("sh", "console", "python", "yaml") and not self.title
+        return runs or self.file is not None
+
+
+def blocks(page: str) -> list[Block]:
+    """Find the blocks of code in a page."""
+    return [
+        Block(match[2], match[3].strip(), textwrap.dedent(match[4]), page.count("\n", 0, match.start()) + 1)
+        for match in _FENCE.finditer(page)
+    ]
+
+
+class Reader:
+    """Somebody who does what pages say, in a folder of their own, with jestlab's environment activated."""
+
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        seeds: int = 1,
+    ) -> None:
+        """Go to the folder; studies of ours are launched with so many seeds."""
+        self.folder = folder
+        self.names: dict[str, object] = {"__name__": "__main__"}
+        self._capsys = capsys
+        self._seeds = seeds
+        monkeypatch.chdir(folder)
+        for variable in [name for name in os.environ if name.startswith("JESTLAB_")]:
+            monkeypatch.delenv(variable)
+        monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.setenv("JESTLAB_POLL_SECONDS", "0.2")
+
+    def write(self, found: Iterator[Block] | Sequence[Block]) -> None:
+        """Write the files among blocks."""
+        for block in found:
+            if block.file is not None:
+                path = self.folder / block.file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(block.text, encoding="utf-8")
+
+    def do(self, block: Block) -> None:
+        """Do what a block says."""
+        if block.file is not None:
+            if block.language == "yaml":
+                self.read(block.file)
+        elif block.language == "sh":
+            for line in commands(block.text):
+                self.run(line)
+        elif block.language == "console":
+            self.compare(block.text)
+        elif block.language == "python":
+            exec(compile(block.text, f"block in line {block.line}", "exec"), self.names)
+        elif block.language == "yaml":
+            self.part(block)
+
+    def read(self, file: str) -> None:
+        """Check a YAML file: settings, or a spec."""
+        if file.startswith("~"):
+            Settings.find({"JESTLAB_CONFIG": str(self.folder / file)})
+        else:
+            load(file)
+
+    def part(self, block: Block) -> None:
+        """Check a part of a spec."""
+        part = yaml.safe_load(block.text)
+        runs = {**_PART_OF["runs"], **(part.get("runs") or {})}  # type: ignore[dict-item]
+        path = self.folder / "part.yaml"
+        path.write_text(yaml.safe_dump({**_PART_OF, **part, "runs": runs}), encoding="utf-8")
+        load(str(path))
+
+    def run(self, line: str, succeeds: bool = True) -> str:
+        """Run a command line; return what it prints.
+
+        Lines that are jestlab's alone are run in this process, which saves the time to start.
+        """
+        words = shlex.split(line, comments=True)
+        if words[0] != "jestlab" or _SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
+            done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+            out, error, code = done.stdout, done.stderr, done.returncode
+        else:
+            self._capsys.readouterr()
+            with pytest.raises(SystemExit) as stopped:
+                main([*words[1:], *self._shrinking(words)])
+            out, error = self._capsys.readouterr()
+            code = int(stopped.value.code or 0)
+        assert not succeeds or code == 0, f"{line}\n{out[-2000:]}{error[-2000:]}"
+        return out if succeeds else out + error
+
+    def _shrinking(self, words: Sequence[str]) -> list[str]:
+        """Return the options that make a launch of one of our studies small."""
+        if words[1:2] != ["launch"] or words[2] not in SHRUNK:
+            return []
+        changes = (*SHRUNK[words[2]], f"seeds={self._seeds if words[2] == 'quickstart' else 1}")
+        return [word for change in changes for word in ("--set", change)]
+
+    def compare(self, transcript: str) -> None:
+        """Run the commands of a transcript, and compare what they print with what it shows."""
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", transcript, re.MULTILINE):
+            printed = self.run(command, succeeds=False)
+            pattern = ".*?".join(re.escape(" ".join(part.split())) for part in shown.split("…"))
+            pattern = re.sub(r"(\\ )?\.\*\?(\\ )?", ".*?", pattern)
+            got = " ".join(printed.split())
+            assert re.fullmatch(pattern.strip(), got, re.DOTALL), f"{command}\nprinted: {got}\nshown: {shown}"
+
+
+def commands(text: str) -> list[str]:
+    """Split a block of commands into lines; a backslash continues one, and a comment is none."""
+    joined = text.replace("\\\n", " ")
+    return [line for line in joined.splitlines() if shlex.split(line, comments=True)]
+
+
+def unlisted(page: str, found: Sequence[Block], listed: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    """Yield the blocks that are neither run nor listed as ones that cannot be."""
+    for block in found:
+        if not block.is_run and block.language != "text" and (page, block.first) not in listed:
+            yield f"{page}:{block.line}: {block.language} {block.title}: {block.first}"

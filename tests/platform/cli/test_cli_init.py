@@ -1,0 +1,147 @@
+"""`jestlab init`: what it writes plans, and the study of a script launches and ends in a table."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jestlab.platform.cli import main
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import load
+
+
+@pytest.fixture
+def jestlab(capsys, monkeypatch, tmp_path):
+    """Run a command in an empty folder, check its exit code, and return what it printed."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JESTLAB_ROOT", str(tmp_path / "lab"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+
+    def call(*arguments, code=0):
+        with pytest.raises(SystemExit) as stopped:
+            main([*map(str, arguments)])
+        captured = capsys.readouterr()
+        assert stopped.value.code == code, captured.err
+        return captured.out if code == 0 else captured.err
+
+    return call
+
+
+@pytest.mark.parametrize("program", ["train", "command"])
+def test_what_it_writes_plans_and_says_what_to_do_next(jestlab, program):
+    out = jestlab("init", "--program", program)
+    assert out.splitlines()[-2:] == ["  jestlab plan study.yaml", "  jestlab launch study.yaml"]
+    planned = jestlab("plan", "study.yaml")
+    assert ": 0 done, 0 to resume, " in planned
+    runs = plan(load("study.yaml")).runs
+    assert {run.program for run in runs} == {program}
+    assert len(runs) == {"train": 12, "command": 9}[program]
+
+
+@pytest.mark.parametrize("program", ["train", "command"])
+def test_the_file_teaches_each_part_of_a_study_and_names_itself(jestlab, program):
+    jestlab("init", "mine.yaml", "--program", program)
+    text = Path("mine.yaml").read_text()
+    written = yaml.safe_load(text)
+    parts = {"question", "base", "runs", "axes", "seeds", "metrics", "claims", "reports"}
+    assert written.keys() - {"program"} == parts
+    lines = text.splitlines()
+    for part in parts - {"question"}:
+        [number] = [n for n, line in enumerate(lines) if line.startswith(f"{part}:")]
+        assert lines[number - 1].startswith("# "), f"{part} has no comment"
+    assert "jestlab launch mine.yaml" in text and "jestlab table mine" in text
+    assert "STUDY" not in text and "SCRIPT" not in text
+    assert max(map(len, lines)) <= 110
+
+
+def test_nothing_is_overwritten(jestlab):
+    jestlab("init")
+    before = Path("study.yaml").read_text()
+    assert jestlab("init", code=1) == (
+        "jestlab: study.yaml exists: give another name, as in jestlab init mine.yaml\n"
+    )
+    Path("train_other.py").write_text("mine")
+    assert "train_other.py exists" in jestlab("init", "other.yaml", "--program", "command", code=1)
+    assert not Path("other.yaml").exists()
+    assert (Path("study.yaml").read_text(), Path("train_other.py").read_text()) == (before, "mine")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("study.py", "ends in .yaml"),
+        ("table.yaml", "is the name of a verb"),
+        (".yaml", "ends in .yaml"),
+        ("a b.yaml", "invalid name 'a b'"),
+    ],
+)
+def test_names_that_no_study_can_have_are_refused(jestlab, name, why):
+    assert why in jestlab("init", name, code=1)
+    assert not Path(name).exists()
+
+
+def test_json_names_the_files_and_what_is_next(jestlab):
+    data = json.loads(jestlab("init", "sub/a.yaml", "--program", "command", "--json"))
+    assert data["files"] == ["sub/a.yaml", "sub/train_a.py"]
+    assert data["next"] == ["jestlab plan sub/a.yaml", "jestlab launch sub/a.yaml"]
+    assert len(plan(load("sub/a.yaml")).runs) == 9
+
+
+@pytest.mark.process
+def test_the_study_of_a_script_launches_and_ends_in_a_table(jestlab):
+    jestlab("init", "--program", "command")
+    text = Path("study.yaml").read_text()
+    Path("study.yaml").write_text(text.replace("seeds: 3", "seeds: 2").replace("[0.5, 0.9]", "[0.9]"))
+    out = jestlab("launch", "study.yaml")
+    assert "| plain " in out and "| with_momentum " in out
+    assert "Test accuracy" in out
+    assert "Momentum learns more" in out
+
+
+def evaluations(folder: Path, tmp_path: Path, resume: str, *replies: dict[str, object]) -> dict[int, float]:
+    """Run the script as a worker would, with what it answers, and return its accuracy by step."""
+    (tmp_path / "config.json").write_text(json.dumps({"learning_rate": 0.02, "momentum": 0.9}))
+    reports, answers = tmp_path / "reports", tmp_path / "replies"
+    reports.write_text("")
+    flushed = [{"type": "flushed", "id": number} for number in range(1, 9)]
+    answers.write_text("".join(json.dumps(reply) + "\n" for reply in (*flushed, *replies)))
+    environment = {
+        **os.environ,
+        "JESTLAB_REPORTS": str(reports),
+        "JESTLAB_REPLIES": str(answers),
+        "JESTLAB_NEEDS": "{}",
+        "JESTLAB_SEED": "3",
+        "JESTLAB_RUN_DIR": str(folder),
+        "JESTLAB_RESUME": resume,
+        "JESTLAB_RUN_CONFIG": str(tmp_path / "config.json"),
+    }
+    subprocess.run([sys.executable, "train_study.py"], cwd=tmp_path, env=environment, check=True)
+    messages = map(json.loads, reports.read_text().splitlines())
+    return {m["step"]: m["scores"]["test/accuracy"] for m in messages if m["type"] == "evaluation"}
+
+
+@pytest.mark.process
+def test_the_script_goes_on_where_it_was_stopped(jestlab, tmp_path):
+    jestlab("init", "--program", "command")
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    whole.mkdir()
+    parts.mkdir()
+    at_once = evaluations(whole, tmp_path, "")
+    assert list(at_once) == list(range(20, 201, 20))
+    assert at_once[200] > at_once[20]
+    assert evaluations(parts, tmp_path, "", {"type": "stop"}) == {}
+    assert (parts / "state.npz").exists()
+    assert evaluations(parts, tmp_path, str(parts)) == at_once
+
+
+@pytest.mark.process
+def test_the_script_prints_by_hand(jestlab, tmp_path):
+    jestlab("init", "--program", "command")
+    run = [sys.executable, "train_study.py"]
+    out = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "test/accuracy" in out and "step 200" in out

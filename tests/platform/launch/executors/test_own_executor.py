@@ -1,0 +1,185 @@
+"""Executors of one's own: by reference, with options, checked by the contract that ours pass."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import labs_support as labs
+import own_executors as own
+import pytest
+import yaml
+
+from jestlab import testing
+from jestlab.platform.contracts import executors as contract
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import executors
+from jestlab.platform.launch.executor import ExecutorError, JobState, LaunchedJob
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.spec.load import load
+from jestlab.platform.spec.resources import Resources
+
+SOURCE = Path(own.__file__)
+SCRIPT = """
+import json, os
+print("niceness", os.nice(0), flush=True)
+with open(os.environ["JESTLAB_REPORTS"], "w") as reports:
+    reports.write(json.dumps({"type": "evaluation", "step": 1, "scores": {"toy/score": 0.5}}) + chr(10))
+"""
+
+
+# ---- the contract
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("executor", "options"),
+    [(Local, {}), (own.Wrapped, {"command": "nice -n 5 {worker}"}), (own.Plain, {"say": "x"})],
+    ids=["local", "wrapped", "from the interface"],
+)
+def test_executors_pass(executor, options):
+    testing.check_executor(executor, **options)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("executor", "message"),
+    [
+        (own.NoStop, "A job that is asked to stop ends, .*: after .* it has not ended: running"),
+        (own.Twice, "finds its job, and starts no second one: .* became"),
+        (own.AnyMarks, "whose marks are of another attempt .*: its state is running, not gone"),
+        (own.Silent, "reads its log and stops it: after .* its log is '', not 'step 1"),
+        (own.Failing, "launch of the executor Failing fails: KeyError: 'no such queue'"),
+    ],
+)
+def test_what_breaks_the_contract_is_refused(executor, message, monkeypatch):
+    monkeypatch.setattr(contract, "_PATIENCE_SECONDS", 0.7)
+    with pytest.raises(AssertionError, match=message):
+        testing.check_executor(executor)
+
+
+def test_wrong_options_are_refused():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'comand'"):
+        testing.check_executor(own.Wrapped, comand="x")
+
+
+# ---- by name
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Lab:
+    return Lab.find(tmp_path / "lab")
+
+
+def test_options_of_the_study_come_after_those_of_the_settings(lab, monkeypatch):
+    made = []
+    monkeypatch.setattr(own.Plain, "__init__", lambda self, *args, **options: made.append((args, options)))
+    name = f"{SOURCE}:Plain"
+    settings = Settings(executors={name: {"say": "a", "account": "ours"}})
+    monkeypatch.setattr("jestlab.models.extensions.load", lambda kind, given: own.Plain)
+    executor = executors.get(name, Resources(on=name, options={"say": "b"}), settings, lab)
+    assert (executor.name, executor.here, executor.parallel) == (name, False, None)
+    assert made[0][1] == {"say": "b", "account": "ours"} and made[0][0][1] is not None
+    executors.find(name, settings, lab)
+    assert made[1][1] == {"say": "a", "account": "ours"} and made[1][0][1] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Gone", r"no 'Gone' in .*own_executors.py"),
+        ("shlex", r"the executor .*:shlex cannot be created: TypeError: 'module' object is not callable"),
+        ("LaunchedJob", "cannot be created: TypeError"),
+        ("Sequence", "cannot be created: TypeError"),
+    ],
+)
+def test_what_is_no_executor_is_told_in_one_line(lab, name, message):
+    reference = f"{SOURCE}:{name}"
+    with pytest.raises(UserError, match=message) as caught:
+        executors.get(reference, Resources(on=reference), Settings(), lab)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_an_executor_raises_is_one_line(lab):
+    reference = f"{SOURCE}:Failing"
+    executor = executors.get(reference, Resources(), Settings(), lab)
+    with pytest.raises(
+        ExecutorError, match=r"launch of the executor .*Failing fails: KeyError: 'no such queue'"
+    ):
+        executor.launch(None)  # type: ignore[arg-type]
+    job = LaunchedJob("not a handle", contract.marks_of("x"))
+    assert executor.statuses([job])[job].state is JobState.UNKNOWN
+    assert executor.has_room() and executor.render(None) is None  # type: ignore[arg-type]
+    executor.close()
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        ({"on": "kubernets"}, "did you mean 'kubernetes'"),
+        ({"on": "mine"}, "valid: local, vertex, kubernetes; of your own: package.module:name"),
+        ({"on": "local", "options": {"x": 1}}, "local is no executor of your own: leave out `options`"),
+    ],
+)
+def test_what_is_wrong_in_a_spec_is_told(tmp_path, resources, message):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({"runs": {"a": {}}, "resources": resources}))
+    with pytest.raises(UserError, match=message):
+        load(str(path))
+
+
+def test_a_file_counts_from_the_folder_of_the_spec(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump({"runs": {"a": {}}, "resources": {"on": "mine.py:Mine"}}))
+    assert load(str(path)).resources.on == f"{tmp_path}/mine.py:Mine"
+
+
+# ---- a launch
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    (tmp_path / "score.py").write_text(SCRIPT)
+    (tmp_path / "own_executors.py").write_text(SOURCE.read_text())
+    path = tmp_path / "study.yaml"
+    resources = {"on": "own_executors.py:Wrapped", "options": {"command": "nice -n 7 {worker}"}}
+    study = {
+        "name": "niced",
+        "program": "command",
+        "base": {"command": ["python", "score.py"]},
+        "runs": {"a": {"x": 1}, "b": {"x": 2}},
+        "resources": {**resources, "retries": 0},
+    }
+    path.write_text(yaml.safe_dump(study))
+    return path
+
+
+@pytest.mark.process
+def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root):
+    planned = labs.jestlab("plan", study, root=root)
+    assert planned.returncode == 0 and "HOURS are unknown" not in planned.stdout, planned.stdout
+    launched = labs.jestlab("launch", study, root=root)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    said = labs.jestlab("logs", "niced", "a", root=root)
+    assert "niceness 7" in said.stdout, said.stdout + said.stderr
+    rows = labs.jestlab(
+        "query", "SELECT DISTINCT executor, state FROM v_attempts", "--json", root=root
+    ).stdout
+    assert json.loads(rows) == [
+        {"executor": f"{study.parent}/own_executors.py:Wrapped", "state": "COMPLETED"}
+    ], rows
+
+
+@pytest.mark.process
+def test_the_command_line_names_it_too_and_is_told_what_is_wrong(study, root):
+    at = ("launch", study)
+    refused = labs.jestlab(*at, "--on", f"{study.parent}/own_executors.py:Plain", root=root)
+    assert "cannot reach the SQLite file" in refused.stderr, refused.stderr
+    unknown = labs.jestlab(*at, "--on", "kubernets", root=root)
+    assert unknown.returncode == 2 and "did you mean 'kubernetes'" in unknown.stderr
+    failing = labs.jestlab(*at, "--on", f"{study.parent}/own_executors.py:Failing", root=root)
+    assert failing.returncode == 1
+    assert "fails: KeyError: 'no such queue'" in failing.stdout + failing.stderr
+    assert "Traceback" not in failing.stdout + failing.stderr

@@ -1,0 +1,164 @@
+"""What a spec says of names: `label` of a run, `labels` of an axis. None of it is identity."""
+
+from __future__ import annotations
+
+import pytest
+
+from jestlab.platform.errors import SpecError
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.spec import Study, cases, grid, load
+from jestlab.platform.spec.labels import names_of
+from jestlab.platform.spec.overrides import apply, parse
+
+F = "selection.filtering_ratio"
+RUNS = {"uniform": {}, "joint": {"selection.rule": "joint"}}
+AXIS = {"runs": ["joint"], "grid": {F: [0.5, 0.9]}}
+
+
+def study(runs=None, labels=None, **parts):
+    axis = AXIS | ({} if labels is None else {"labels": labels})
+    written = {"name": "s", "base": {"selection.reference": "uniform"}, "runs": RUNS, "axes": [axis]}
+    return Study.parse(written | ({} if runs is None else {"runs": runs}) | parts)
+
+
+def shown(spec):
+    return [names_of(spec, [m.variant for m in spec.members]).shown[m.variant.label] for m in spec.members]
+
+
+def test_without_labels_names_are_as_ever():
+    assert shown(study()) == ["uniform", "joint filtering_ratio=0.5", "joint filtering_ratio=0.9"]
+
+
+@pytest.mark.parametrize(
+    ("label", "labels", "names"),
+    [
+        ("JEST (ours)", None, ["JEST (ours) filtering_ratio=0.5", "JEST (ours) filtering_ratio=0.9"]),
+        (None, {F: {"name": "f", 0.5: "50%", 0.9: "90%"}}, ["joint f=50%", "joint f=90%"]),
+        ("JEST", {F: {"name": "f"}}, ["JEST f=0.5", "JEST f=0.9"]),
+        ("JEST", {F: {0.9: "most"}}, ["JEST filtering_ratio=0.5", "JEST filtering_ratio=most"]),
+        ("JEST", {F: {"name": "", 0.5: "half"}}, ["JEST half", "JEST 0.9"]),
+        ("", {F: {"name": "", 0.5: "half", 0.9: "most"}}, ["half", "most"]),
+    ],
+)
+def test_a_shown_name_is_composed_of_the_label_and_the_texts_of_values(label, labels, names):
+    runs = {
+        "uniform": {},
+        "joint": {"selection.rule": "joint", **({} if label is None else {"label": label})},
+    }
+    assert shown(study(runs, labels))[1:] == names
+
+
+def test_names_are_no_part_of_identity():
+    labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
+    plain, renamed = (plan(each, where="nowhere") for each in (study(), study(labelled, {F: {"name": "f"}})))
+    assert [run.fingerprint for run in plain.runs] == [run.fingerprint for run in renamed.runs]
+    assert [run.label for run in plain.runs] == [run.label for run in renamed.runs]
+
+
+def test_the_resolved_spec_says_the_same():
+    labelled = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
+    once = study(labelled, {F: {"name": "f", 0.5: "50%"}})
+    again = Study.parse(once.to_dict())
+    assert again == once
+    assert again.to_dict()["axes"][0]["labels"] == {F: {"name": "f", "0.5": "50%"}}
+    assert shown(again) == ["IID", "JEST f=50%", "JEST f=0.9"]
+
+
+def test_in_yaml_and_python(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "runs:\n"
+        "  uniform: {label: IID}\n"
+        "  joint: {label: JEST, selection: {rule: joint, reference: uniform}}\n"
+        f"axes: [{{runs: [joint], grid: {{{F}: [0.5, 9e-1]}}, labels: {{{F}: {{name: f, .5: 50%}}}}}}]\n"
+        "reports: [table: {baseline: IID}]\n"
+    )
+    assert shown(load(path.as_posix())) == ["IID", "JEST f=50%", "JEST f=0.9"]
+    axis = grid({F: (0.5, 0.9)}, labels={F: {"name": "f", 0.5: "50%"}})
+    assert shown(study(axes={"joint": axis}))[1:] == ["joint f=50%", "joint f=0.9"]
+    axis = cases({F: 0.5}, {F: 0.9}, labels={F: {0.9: "most"}})
+    assert shown(study(axes={"joint": axis}))[1:] == [
+        "joint filtering_ratio=0.5",
+        "joint filtering_ratio=most",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("labels", "place", "remedy"),
+    [
+        ({"selection.filtering": {}}, "selection.filtering", "did you mean 'selection.filtering_ratio'?"),
+        (
+            {F: {0.8: "80%"}},
+            f"{F}.0.8",
+            "the axis has no value 0.8 of selection.filtering_ratio: did you mean",
+        ),
+        ({F: {"nam": "f"}}, f"{F}.nam", "the axis has no value 'nam' of selection.filtering_ratio"),
+        ({F: "f"}, F, "must be a mapping of `name` and of texts by value, not 'f'"),
+        ({F: {0.5: ["half"]}}, f"{F}.0.5", "must be a text on one line"),
+        ([F], "", "must be a mapping such as {selection.filtering_ratio: {name: f, 0.5: 50%}}"),
+    ],
+)
+def test_what_is_not_on_the_axis_is_an_error_with_its_place(labels, place, remedy):
+    with pytest.raises(SpecError) as raised:
+        study(labels=labels)
+    assert str(raised.value).startswith(".".join(filter(None, ["axes.0.labels", place])) + ": ")
+    assert remedy in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("runs", "labels", "told"),
+    [
+        (
+            {"uniform": {"label": "A"}, "other": {"label": "A"}, "joint": {}},
+            None,
+            "runs.other.label: 'other' and 'uniform' are both shown as 'A': give them different labels",
+        ),
+        (
+            RUNS,
+            {F: {0.5: "x", 0.9: "x"}},
+            "axes.0.labels: 'joint filtering_ratio=0.9' and 'joint filtering_ratio=0.5' are both shown as",
+        ),
+        (
+            {"uniform": {"label": "other"}, "other": {"label": "B"}, "joint": {}},
+            None,
+            "runs.uniform.label: 'uniform' is shown as 'other', the name of another run",
+        ),
+        (
+            {"uniform": {"label": ""}, "joint": {}},
+            None,
+            "runs.uniform.label: is empty, and the run is on no axis",
+        ),
+        ({"uniform": {"label": "a\nb"}, "joint": {}}, None, "runs.uniform.label: must be a text on one line"),
+        ({"uniform": {"label": ["a"]}, "joint": {}}, None, "runs.uniform.label: must be a text on one line"),
+    ],
+)
+def test_names_that_do_not_tell_runs_apart_are_errors(runs, labels, told):
+    with pytest.raises(SpecError) as raised:
+        study(runs, labels).members  # noqa: B018
+    assert str(raised.value).startswith(told)
+
+
+def test_reports_and_claims_take_both_names():
+    runs = {"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint", "label": "JEST"}}
+    claims = [{"statement": "more", "of": "JEST f=0.5", "above": "IID"}]
+    reports = [{"table": {"baseline": "IID"}}, {"curves": {"runs": ["JEST", "uniform"]}}]
+    assert study(runs, {F: {"name": "f"}}, claims=claims, reports=reports).members
+    with pytest.raises(SpecError, match="no run 'IDI': did you mean 'IID'"):
+        study(runs, reports=[{"table": {"baseline": "IDI"}}]).members  # noqa: B018
+
+
+def test_overrides_change_labels_and_drop_those_of_values_that_are_gone():
+    labelled = study(labels={F: {"name": "f", 0.5: "50%", 0.9: "90%"}})
+    fewer = apply(labelled, [parse(f"axes.0.grid.{F}=[0.9, 0.8]")])
+    assert shown(fewer)[1:] == ["joint f=90%", "joint f=0.8"]
+    assert shown(apply(labelled, [parse("runs.uniform.label=IID")]))[0] == "IID"
+    assert shown(apply(labelled, [parse(f"axes.0.labels={{{F}: {{name: g}}}}")]))[1] == "joint g=0.5"
+
+
+def test_a_union_shows_the_names_of_its_studies():
+    part = study({"uniform": {"label": "IID"}, "joint": {"selection.rule": "joint"}}, {F: {"name": "f"}})
+    union = Study.parse(
+        {"name": "both", "studies": {"s": part.to_dict(), "t": part.to_dict() | {"name": "t"}}}
+    )
+    assert shown(union)[:2] == ["s/IID", "s/joint f=0.5"]
+    assert shown(union)[3] == "t/IID"

@@ -1,0 +1,130 @@
+"""The documentation site is whole: it builds without warnings, links lead somewhere, it opens from disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import click
+import pytest
+
+from jestlab.platform.cli import VERBS, cli
+
+ROOT = Path(__file__).parents[1]
+LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+"""Tag → the attribute that names what a browser loads."""
+RULES = {
+    "runOnly": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"],
+    "preload": False,
+}  # from disk, it is refused
+PAGES = [
+    path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").glob("*.md")
+]
+PAGES += [f"reference/{name}.html" for name in ("commands", "spec", "config", "benchmarks", "security")]
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, as `make docs` builds it."""
+    if not importlib.util.find_spec("mkdocs"):
+        pytest.skip("mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(folder)]
+    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return folder
+
+
+class Page(HTMLParser):
+    """Where a page's links lead, what it loads, and which anchors it has."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the page."""
+        super().__init__()
+        self.links: set[str] = set()
+        self.loads: set[str] = set()
+        self.anchors: set[str] = {""}
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note what a tag refers to."""
+        given = dict(attrs)
+        self.anchors |= {name for key in ("id", "name") if (name := given.get(key))}
+        if tag == "a" and (target := given.get("href")):
+            self.links.add(target)
+        if tag in LOADED and (target := given.get(LOADED[tag])):
+            self.loads.add(target)
+
+
+def test_links_lead_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+    pages = {path: Page(path) for path in site.rglob("*.html") if path.name != "404.html"}
+    assert len(pages) >= len(PAGES)
+    broken = []
+    for path, page in pages.items():
+        for target in page.links | page.loads:
+            parts = urlsplit(target)
+            if parts.scheme in ("http", "https") and target not in page.loads:
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchors = pages[there].anchors if there in pages else {parts.fragment}
+            if parts.scheme or parts.netloc or not there.exists() or unquote(parts.fragment) not in anchors:
+                broken.append(f"{path.relative_to(site)}: {target}")
+    assert broken == []
+
+
+def test_every_command_and_every_option_is_in_the_reference(site):
+    text = (site / "reference/commands.html").read_text(encoding="utf-8")
+    with click.Context(cli) as context:
+        for verb in VERBS:
+            command = cli.get_command(context, verb)
+            assert command is not None
+            subcommands = getattr(command, "commands", {})
+            for name in (verb, *(f"{verb}-{sub}" for sub in subcommands)):
+                assert f'id="jestlab-{name}"' in text
+            for one in (command, *subcommands.values()):
+                for option in (o for p in one.params for o in p.opts if o.startswith("--")):
+                    assert re.search(rf"{option}\b", text), (verb, option)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_is_accessible_and_asks_nothing_of_the_network(opened, site, scheme):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    violations = set()
+    for page in PAGES:
+        shown = opened(site / page, scheme=scheme)
+        palette = shown.tab.get_attribute("body", "data-md-color-scheme")
+        assert palette == {"light": "default", "dark": "slate"}[scheme]
+        for violation in axe.run(shown.tab, options=RULES).response["violations"]:
+            for node in violation["nodes"]:
+                said = node["any"][0]["message"] if node["any"] else ""
+                violations.add((page, violation["id"], node["html"][:80], said[:140]))
+        assert [request for request in shown.requests if not request.startswith("file:")] == []
+        assert shown.complaints == [], page
+        shown.tab.close()
+    assert sorted(violations) == []
+
+
+@pytest.mark.browser
+def test_pages_fit_a_phone(opened, site):
+    for page in PAGES:
+        shown = opened(site / page, width=400)
+        assert shown.tab.evaluate("document.documentElement.scrollWidth") <= 400, page
+        shown.tab.close()
+
+
+@pytest.mark.browser
+def test_search_from_disk_finds_a_word(opened, site):
+    tab = opened(site / "index.html").tab
+    tab.fill("[data-md-component=search-query]", "fingerprint")
+    tab.wait_for_selector(".md-search-result__item a")
+    assert "concepts.html" in tab.inner_html(".md-search-result__list")
