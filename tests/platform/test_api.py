@@ -198,7 +198,11 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, below_a_loop):
         runs={"only": {}},
     )
     study = api.load(spec, root=root)
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+    def of_the_script(*_):
+        """What a script does at SIGTERM stays after a launch."""
+
+    before = signal.signal(signal.SIGTERM, of_the_script)
 
     def interrupt():
         labs.wait_until(lambda: labs.starts(root, "only"))
@@ -208,17 +212,21 @@ def test_ctrl_c_stops_the_runs_at_a_checkpoint(tmp_path, root, below_a_loop):
     async def cell():
         study.launch(progress=False)
 
-    with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
-        if below_a_loop:
-            # asyncio's own handler would cancel `cell`, which a kernel's does not.
-            loop = asyncio.new_event_loop()
-            try:
-                loop.run_until_complete(cell())
-            finally:
-                loop.close()
-        else:
-            study.launch(progress=False)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+    try:
+        with labs.meanwhile(interrupt), pytest.raises(KeyboardInterrupt, match="the next one resumes"):
+            if below_a_loop:
+                # asyncio's own handler would cancel `cell`, which a kernel's does not.
+                loop = asyncio.new_event_loop()
+                try:
+                    loop.run_until_complete(cell())
+                finally:
+                    loop.close()
+            else:
+                study.launch(progress=False)
+        assert signal.getsignal(signal.SIGTERM) is of_the_script
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert set(study.plan().frame()["state"]) == {"CANCELLED"}
     hurry.touch()
     assert study.launch(progress=False).ok

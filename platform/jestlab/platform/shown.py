@@ -203,7 +203,8 @@ def html_table(
     return (
         '<div style="font-variant-numeric:tabular-nums">'
         f"<p>{escape(headline)}</p>"
-        '<div style="overflow-x:auto"><table style="border-collapse:collapse;border-block:2px solid">'
+        '<div style="overflow-x:auto" tabindex="0">'
+        '<table style="border-collapse:collapse;border-block:2px solid">'
         f"<thead>{head}</thead><tbody>{''.join(body)}</tbody></table></div>"
         f"{''.join(paragraphs)}</div>"
     )

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[3]
 _FORMAT: Any = nbformat  # its functions have no types
 _SECONDS = 300
 _USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
+_LINK = re.compile(r'<a href="lab/[^>]*>(.*?)</a>')
 _NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
@@ -102,6 +103,9 @@ def main(path: Path) -> None:
     """Execute a notebook and write its outputs into it."""
     with tempfile.TemporaryDirectory(prefix="notebook-") as folder:
         notebook = executed(_FORMAT.read(path, as_version=4), Path(folder))
+    for output in (output for cell in notebook.cells for output in cell.get("outputs", ())):
+        if "text/html" in output.get("data", {}):  # the lab is not kept, so a link into it would lead nowhere
+            output.data["text/html"] = _LINK.sub(r"\1", output.data["text/html"])
     notebook.metadata = {"kernelspec": notebook.metadata["kernelspec"], "language_info": {"name": "python"}}
     _FORMAT.write(notebook, path)
 

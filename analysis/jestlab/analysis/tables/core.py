@@ -190,7 +190,7 @@ class Table:
         return self.markdown()
 
     def _repr_html_(self) -> str:
-        return f'<div style="overflow-x:auto">{self.html()}</div>'
+        return f'<div style="overflow-x:auto" tabindex="0">{self.html()}</div>'
 
     def markdown(self) -> str:
         """Write a GitHub table whose columns also line up in a terminal, with rows set apart in italics."""

@@ -119,7 +119,10 @@ class Notebook(Listener):
         parts = []
         if self._total:
             ended = sum(self._ended.values())
-            bar = f'<progress value="{ended}" max="{self._total}" style="vertical-align:middle"></progress>'
+            bar = (
+                f'<progress value="{ended}" max="{self._total}" style="vertical-align:middle" '
+                'aria-label="runs that have ended"></progress>'
+            )
             parts.append(f"<div>{bar} {escape(self._counts())}</div>")
         parts += [f'<div style="opacity:.7">{escape(line)}</div>' for line in self._runs()]
         parts += [f"<div>{escape(line)}</div>" for line in self._messages()]
