@@ -13,8 +13,6 @@ from jestlab.experiments import paper
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
-NOT_RUN = {
-    ("tutorial.md", "make install"): "installs, and changes the reader's shell",
 NOT_RUN: dict[tuple[str, str], str] = {
     ("clusters.md", "createdb results"): "needs a PostgreSQL server",
     ("clusters.md", "export JESTLAB_STORE=postgresql://lab@server/results"): "needs a PostgreSQL server",
@@ -26,6 +24,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "needs a PostgreSQL server",
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
+    ("tutorial.md", "make install"): "installs, and changes the reader's shell",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
