@@ -117,7 +117,7 @@ def _written(
 ) -> Iterator[tuple[Study, _Outcome]]:
     """Write the reports of studies, each as soon as a core is free; in their order.
 
-    A union waits for all others: its page links to theirs, and shows their figures as they were drawn.
+    A union waits for all others: its page shows their figures as they were drawn.
     """
     unions = [study for study in studies if study.studies]
     studies = [study for study in studies if not study.studies]
@@ -194,7 +194,7 @@ def write(lab: Lab, study: Study, note: Callable[[str], None] = lambda _: None) 
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
-            written += _write_report(lab.store_url, study.name, results, report, folder, name)
+            written += _write_report(lab.store_url, study, results, report, folder, name)
         except ValueError as error:
             note(f"no {name} yet: {error}")
     try:
@@ -225,11 +225,12 @@ def _name(report: Report) -> str:
 
 
 def _write_report(
-    url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
+    url: str, study: Study, results: Callable[[], Frames], report: Report, folder: Path, name: str
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, tables
 
+    experiment = study.name
     shown: tuple[str, ...] | None = getattr(report, "runs", None)
     everything = results
     if shown is not None:
@@ -245,8 +246,12 @@ def _write_report(
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
         ]
-    options = report.model_dump(exclude={"kind", "runs"})
-    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
+    options = report.model_dump(exclude={"kind", "runs", "figure"})
+    plain = study.figure.sheet if study.figure else figures.Sheet()
+    sheet = report.figure.sheet.over(plain) if report.figure else plain
+    plot = figures.draw(
+        report.kind, figures.Request(url, experiment, results=results, sheet=sheet, **options)
+    )
     return replace(plot, name=name).save(folder)
 
 
@@ -275,7 +280,7 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
         if build is not None and PAGE in build.files:
             return [folder / PAGE, *(folder / file for file in build.files if Path(file).parts[0] == FOLDER)]
     paths = write_page(lab, experiment, folder)
-    if not study.studies:  # the page of a union links to its studies' pages, which change independently
+    if not study.studies:  # the page of a union shows its studies, which change independently
         names = tuple(str(path.relative_to(folder)) for path in paths)
         Build(key, names).write(folder, PAGE_BUILD_FILE)
     return paths

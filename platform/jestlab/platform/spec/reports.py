@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.efforts import Effort
+from jestlab.analysis.efforts import Effort, Over
+from jestlab.analysis.metrics import Scale
+from jestlab.analysis.smoothing import Smoothing
+from jestlab.platform.spec.figure import FigureOptions
 
 TableName = Literal[
     "summary",
@@ -24,6 +27,11 @@ TableName = Literal[
 def _listed(names: Any) -> Any:
     """A name by itself is a list of one."""
     return (names,) if isinstance(names, str) else names
+
+
+def _window(written: Any) -> Any:
+    Smoothing.parse(written)
+    return written
 
 
 class _Report(BaseModel):
@@ -53,6 +61,16 @@ class _CostComparison(_Comparison):
     """
 
     scope: Scope = "scoring"
+
+
+class _Printed(_Report):
+    """Options of every figure.
+
+    Attributes:
+        figure: Size, words, font and legend, over those of the study.
+    """
+
+    figure: FigureOptions | None = None
 
 
 class TableReport(_CostComparison):
@@ -87,18 +105,35 @@ class TableReport(_CostComparison):
         return self
 
 
-class CurvesReport(_CostComparison):
+class CurvesReport(_CostComparison, _Printed):
     """Learning curves of every run.
 
     Attributes:
-        effort: What the score is drawn over; None for examples seen, where no run's are known for seconds.
+        effort: What curves are drawn over: an effort, or step; None for examples seen, where no run's are
+            known for seconds, else steps.
+        metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
+        metrics: Several, a panel each.
+        smooth: A running mean over each seed's curve: of so many recorded points (5), or of a share (10%).
+        scale: Of the axis of the metrics, linear or log; None for what they declare.
+        highlight: Names or labels of runs that are coloured beside the baseline; the others are grey.
     """
 
     kind: Literal["curves"]
-    effort: Effort | None = None
+    effort: Over | None = None
+    metric: str | None = None
+    metrics: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    smooth: Annotated[int | str, BeforeValidator(_window)] | None = None
+    scale: Scale | None = None
+    highlight: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+
+    @model_validator(mode="after")
+    def _scales_metrics(self) -> CurvesReport:
+        if self.scale is not None and self.metric is None and not self.metrics:
+            raise ValueError("scale is of a metric: add `metric`, or declare the scale in `metrics`")
+        return self
 
 
-class ParetoReport(_CostComparison):
+class ParetoReport(_CostComparison, _Printed):
     """Score against what runs cost in all, with the front.
 
     Attributes:
@@ -113,13 +148,13 @@ class ParetoReport(_CostComparison):
     cost: Effort | None = None
 
 
-class SpeedupReport(_CostComparison):
+class SpeedupReport(_CostComparison, _Printed):
     """How much sooner, and at how much lower cost, runs reach the baseline's final score."""
 
     kind: Literal["speedup"]
 
 
-class AgainstReport(_Comparison):
+class AgainstReport(_Comparison, _Printed):
     """Final scores against any key of the config.
 
     Attributes:
@@ -134,7 +169,7 @@ class AgainstReport(_Comparison):
     split: str | None = None
 
 
-class FigureReport(_Comparison):
+class FigureReport(_Comparison, _Printed):
     """A figure of the paper that compares final scores or costs, without options of its own."""
 
     kind: Literal[
@@ -147,7 +182,7 @@ class FigureReport(_Comparison):
     ]
 
 
-class SpikesReport(_Report):
+class SpikesReport(_Printed):
     """A training metric over steps, with its spikes.
 
     Attributes:
@@ -162,7 +197,7 @@ class SpikesReport(_Report):
     baseline: str | None = None
 
 
-class PublishedReport(_Comparison):
+class PublishedReport(_Comparison, _Printed):
     """Published methods, beside the study's runs where these have the same scores.
 
     Attributes:
@@ -173,7 +208,7 @@ class PublishedReport(_Comparison):
     group: str | None = None
 
 
-class LearnabilityReport(_Report):
+class LearnabilityReport(_Printed):
     """How learnable the batches are that the rules select, or one panel of that figure.
 
     Attributes:
