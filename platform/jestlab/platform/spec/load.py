@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import pkgutil
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
+from jestlab.platform.registry import REGISTRY, study_names
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.config_tree import (
     STUDIES,
@@ -35,10 +35,6 @@ from jestlab.platform.spec.names import check_names
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
-REGISTRY = "jestlab.experiments"
-"""The package whose modules are the registered studies; by name only: the platform imports no experiments."""
-
-_SHARED = frozenset({"base"})  # modules there that hold no study
 _YAML = (".yaml", ".yml")
 _SUFFIXES = (*_YAML, ".py")
 
@@ -212,13 +208,6 @@ def _read_yaml(path: Path, scale: str | None) -> _Source:
             raise UserError(f"{path} has no scale {scale!r}: {told}")
         written, asked = {**written, "scale": scale}, scale  # that of the studies it names
     return _Source(str(path), path.stem, written, document.line, path.absolute().parent, asked)
-
-
-def study_names() -> list[str]:
-    """List the names of the registered studies."""
-    found = importlib.util.find_spec(REGISTRY)
-    places = list(found.submodule_search_locations or ()) if found else []
-    return sorted(m.name for m in pkgutil.iter_modules(places) if m.name not in _SHARED and m.name[0] != "_")
 
 
 def study_module(name: str) -> ModuleType:
