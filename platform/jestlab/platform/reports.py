@@ -288,7 +288,6 @@ def _write_report(
     """The files of one report; ValueError if the store cannot fill it yet."""
     from jestlab.analysis import figures, tables
 
-    experiment = study.name
     shown: tuple[str, ...] | None = getattr(report, "runs", None)
     everything = results
     if shown is not None:

@@ -206,22 +206,29 @@ def plot_command(
 
     \b
     curves               mean score, or --metric, over examples seen (or --over)
-    pareto               final score against what training costs (FLOPs, or --over), with the front
-    speedup              how many fewer examples and FLOPs runs need to match the baseline
+    pareto               final score against what training costs (FLOPs, or
+                         --over), with the front
+    speedup              how many fewer examples and FLOPs runs need to match
+                         the baseline
     step_costs           what an example costs, by component
     filtering_ratio      score against the filtering ratio
     approximation_share  score against the share trained on approximately
-    batch_size           score against the batch size, and the gain over the baseline
+    batch_size           score against the batch size, and the gain over the
+                         baseline
     loss_comparison      sigmoid and softmax
     against_reference    learners against the references they select with
     optimiser_spikes     a training metric over steps, by beta2 (or --x)
-    learnability         how learnable the batches are that each rule selects, from a `diagnose` run
+    learnability         how learnable the batches are that each rule selects,
+                         from a `diagnose` run
     learnability_matrix, gibbs_comparison: its panels alone
-    published            published methods, with comparable runs of EXPERIMENT, if given
+    published            published methods, with comparable runs of EXPERIMENT,
+                         if given
     against              score against any key of the config (--x, --by, --split)
-    file.py:function     a figure of your own (--option); also module:function, an entry point of
-                         jestlab.figures, or what a report of EXPERIMENT is called
-    all                  all kinds down to learnability for which the experiment has the runs
+    file.py:function     a figure of your own (--option); also module:function,
+                         an entry point of jestlab.figures, or what a report of
+                         EXPERIMENT is called
+    all                  all kinds down to learnability for which the experiment
+                         has the runs
 
     Figures that are up to date are not drawn again.
     """
