@@ -13,7 +13,17 @@ from jestlab.experiments import paper
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
-NOT_RUN = {
+NOT_RUN: dict[tuple[str, str], str] = {
+    ("clusters.md", "createdb results"): "needs a PostgreSQL server",
+    ("clusters.md", "export JESTLAB_STORE=postgresql://lab@server/results"): "needs a PostgreSQL server",
+    ("clusters.md", "jestlab db backup before.db"): "needs a PostgreSQL server",
+    ("clusters.md", "CREATE ROLE reader LOGIN PASSWORD 'choose one';"): "needs a PostgreSQL server",
+    (
+        "clusters.md",
+        "jestlab table quickstart --store postgresql://reader@server/results",
+    ): "needs a PostgreSQL server",
+    ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
+    ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
 }
 """Page, first line of a block of code in it → why it is not run here."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,8 @@ from tests.models.support import own_code
 
 from jestlab import testing
 from jestlab.analysis import costs
+from jestlab.analysis.figures import learning_curves, pareto
+from jestlab.analysis.tables import finals, summary
 from jestlab.models import losses
 from jestlab.models.selection import scores
 from jestlab.models.selection.select import by_gibbs, in_chunks
@@ -159,3 +163,81 @@ def test_bad_evaluations_readers_and_towers_are_refused():
             return 2 * own_code.Layer.flops(config, hidden=hidden)
 
     refused(testing.check_tower, Wide, "a tower's flops are .* but XLA counts")
+
+
+# ---- figures and tables
+
+
+def scatter(results, x="flops", bins=None):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().scatter(results.final[x], results.final["score"])
+    return figure
+
+
+def noisy(results):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2, 2))
+    figure.subplots().plot(np.random.default_rng().random(9))
+    return figure
+
+
+def early(results):
+    ends = results.evaluations
+    return ends[ends["final"]].groupby("label")["score"].mean().to_frame()
+
+
+def per_label(results):
+    return results.final.groupby("label")[["shapes/accuracy", "wiki/perplexity"]].mean()
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        scatter,
+        lambda results: learning_curves(results.frames, results.baseline),
+        lambda results: pareto(results.frames, results.baseline),
+    ],
+)
+def test_figures_pass(figure):
+    testing.check_figure(figure)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        per_label,
+        lambda results: summary(finals(results.frames, results.baseline)),
+        lambda results: results.claims,
+        lambda results: results.config("width").to_frame(),
+    ],
+)
+def test_tables_pass(table):
+    testing.check_table(table)
+
+
+@pytest.mark.parametrize(
+    ("check", "made", "message"),
+    [
+        ("figure", lambda results: None, "returned NoneType: expected a matplotlib.figure.Figure"),
+        ("figure", noisy, "must be the same for the same results: seed what is random"),
+        ("figure", lambda results: scatter(results, x="gone"), r"test_contracts.py:\d+: KeyError: 'gone'"),
+        ("table", lambda results: results.final.to_dict(), "returned dict: expected a pandas DataFrame"),
+        ("table", lambda results: results.final.head(0), "has no rows"),
+        ("table", early, "while no run has completed: the frame that own:early returned has no rows"),
+        ("table", lambda results: results.final[["label"]], "has two rows called"),
+    ],
+)
+def test_bad_figures_and_tables_are_refused(check, made, message):
+    with pytest.raises(AssertionError, match=message):
+        getattr(testing, f"check_{check}")(made)
+
+
+def test_checking_a_figure_needs_no_jax():
+    code = "import sys; from jestlab import testing; testing.check_figure; print('jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+    with pytest.raises(AttributeError, match="has no attribute 'check_figures'"):
+        testing.check_figures  # noqa: B018

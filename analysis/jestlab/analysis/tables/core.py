@@ -16,7 +16,7 @@ from ..soundness import MIXED
 from ..spreadsheets import to_csv
 from ..units import MISSING as MISSING
 from ..units import nearest
-from . import formats
+from . import formats, latex
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,6 +142,8 @@ class Table:
         struck: Row → why the results that it rests on are wrong.
         mixed: Rows whose numbers mix code, versions or data.
         shown: Row → the name that is shown for it, where that differs.
+        label: LaTeX's label; empty for one made of the name.
+        width: How wide it may be in LaTeX; see `latex.parse_width`.
     """
 
     name: str
@@ -155,6 +157,8 @@ class Table:
     struck: Mapping[str, str] = field(default_factory=dict)
     mixed: frozenset[str] = frozenset()
     shown: Mapping[str, str] = field(default_factory=dict)
+    label: str = ""
+    width: str = "auto"
 
     @property
     def opens(self) -> bool:
@@ -193,8 +197,8 @@ class Table:
         return formats.markdown(self)
 
     def latex(self) -> str:
-        """Write a `table` for a paper, with booktabs' rules, shaded rows and the best in bold."""
-        return formats.latex(self)
+        """Write a float for a paper that fits a column or page: booktabs' rules, the best in bold."""
+        return latex.latex(self)
 
     def html(self, opens: bool = False, most: int | None = None) -> str:
         """Write a table that stands on its own, with its style.

@@ -26,14 +26,16 @@ _LONG = 160  # letters of a command
 @json_option()
 @lab_options
 def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) -> None:
-    """Show what the runs of EXPERIMENT execute, which was imported from an archive, and let them be executed.
+    """Show what EXPERIMENT executes, which was imported from an archive, and let it be executed.
 
-    Until then `jestlab retry` refuses it; tables, plots, reports and queries show it all the same. An
-    experiment that was launched here needs no trust.
+    That is what its runs execute, and the code that it names: rules and losses, figures and tables of its
+    reports, an executor. Until then `jestlab retry` refuses it, and reports leave out figures and tables of
+    its own; everything else shows it all the same. An experiment that was launched here needs no trust.
     """
     store = Store.open(lab.store_url, create=False)
     origin = trust.origin_of(store, experiment)
     runs = trust.executed(store, experiment)
+    code = trust.named_code(store, experiment)
     if not dry_run:
         trust.trust(store, experiment)
         origin = trust.origin_of(store, experiment)
@@ -44,6 +46,7 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
                 "origin": None if origin is None else asdict(origin),
                 "trusted": origin is None or origin.trusted_at is not None,
                 "runs": [{"label": run.label, "program": run.program, "command": words(run)} for run in runs],
+                "code": [{"kind": kind, "name": name} for kind, name in code],
             }
         )
         return
@@ -54,6 +57,9 @@ def trust_command(experiment: str, *, dry_run: bool, as_json: bool, lab: Lab) ->
     )
     say(f"{experiment} {came}; its runs execute:")
     say(table(("PROGRAM", "COMMAND", "RUNS"), _rows(runs)))
+    if code:
+        say("it names this code, which is executed with them:")
+        say(table(("USED AS", "CODE"), [(kind, one_line(name, _LONG)) for kind, name in code]))
     if origin is not None:
         is_trusted = origin.trusted_at is not None
         say(f"trusted since {origin.trusted_at} UTC" if is_trusted else "not trusted: nothing executes it")

@@ -206,7 +206,8 @@ def _set_axis(written: Tree, path: Path, value: Any) -> None:
 def _set_item(written: Tree, path: Path, key: str, value: Any) -> None:
     if not key:
         raise SpecError(path, f"unknown place: expected {path[0]}.<n>.<option>, or {path[0]} as a whole")
-    _item(written, path)[key] = value
+    item = _item(written, path)
+    item.update(merge(item, nested(path[2:], value)))
 
 
 def _item(written: Tree, path: Path) -> Tree:

@@ -77,8 +77,10 @@ def named_in(spec: Mapping[str, Any]) -> Iterator[tuple[Kind, str, Mapping[str, 
     What is not installed here is named all the same.
     """
     for report in spec.get("reports") or ():
-        kind, name = report.get("kind"), report.get("name", "summary")
-        if kind == "table" and name not in get_args(TableName):
-            yield "table", name, report.get("options", {})
-        elif kind != "table" and kind not in REPORTS:
-            yield "figure", str(kind), report.get("options", {})
+        if not isinstance(report, dict):
+            continue
+        kind, name, options = (report.get(key, "") for key in ("kind", "name", "options"))
+        if kind == "table" and str(name or "summary") not in get_args(TableName):
+            yield "table", str(name), options or {}
+        elif kind != "table" and str(kind) not in REPORTS:
+            yield "figure", str(kind), options or {}

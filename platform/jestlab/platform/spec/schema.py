@@ -21,6 +21,7 @@ from pydantic import (
 from jestlab.analysis.claims import Claim, ClaimError, parse_claims
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
+from jestlab.models.extensions import references
 from jestlab.platform.errors import Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.config_tree import (
@@ -373,6 +374,10 @@ def _report(given: Any, path: Path) -> BaseModel:
         given = given.model_dump()
     if not is_mapping(given):
         raise SpecError(path, f"must be one of {', '.join(REPORTS)}, not {shown(given)}")
+    if len(named := dict(given.items())) == 1:
+        [(kind, body)] = named.items()
+        if isinstance(kind, str) and references.is_reference(kind) and is_mapping(body):
+            given = {"kind": kind, **dict(body.items())}  # the dot in the name of a file divides nothing
     options: dict[str, Any] = plain(given, path)
     if len(options) == 1 and is_mapping(body := next(iter(options.values()))):
         options = {"kind": next(iter(options)), **body}  # `table: {baseline: uniform}`

@@ -110,6 +110,27 @@ def executed(store: Store, experiment: str) -> Sequence[Executed]:
     return [Executed(row.label, row.program, json.loads(row.config)) for row in rows]
 
 
+def named_code(store: Store, experiment: str) -> Sequence[tuple[str, str]]:
+    """List the code of its author that an experiment names beside programs: what it is used as, and where.
+
+    That is what configs name (rules, losses, …), the figures and tables of its reports, and its executor.
+    """
+    from jestlab.platform.spec.own_reports import named_in
+    from jestlab.platform.spec.resources import EXECUTORS
+
+    found: dict[tuple[str, str], None] = {}
+    for run in executed(store, experiment):
+        code = run.config.get("code")
+        found |= dict.fromkeys(("config", str(name)) for name in (code if isinstance(code, dict) else ()))
+    spec = store.spec(experiment)
+    found |= dict.fromkeys((kind, name) for kind, name, _ in named_in(spec))
+    resources = spec.get("resources")
+    place = resources.get("on") if isinstance(resources, dict) else None
+    if place is not None and place not in EXECUTORS:
+        found["executor", str(place)] = None
+    return list(found)
+
+
 def trust(store: Store, experiment: str) -> None:
     """Let an imported experiment be executed. One that was launched here is trusted anyway."""
     origin = origin_of(store, experiment)

@@ -1,0 +1,185 @@
+"""Tables in an article on two columns, as LaTeX sets them: nothing is wider than it may be."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from jestlab.analysis import published, tables
+from jestlab.analysis.tables.core import ESSENTIAL, Column, Table
+from jestlab.analysis.tables.latex import COLUMN, TEXT, parse_width
+from jestlab.analysis.tables.tex import escape, width
+
+METRICS = ("shapes/10_shot", "shapes/zero_shot", "shapes_retrieval/i2t_r1", "shapes_retrieval/t2i_r1")
+LONG = "With the softmax loss, joint selection learns more than uniform training, averaged over all f"
+
+needs_latex = pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here: make tools")
+
+
+@pytest.fixture
+def quickstart(new_store, stored_run):
+    """Runs, metrics and costs of the quickstart, with claims and without some seeds."""
+    scoring = {"flops_per_step": (3e9, 5e9, 5e9), "reference_training_share": 8e9}
+    claims = [
+        {"statement": LONG, "of": "joint", "above": "uniform", "source": "App., Fig. 8, left"},
+        {
+            "statement": "It needs more.", "of": "joint", "above": "independent", "within": 0.02,
+            "measure": "shapes_retrieval/i2t_r1", "unless": "the reference has seen less than its learners",
+        },
+    ]  # fmt: skip
+
+    def runs(name, scores, **options):
+        return [
+            stored_run(
+                name, [0.1, 0.6 * score, score], seed=seed, metrics=METRICS, seconds_per_step=2.1, **options
+            )
+            for seed, score in enumerate(scores)
+        ]
+
+    return new_store().add(
+        *runs("reference", (0.618, 0.661, 0.587), needed=1),
+        *runs("uniform", (0.131, 0.155, 0.111)),
+        *runs("independent", (0.275, 0.306, 0.244), **scoring),
+        *runs("joint", (0.384, 0.416, 0.352), **scoring),
+        stored_run("late", [0.1], state="FAILED", reason="out of memory on the 2nd device", metrics=METRICS),
+        question="Does choosing batches jointly, by learnability, make learning faster?",
+        spec={"claims": claims},
+    )
+
+
+def made_of(store):
+    names = ("summary", "speedups", "claims", "comparison", "specialists")
+    return [tables.table(store.url, name, ["study"], with_published=False) for name in names]
+
+
+def document(shown, options=""):
+    packages = r"\usepackage{booktabs}\usepackage[table]{xcolor}\providecommand{\sout}[1]{#1}"
+    texts = "\n".join(f"{table.latex()}\nText.\n\\clearpage" for table in shown)
+    return (
+        f"\\documentclass[twocolumn,10pt{options}]{{article}}\n{packages}\n"
+        f"\\begin{{document}}\n{texts}\n\\end{{document}}\n"
+    )
+
+
+def log_of(text, folder):
+    (folder / "paper.tex").write_text(text)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    done = subprocess.run(command, cwd=folder, capture_output=True)
+    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
+    return (folder / "paper.log").read_text(errors="replace").replace("\n", " ")
+
+
+@needs_latex
+@pytest.mark.parametrize("paper", ["", ",a4paper"])
+def test_no_table_is_too_wide_for_an_article(quickstart, tmp_path, paper):
+    cells = published.frame(published.paper())
+    shown = made_of(quickstart) + [tables.paper_table(name, cells) for name in tables.LAYOUTS]
+    shown += [replace(table, width=width) for table in shown for width in ("column", "text")]
+    log = log_of(document(shown, paper), tmp_path)
+    assert re.findall(r"Overfull \\hbox.{80}", log) == []
+    assert "Missing character" not in log
+
+
+@needs_latex
+def test_long_names_and_many_columns_fit(tmp_path):
+    rows = [
+        f"a learner of a very long name with learning_rate={i} data/web_of_noisy_pictures" for i in range(3)
+    ]
+    frame = pd.DataFrame({"row": rows, "apart": False})
+
+    def column(i):
+        text = f"{10 * i + 4.5:.1f} ± {i}.5"
+        return Column(
+            f"m{i}", f"dataset_{i} zero-shot accuracy", lambda row: text, group="a long group" * (i % 2)
+        )
+
+    columns = (
+        Column("run", "run", lambda row: row["row"], align="left", importance=ESSENTIAL),
+        *map(column, range(12)),
+    )
+    table = Table(
+        "wide", "All of them: " + "shapes_retrieval/i2t_r1, " * 5, frame, columns, ("x_y: " + LONG,)
+    )
+    shown = [table, *(replace(table, width=width) for width in ("column", "3.1in", "12cm"))]
+    log = log_of(document(shown), tmp_path)
+    assert re.findall(r"Overfull \\hbox.{80}", log) == []
+
+
+@needs_latex
+def test_texts_are_as_wide_as_latex_sets_them(tmp_path):
+    """Never narrower by more than widths are rounded; bold letters are taken for a little too wide."""
+    texts = [
+        "Flexi-JEST++ (ours), f=50%", "34.0 ± 0.5", "[+17.6, −33.1]", "1,234.5×", "learning_rate & #1",
+        "Δ uniform", "≥ 2.0× (2/3)", "I→T R@1 (%) ↑", "abcdefghijklmnopqrstuvwxyz", "Łukasz Müller β₂",
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789.,:;-+=/()<>[]|~^{}$!?", "the quick brown fox does not hold",
+    ]  # fmt: skip
+    sizes = {10: "normalsize", 9: "small", 8: "footnotesize", 7: "scriptsize"}
+    lines = [
+        f"\\settowidth{{\\dimen0}}{{\\{name} {style}{escape(text)}}}"
+        f"\\typeout{{<{i}:{size}:{style[1:3]}:\\the\\dimen0>}}"
+        for i, text in enumerate(texts)
+        for size, name in sizes.items()
+        for style in ("", r"\bfseries ")
+    ]
+    body = "\n".join(lines)
+    log = log_of(f"\\documentclass{{article}}\\begin{{document}}x\n{body}\n\\end{{document}}\n", tmp_path)
+    measured = re.findall(r"<(\d+):(\d+):(\w*):([\d.]+)pt>", log)
+    assert len(measured) == len(lines)
+    for i, size, style, points in measured:
+        ours = width(texts[int(i)], int(size), bold=bool(style))
+        assert 0.985 <= ours / float(points) <= (1.13 if style else 1.06), (texts[int(i)], size, style)
+
+
+def test_the_least_important_columns_go_and_a_comment_says_which(quickstart):
+    wide = made_of(quickstart)[0]
+    text = replace(wide, width="column").latex()
+    assert "\\begin{table}[t]" in text
+    header = next(line for line in text.splitlines() if line.strip().startswith("run &"))
+    assert "score" in header
+    assert "% Left out, since all columns do not fit into 220pt: seeds, " in text
+    assert "columns: [score, delta" in text
+    assert "fewer_flops]" in text
+    assert all(line.isascii() for line in text.splitlines())
+    assert "Left out" not in replace(wide, columns=wide.columns[:3]).latex()
+
+
+def test_narrow_tables_stand_in_a_column_and_wide_ones_over_both(quickstart):
+    wide = made_of(quickstart)[0]
+    assert "\\begin{table*}[t]" in wide.latex()
+    narrow = replace(wide, columns=wide.columns[:3])
+    assert "\\begin{table}[t]" in narrow.latex()
+    assert "\\begin{table*}[t]" in replace(narrow, width="text").latex()
+    assert "resizebox" not in wide.latex()
+
+
+def test_notes_stand_under_the_table_and_can_be_left_out(quickstart):
+    table = made_of(quickstart)[0]
+    assert table.latex().index("\\end{tabular}") < table.latex().index("FLOPs: training")
+    assert "\\parbox" not in replace(table, notes=()).latex()
+
+
+@pytest.mark.parametrize(
+    ("written", "points", "environment"),
+    [
+        ("auto", None, ""),
+        ("column", COLUMN, "table"),
+        ("text", TEXT, "table*"),
+        ("3.25in", 234.9, "table"),
+        ("240pt", 240.0, "table"),
+        ("14 cm", 398.3, "table*"),
+    ],
+)
+def test_widths(written, points, environment):
+    found = parse_width(written)
+    assert found == (points if points is None else pytest.approx(points, abs=0.1), environment)
+
+
+@pytest.mark.parametrize("written", ["", "3.25", "wide", "3 feet", "0.1in", "-3in", "1e9pt"])
+def test_what_is_no_width(written):
+    with pytest.raises(ValueError, match="expected auto, column, text, or a length such as"):
+        parse_width(written)

@@ -1,0 +1,135 @@
+"""Reports by code of one's own: made anew when it changes, told when it fails, without harm to the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import plans_support as plans
+import pytest
+import stores_support as stores
+
+from jestlab.platform import reports
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.planning.plan import Plan
+from jestlab.platform.spec.load import load
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+SOURCE = '''
+from pathlib import Path
+
+def scatter(results, size=1):
+    """Draw nothing."""
+    from matplotlib.figure import Figure
+    return Figure(figsize=(size, 1))
+
+def counts(results):
+    Path(__file__).with_name("needed").read_text()
+    return results.final.groupby("label")[["step"]].count()
+'''
+SPEC = """
+name: toy
+program: command
+base: {command: ["true"]}
+runs: {a: {}, b: {x: 1}}
+metrics: {"toy/score": {goal: max}}
+reports:
+- mine.py:scatter
+- {"mine.py:scatter": {options: {size: 2}}}
+- table: {name: mine.py:counts, runs: [a]}
+- curves
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(SOURCE)
+    (tmp_path / "needed").touch()
+    (tmp_path / "toy.yaml").write_text(SPEC)
+    return tmp_path / "toy.yaml"
+
+
+@pytest.fixture
+def lab(tmp_path: Path, spec: Path) -> Lab:
+    lab = Lab.find(tmp_path / "lab")
+    store = Store.open(lab.store_url)
+    runs = (plans.run("a"), plans.run("b", config={"x": 1}))
+    store.record(Plan(load(str(spec)), runs))
+    for run in runs:
+        stores.attempt(store, run, RunState.COMPLETED, scores={"toy/score": 0.5}, loss=(1.0,))
+    return lab
+
+
+def made(lab: Lab, spec: Path) -> tuple[dict[str, int], list[str], list[str]]:
+    """Files of reports with their times, notes, and studies of which some failed."""
+    notes: list[str] = []
+    done = reports.bring_up_to_date(lab, Store.open(lab.store_url), load(str(spec)), notes.append)
+    files = [path for path in done.files["toy"] if path.parent == lab.reports / "toy"]
+    return {path.name: path.stat().st_mtime_ns for path in files}, notes, done.failed
+
+
+def test_they_are_files_like_all_others_and_made_once(lab, spec):
+    first, notes, failed = made(lab, spec)
+    assert (notes, failed) == ([], [])
+    expected = {f"{stem}{suffix}" for stem in ("scatter", "scatter-2") for suffix in (".png", ".svg", ".pdf")}
+    expected |= {f"counts{suffix}" for suffix in (".md", ".tex", ".csv", ".html", ".json")}
+    assert expected < set(first)
+    assert (lab.reports / "toy" / "counts.csv").read_text().splitlines()[1:] == ["a,1,False"]
+    assert made(lab, spec)[0] == first, "nothing has changed"
+    (spec.parent / "mine.py").write_text(SOURCE.replace("Draw nothing", "Draw nothing yet"))
+    assert made(lab, spec)[0] == first, "a docstring is no code"
+    (spec.parent / "mine.py").write_text(SOURCE.replace("(size, 1)", "(size, 2)"))
+    changed = made(lab, spec)[0]
+    assert changed["scatter.png"] > first["scatter.png"]
+    assert changed["curves.png"] == first["curves.png"], "a figure that shows the same is not drawn again"
+
+
+def test_what_fails_is_told_by_file_and_line_and_tried_again(lab, spec):
+    (spec.parent / "needed").unlink()
+    files, notes, failed = made(lab, spec)
+    assert failed == ["toy"] and {"scatter.png", "curves.png", "report.html"} <= set(files)
+    [note] = notes
+    assert note.startswith(f"counts failed: {spec.parent}/mine.py:10: FileNotFoundError: ")
+    assert made(lab, spec)[2] == ["toy"]
+    (spec.parent / "needed").touch()  # mended, and its code has not changed
+    assert "counts.md" in made(lab, spec)[0]
+
+
+@pytest.mark.parametrize(
+    ("report", "message"),
+    [
+        ("mine.py:scater", "reports.0.kind: no 'scater' in .*mine.py: did you mean 'scatter'"),
+        ("gone.py:scatter", "reports.0.kind: .*gone.py: no such file"),
+        ("scater", "reports.0.kind: no report 'scater': known: .*; of your own: path/to/file.py:function"),
+        ({"mine.py:scatter": {"size": 2}}, "mine.py:scatter has no such option: .*options"),
+        (
+            {"mine.py:scatter": {"options": {"sise": 2}}},
+            "takes no 'sise', which options gives: did you mean 'size'",
+        ),
+        ({"table": {"name": "mine.py:count"}}, "reports.0.name: no 'count' in .*: did you mean 'counts'"),
+        ({"table": {"name": "sumary"}}, "reports.0.name: 'sumary' is not valid: did you mean 'summary'"),
+        ({"table": {"options": {"x": 1}}}, "the table summary is no code of your own: leave out `options`"),
+        ({"table": {"name": "mine.py:counts", "options": [1]}}, "reports.0.options: must be a mapping"),
+    ],
+)
+def test_what_is_wrong_is_said_when_the_spec_is_read(spec, report, message):
+    import yaml
+
+    spec.write_text(yaml.safe_dump({"runs": {"a": {}}, "reports": [report]}))
+    with pytest.raises(UserError, match=message):
+        load(str(spec))
+
+
+def test_a_resolved_spec_names_the_same_files_from_anywhere(spec, tmp_path):
+    study = load(str(spec))
+    again = Study.parse(study.to_dict())
+    assert again.to_dict() == study.to_dict()
+    assert [report.kind for report in study.reports][:2] == [f"{tmp_path}/mine.py:scatter"] * 2
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "again.yaml").write_text(study.to_yaml())
+    assert load(str(tmp_path / "elsewhere" / "again.yaml")).reports == study.reports
+    assert load(str(spec), overrides=["reports.1.options.size=3"]).to_dict()["reports"][1]["options"] == {
+        "size": 3
+    }
