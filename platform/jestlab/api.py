@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest
@@ -150,7 +150,7 @@ class Study:
         progress: bool = True,
         parallel: int | None = None,
         retries: int | None = None,
-        on: Literal["local", "kubernetes", "vertex"] | None = None,
+        on: str | None = None,
         fail_fast: bool = False,
         keep_going: bool = False,
         max_chip_hours: float | None = None,
@@ -172,7 +172,8 @@ class Study:
             progress: Whether to show what happens.
             parallel: Number of concurrent runs; None for the study's.
             retries: Number of further attempts at a run that fails; None for the study's.
-            on: Where to run; None: as the study says, else your settings, else this machine.
+            on: Where to run: "local", "kubernetes", "vertex", or an executor of your own; None: as the study
+                says, else your settings, else this machine.
             fail_fast: Whether all runs stop once one has failed for good.
             keep_going: Whether it goes on when the first three runs that end have failed alike.
             max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown.

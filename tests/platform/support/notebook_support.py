@@ -26,6 +26,7 @@ _FORMAT: Any = nbformat  # its functions have no types
 _SECONDS = 300
 _USERS = re.compile(r"JESTLAB_(?!TEST)|XDG_CONFIG_HOME")
 _LINK = re.compile(r'<a href="lab/[^>]*>(.*?)</a>')
+_EMPHASIS = re.compile(r"\\textbf|[-:|*{}]")  # of whatever is best, and as wide as it is
 _NUMBER = re.compile(r"[0-9][0-9,.]*|\b(?:nan|NaN)\b")
 
 
@@ -95,8 +96,8 @@ def outline(notebook: Any) -> list[Any]:
 
 def _forms(output: Any) -> Any:
     data = output.get("data", {"text/plain": output.get("text", "")})
-    words = " ".join(re.sub(r"[-:|\s]+", " ", _NUMBER.sub("#", str(data.get("text/plain")))).split())
-    return sorted(data), words
+    words = _NUMBER.sub("#", _EMPHASIS.sub("", str(data.get("text/plain"))))
+    return sorted(data), " ".join(words.split())
 
 
 def main(path: Path) -> None:

@@ -49,7 +49,7 @@ class Notebook(Listener):
 
     def state(self, run: Target, state: RunState, reason: str | None = None) -> None:
         """Count the run; name it if it runs or has failed."""
-        title = f"{one_line(run.label)} (seed {run.seed})"
+        title = one_line(f"{run.label}/{run.seed}")
         with self._lock:
             self._running.pop(run.fingerprint, None)
             if state == RunState.RUNNING:

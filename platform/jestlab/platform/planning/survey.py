@@ -79,7 +79,7 @@ class Survey:
         )
 
     def explained(self) -> Iterator[tuple[str, Explanation]]:
-        """Yield each run that would run, as joint/0, and why."""
+        """Yield each run that would run, as "joint/0", and why."""
         runs = {run.fingerprint: run for run in self.plan.runs}
         for fingerprint, reason in self.reasons.items():
             yield f"{runs[fingerprint].label}/{runs[fingerprint].seed}", reason
