@@ -20,7 +20,7 @@ from jestlab.platform.spec.config_tree import (
     nested,
     plain,
 )
-from jestlab.platform.spec.expand import program_of
+from jestlab.platform.spec.layers import program_of
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
