@@ -239,7 +239,7 @@ def _write_report(
         table = tables.table(
             url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
             crossing=report.crossing, with_published=report.published, results={experiment: results},
-            score=report.score,
+            score=report.score, shape=report.shape,
         )  # fmt: skip
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())

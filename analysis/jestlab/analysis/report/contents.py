@@ -20,7 +20,7 @@ from ..frames import read as read_frames
 from ..provenance import SUFFIX, History, Origins, Recipe, recipe
 from ..provenance import load as load_history
 from ..soundness import Soundness
-from ..tables import finals, speedup_table, summary
+from ..tables import Shape, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..tables.core import Table
@@ -379,6 +379,8 @@ def requested(
             if seen[name] > 1:
                 part, heading = f"{name}-{seen[name]}", f"{heading}: {_in_words(options)}"
             shown, compared = frames, baseline
+            if is_table and "runs" in options:  # as older specs have it
+                options["rows"] = options.pop("runs")
             if frames is not None and "runs" in options:
                 shown = frames.only(options["runs"])
                 compared = baseline if baseline in shown.labels else None
@@ -395,6 +397,7 @@ def requested(
 
 def _table(url: str, history: History, frames: Frames | None, name: str, options: Mapping[str, Any]) -> Table:
     known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
+    known["shape"] = Shape.of(options)
     results = None if frames is None else {history.experiment: lambda: frames}
     return named_table(url, name, [history.experiment], results=results, **known)
 
@@ -413,7 +416,8 @@ def _is_on_every_page(
     named = options.get("baseline")
     if frames is not None and named is not None and frames.baseline(named) != baseline:
         return False
-    fits = name in _ALWAYS and not {"runs", "score"} & options.keys() and options.get("scope", scope) == scope
+    chosen = {"runs", "score", *(each.name for each in fields(Shape))} & options.keys()
+    fits = name in _ALWAYS and not chosen and options.get("scope", scope) == scope
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 
@@ -421,6 +425,8 @@ def _in_words(options: Mapping[str, Any]) -> str:
     """Options of a report in words: "baseline joint, mean shared, surfaces"."""
     words = []
     for key, value in sorted(options.items()):
+        if key in ("caption", "label", "notes", "width"):  # the words around it
+            continue
         if key == "runs" and "baseline" in options:  # which is enough
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)

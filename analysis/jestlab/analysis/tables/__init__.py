@@ -16,6 +16,7 @@ from ..units import nearest
 from .claims import claims_table
 from .core import Table
 from .paper import LAYOUTS, paper_table
+from .shape import Shape
 from .summary import MEANS, Finals, Mean, finals, speedup_table, summary
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "NAMES",
     "Finals",
     "Mean",
+    "Shape",
     "Table",
     "claims_table",
     "default_name",
@@ -36,6 +38,9 @@ __all__ = [
     "summary",
     "table",
 ]
+
+WHOLE = Shape()
+"""All rows and columns, in the table's own words."""
 
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
@@ -55,6 +60,7 @@ def table(
     with_published: bool = True,
     score: Sequence[str] | None = None,
     results: Mapping[str, Callable[[], Frames]] | None = None,
+    shape: Shape = WHOLE,
 ) -> Table:
     """Build a table by its name.
 
@@ -73,14 +79,18 @@ def table(
         score: Evaluations whose mean is the score; None for the studies' own. Claims say what they are
             measured by.
         results: Functions that return results of experiments that have been read already.
+        shape: What is shown of it.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, or nothing to show in it.
     """
-    made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results)
+    own: list[Frames] = []
+    made = _table(
+        url, name, studies, baseline, scope, mean, crossing, with_published, score, results, shape, own
+    )
     made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
-    return Soundness.read(url, made.experiments).marked(made)
+    return shape.applied(Soundness.read(url, made.experiments).marked(made), own)
 
 
 def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
@@ -101,7 +111,10 @@ def _table(
     with_published: bool,
     score: Sequence[str] | None,
     results: Mapping[str, Callable[[], Frames]] | None,
+    shape: Shape,
+    own: list[Frames],
 ) -> Table:
+    """Build it with all columns of the rows that are shown; `own` receives the experiments that were read."""
     studies = list(dict.fromkeys(studies))
     if not studies and name in experiments(url):
         is_shown = with_published and name in set(published.read(url)["table"])
@@ -111,6 +124,9 @@ def _table(
 
     def results_of(study: str) -> Frames:
         frames = results[study]() if results and study in results else read(url, study)
+        own.append(frames)
+        named = baseline if len(studies) == 1 else None
+        frames = shape.narrowed(frames, named) if shape.rows else frames
         return frames.scored_by(score) if score else frames
 
     if name in _OF_ONE_EXPERIMENT:
@@ -122,11 +138,11 @@ def _table(
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
-    own = [results_of(study) for study in studies]
+    read_here = [results_of(study) for study in studies]
     return paper_table(
         name,
         cells if with_published else cells[:0],
-        _all_finals(own, baseline, scope, mean, crossing),
+        _all_finals(read_here, baseline, scope, mean, crossing),
     )
 
 

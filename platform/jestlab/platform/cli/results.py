@@ -16,7 +16,7 @@ from jestlab.analysis.curves import CROSSINGS, Crossing
 from jestlab.analysis.efforts import EFFORTS, Effort
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
-from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
+from jestlab.analysis.tables import MEANS, NAMES, Mean, Shape, default_name, table
 from jestlab.analysis.tables.core import FORMATS, Format
 from jestlab.platform.cli.options import (
     FILE,
@@ -29,6 +29,7 @@ from jestlab.platform.cli.options import (
     score_option,
 )
 from jestlab.platform.cli.output import print_or_write, show, writing
+from jestlab.platform.cli.shaping import shape_options
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 
@@ -43,7 +44,8 @@ _TABLES = examples(
     "table quickstart --score shapes/zero_shot",
     "table speedups quickstart",
     "table claims quickstart",
-    "table comparison quickstart --format latex --out table.tex",
+    "table quickstart --rows uniform,joint --columns score,delta --sort -score --digits 2",
+    "table comparison quickstart --format latex --width column --out table.tex",
     "table specialists",
 )
 
@@ -61,6 +63,7 @@ _TABLES = examples(
 @click.option("--published/--no-published", "with_published", default=True,
               help="Whether the paper's tables also show published rows.")  # fmt: skip
 @score_option
+@shape_options
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
 @click.option("--out", type=FILE, help="Write to this file instead.")
@@ -77,6 +80,7 @@ def table_command(
     crossing: Crossing,
     with_published: bool,
     score: tuple[str, ...],
+    shape: Shape,
     explain: tuple[str, str] | None,
     out: Path | None,
     as_json: bool,
@@ -86,14 +90,14 @@ def table_command(
     NAME is one of: an experiment, for its summary (for a union of studies, its claims); summary or speedups,
     of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
     longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
-    both. Numbers are over completed seeds; csv and json hold the raw numbers.
+    both. Numbers are over completed seeds; csv and json hold the raw numbers of what is shown.
     """
     url = lab.store_url
     if name not in NAMES and name in known(url):
         name, experiments = default_name(url, name), (name, *experiments)
     made = table(
         url, name, experiments, baseline=baseline, scope=scope, mean=mean, crossing=crossing,
-        with_published=with_published, score=score,
+        with_published=with_published, score=score, shape=shape,
     )  # fmt: skip
     form = "json" if as_json else form
     if explain is None:

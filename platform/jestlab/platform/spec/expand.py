@@ -31,7 +31,7 @@ from jestlab.platform.spec.config_tree import (
     run_names,
 )
 from jestlab.platform.spec.labels import check_shown, names_of
-from jestlab.platform.spec.reports import LearnabilityReport
+from jestlab.platform.spec.reports import LearnabilityReport, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Match, Study
@@ -270,7 +270,9 @@ def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option)}
-        named |= {("runs", str(i)): name for i, name in enumerate(getattr(report, "runs", None) or ())}
+        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableReport) else "runs"
+        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
         for place, name in named.items():
             if name is not None and name not in known:
                 raise SpecError(("reports", str(index), *place), f"no run {name!r}: {nearest(name, known)}")

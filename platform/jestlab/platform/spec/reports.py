@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.efforts import Effort
+from jestlab.analysis.tables.latex import parse_width
+from jestlab.analysis.tables.shape import Shape
+from jestlab.platform.errors import shown
+from jestlab.platform.spec.config_tree import flatten
 
 TableName = Literal[
     "summary",
@@ -24,6 +28,21 @@ TableName = Literal[
 def _listed(names: Any) -> Any:
     """A name by itself is a list of one."""
     return (names,) if isinstance(names, str) else names
+
+
+_MOST_DIGITS = 12
+
+
+def _checked_digits(digits: Any) -> Any:
+    """A number, or a mapping by column, whose keys may have been taken for dotted ones, as it was written."""
+    by_column = flatten(digits) if isinstance(digits, dict) else None
+    for number in [] if digits is None else by_column.values() if by_column is not None else [digits]:
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST_DIGITS:
+            raise ValueError(
+                f"must be a whole number from 0 to {_MOST_DIGITS}, or a mapping of such by column, not "
+                f"{shown(digits)}"
+            )
+    return digits if by_column is None else by_column
 
 
 class _Report(BaseModel):
@@ -55,23 +74,61 @@ class _CostComparison(_Comparison):
     scope: Scope = "scoring"
 
 
-class TableReport(_CostComparison):
+def _checked_width(width: str) -> str:
+    parse_width(width)
+    return width
+
+
+class TableReport(_Report):
     """A table of the study's runs.
 
     Attributes:
+        baseline: As for other reports that compare runs.
+        score: As for other reports that compare runs.
+        scope: What counts as FLOPs.
         name: summary: final scores of every run with the difference to the baseline; speedups: what it takes
             to match the baseline; claims: what the study claims, with verdicts, shown in any case; or one of
             the paper's tables, with the study's runs in it.
         mean: The score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score counts as reached: at first, or for good.
         published: Whether the paper's tables also show published rows, where the store has them.
+        columns: Columns that are shown, in their order: keys, headings, or "scores", "costs", "factors".
+        rows: Rows that are shown, in their order: names or labels of runs, or names as the table shows them.
+            `runs` means the same.
+        digits: Behind the decimal point: of scores and differences, or by column.
+        sort: Column by which rows are sorted; "-score" for descending.
+        caption: Instead of the table's own.
+        label: LaTeX's label.
+        notes: Whether notes are shown.
+        width: How wide it may be in LaTeX: "auto", "column", "text", or a length such as "3.25in".
     """
 
     kind: Literal["table"]
+    baseline: str | None = None
+    score: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    scope: Scope = "scoring"
     name: TableName = "summary"
     mean: Literal["all", "shared"] = "all"
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
+    columns: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    rows: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_checked_digits)] = None
+    sort: str = ""
+    caption: str | None = None
+    label: str = ""
+    notes: Annotated[bool, Field(strict=True)] = True
+    width: Annotated[str, AfterValidator(_checked_width)] = "auto"
+
+    @property
+    def shape(self) -> Shape:
+        """What is shown of the table."""
+        return Shape.of(self.model_dump())
+
+    @property
+    def rows_of_runs(self) -> tuple[str, ...]:
+        """Rows that have to be runs: those of tables that show nothing else."""
+        return () if self.is_the_papers or self.name == "claims" else self.rows or ()
 
     @property
     def is_the_papers(self) -> bool:
@@ -79,9 +136,7 @@ class TableReport(_CostComparison):
         return self.name not in ("summary", "speedups", "claims")
 
     @model_validator(mode="after")
-    def _shows_no_runs_of_claims(self) -> TableReport:
-        if self.name == "claims" and self.runs is not None:
-            raise ValueError("a table of claims shows no runs: leave out `runs`")
+    def _is_of_claims(self) -> TableReport:
         if self.name == "claims" and self.score is not None:
             raise ValueError("claims say what they are measured by: leave out `score`, give them a `measure`")
         return self
@@ -196,6 +251,14 @@ _AnyReport = (
     | LearnabilityReport
 )
 Report = Annotated[_AnyReport, Field(discriminator="kind")]
+
+
+def modern(kind: object, options: dict[str, Any]) -> dict[str, Any]:
+    """Rename options of a report that once had another name: a table's `runs` are its `rows`."""
+    if kind == "table" and "runs" in options and "rows" not in options:
+        return {("rows" if key == "runs" else key): value for key, value in options.items()}
+    return options
+
 
 REPORTS: dict[str, type[BaseModel]] = {
     kind: report

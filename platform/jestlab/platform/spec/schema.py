@@ -36,7 +36,7 @@ from jestlab.platform.spec.config_tree import (
 from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report
+from jestlab.platform.spec.reports import REPORTS, Report, modern
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -377,7 +377,7 @@ def _report(given: Any, path: Path) -> BaseModel:
     kind = options.get("kind")
     if not isinstance(kind, str) or kind not in REPORTS:
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
-    report = REPORTS[kind]
+    report, options = REPORTS[kind], modern(kind, options)
     for key in options:
         if key not in report.model_fields:
             others = [name for name in report.model_fields if name != "kind"]
