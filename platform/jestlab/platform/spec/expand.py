@@ -28,7 +28,7 @@ from jestlab.platform.spec.config_tree import (
 from jestlab.platform.spec.labels import check_shown, names_of
 from jestlab.platform.spec.layers import SEED, check_known, check_layers, program_of
 from jestlab.platform.spec.order import Reference, order
-from jestlab.platform.spec.reports import LearnabilityReport
+from jestlab.platform.spec.reports import LearnabilityReport, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Match, Study
@@ -254,7 +254,9 @@ def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option)}
-        named |= {("runs", str(i)): name for i, name in enumerate(getattr(report, "runs", None) or ())}
+        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableReport) else "runs"
+        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
         yield from (
             (("reports", str(index), *place), name) for place, name in named.items() if name is not None
         )

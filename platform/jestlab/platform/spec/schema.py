@@ -35,7 +35,7 @@ from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report, report_of
+from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -415,6 +415,7 @@ def _report(given: Any, path: Path) -> BaseModel:
     kind = options.get("kind")
     if not isinstance(kind, str):
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
+    options = modern(kind, options)
     try:
         report, mistakes = report_of(kind), Mistakes()
     except ValueError as error:
