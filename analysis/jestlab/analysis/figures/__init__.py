@@ -88,7 +88,7 @@ class Request:
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
-        sheet: Size, font, words and legend of the printed figure.
+        sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
         results: Reads the experiment, if several requests share it; None to read it here.
     """
 
@@ -195,8 +195,23 @@ def draw(kind: str, request: Request) -> Plot:
     """
     if kind not in KINDS:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
-    request.sheet.settings  # noqa: B018 — is its font installed?
-    return replace(KINDS[kind](request), sheet=request.sheet)
+    sheet = _sheet(request)
+    sheet.settings  # noqa: B018 — is its font installed?
+    if sheet != request.sheet:
+        read = request
+        request = replace(read, sheet=sheet, results=lambda: read.frames)
+    return replace(KINDS[kind](request), sheet=sheet)
+
+
+def _sheet(request: Request) -> Sheet:
+    """The sheet that is asked for, over that of the study's spec."""
+    if not request.experiment:
+        return request.sheet
+    try:
+        spec = request.frames.spec
+    except ValueError:  # nothing has been evaluated: some kinds need no more than what was logged
+        return request.sheet
+    return request.sheet.over(Sheet.parse(spec.get("figure") or {}))
 
 
 def all_possible(request: Request) -> list[Plot]:

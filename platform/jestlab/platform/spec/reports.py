@@ -109,7 +109,7 @@ class CurvesReport(_CostComparison, _Printed):
     """Learning curves of every run.
 
     Attributes:
-        effort: What curves are drawn over: an effort, or step; None for examples seen, where no run's are
+        effort: What curves are drawn over: an effort, or steps; None for examples seen, where no run's are
             known for seconds, else steps.
         metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
         metrics: Several, a panel each.
