@@ -148,7 +148,7 @@ _PLOTS = examples(
     "plot quickstart",
     "plot quickstart --kind pareto --over seconds -o figures",
     "plot quickstart --kind against --x schedule.examples_seen",
-    "plot quickstart --kind curves --metric loss --over step --smooth 5",
+    "plot quickstart --kind curves --metric loss --over steps --smooth 5",
     "plot quickstart --width 3.25in --no-title --no-caption --font serif",
     "plot --kind published",
     "plot quickstart --kind mine.py:scatter --option x=seconds",
@@ -243,14 +243,14 @@ def plot_command(
         raise UserError("missing EXPERIMENT: only --kind published needs none")
     if by:
         options["by"] = by
-    if over == "step" and kind not in ("curves", "all"):
-        raise UserError("--over step is for curves: a step is no cost")
+    if over == "steps" and kind not in ("curves", "all"):
+        raise UserError("--over steps is for curves: a step is no cost")
     if options["smooth"] is not None:
         try:
             Smoothing.parse(options["smooth"])
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--smooth") from None
-    options |= {"effort": over, "cost": None if over == "step" else over, "score": score or None}
+    options |= {"effort": over, "cost": None if over == "steps" else over, "score": score or None}
     options |= {"metric": metrics[0] if metrics else None, "metrics": metrics, "sheet": sheet}
     own = asked(lab.store_url, experiment, "figure", kind, own_options, (*KINDS, "all"))
     if own is not None:

@@ -186,7 +186,7 @@ class CurvesReport(_CostComparison, _Printed):
     """Learning curves of every run.
 
     Attributes:
-        effort: What curves are drawn over: an effort, or step; null for examples seen, where no run's are
+        effort: What curves are drawn over: an effort, or steps; null for examples seen, where no run's are
             known for seconds, else steps.
         metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
         metrics: Several metrics, with a panel each.
