@@ -28,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jestlab.analysis.costs import SCOPES
 from jestlab.platform.errors import UserError as Error
 from jestlab.platform.errors import nearest
 from jestlab.platform.lab.lab import Lab as _Lab
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from jestlab.analysis.costs import Scope
-    from jestlab.analysis.tables import Table
+    from jestlab.analysis.curves import Crossing
+    from jestlab.analysis.efforts import Effort
+    from jestlab.analysis.tables import Mean, Table
     from jestlab.platform.spec.schema import Study as _Spec
 
 __all__ = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
@@ -233,6 +236,9 @@ class Results:
         baseline: str | None = None,
         scope: Scope = "scoring",
         score: str | Sequence[str] | None = None,
+        mean: Mean = "all",
+        crossing: Crossing = "first",
+        published: bool = True,
         **options: Any,
     ) -> Table:
         """Build a table: what `jestlab table` prints.
@@ -247,6 +253,10 @@ class Results:
             baseline: Run or label that others are compared with; None for the first that is no reference.
             scope: Which FLOPs count: "learner", "scoring", "reference_scoring" or "reference_training".
             score: Evaluation that is the score, of several their mean; None for the study's.
+            mean: Whether scores are averaged over "all" metrics, or over those that all runs have: "shared".
+            crossing: Whether a score counts as reached at its "first" crossing, or at its "lasting" one, after
+                which it stays above.
+            published: Whether the paper's tables also show published rows.
             options: The further options of `jestlab table`, by their names.
 
         Returns:
@@ -256,15 +266,20 @@ class Results:
         Raises:
             Error: There is no such table or run, or nothing to show in it yet.
         """
-        from jestlab.analysis import tables
+        from jestlab.analysis import curves, tables
 
-        _refuse_unknown("table", options, inspect.signature(tables.table).parameters)
+        _check_one_of("scope", scope, SCOPES)
+        _check_one_of("mean", mean, tables.MEANS)
+        _check_one_of("crossing", crossing, curves.CROSSINGS)
+        known = [name for name in inspect.signature(tables.table).parameters if name not in _INNER]
+        _refuse_unknown("table", options, known)
         with _told():
             return tables.table(
                 self._lab.store_url,
                 name or tables.default_name(self._lab.store_url, self.experiment),
                 [self.experiment],
-                baseline=baseline, scope=scope, score=[score] if isinstance(score, str) else score, **options,
+                baseline=baseline, scope=scope, score=_several(score), mean=mean, crossing=crossing,
+                with_published=published, **options,
             )  # fmt: skip
 
     def figure(
@@ -274,11 +289,15 @@ class Results:
         baseline: str | None = None,
         scope: Scope = "scoring",
         score: str | Sequence[str] | None = None,
+        over: Effort | None = None,
+        x: str | None = None,
+        by: str | Sequence[str] | None = None,
+        split: str | None = None,
         **options: Any,
     ) -> Figure:
         """Draw a figure: what `jestlab plot` saves.
 
-            figure = results.figure("pareto", baseline="uniform", cost="seconds")
+            figure = results.figure("pareto", baseline="uniform", over="seconds")
             figure.axes[0].set_title("")
             figure.savefig("pareto.pdf")
 
@@ -287,8 +306,12 @@ class Results:
             baseline: Run or label that others are compared with; None for the first that is no reference.
             scope: Which FLOPs count, as for tables.
             score: Evaluation that is the score, of several their mean; None for the study's.
-            options: The further options of `jestlab plot`, by their names: `effort` (what curves are drawn
-                over), `cost` (what a Pareto plot takes as cost), `x`, `by`, `split`, `run`, …
+            over: What curves are drawn over, and what a Pareto plot takes as cost: "examples_seen", "flops",
+                "seconds" or "chip_hours".
+            x: Config key that scores are drawn against, or that spikes are compared by.
+            by: Config keys whose values make a line; None for "selection.rule".
+            split: Config key whose values make a panel.
+            options: The further options of `jestlab plot`, by their names.
 
         Returns:
             A figure of Matplotlib that shows itself in notebooks. pyplot does not know it, so that nobody has
@@ -297,13 +320,18 @@ class Results:
         Raises:
             Error: There is no such kind or run, or the experiment lacks what the figure shows.
         """
-        from jestlab.analysis import figures
+        from jestlab.analysis import efforts, figures
 
-        _refuse_unknown("figure", options, [field.name for field in fields(figures.Request)])
+        _check_one_of("scope", scope, SCOPES)
+        _check_one_of("over", over, efforts.EFFORTS)
+        known = [field.name for field in fields(figures.Request) if field.name not in _INNER]
+        _refuse_unknown("figure", options, known)
+        if by is not None:
+            options["by"] = _several(by)
         with _told():
             request = figures.Request(
-                self._lab.store_url, self.experiment,
-                baseline=baseline, scope=scope, score=_several(score), **options,
+                self._lab.store_url, self.experiment, baseline=baseline, scope=scope, score=_several(score),
+                effort=over, cost=over, x=x, split=split, **options,
             )  # fmt: skip
             return figures.draw(kind, request).figure()
 
@@ -312,20 +340,21 @@ class Results:
         view: str = "runs",
         where: str | None = None,
         *,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
         """Read rows of the experiment: what `jestlab query --view` prints, as a frame of pandas.
 
             results.frame("evaluations", where="seed < 3 and selection.rule = 'joint'")
-            results.frame(columns=["label", "seed", "state", "selection.*"], order_by="-seed")
+            results.frame(columns="label, seed, state, selection.*", order_by="-seed")
 
         Args:
             view: "runs", "metrics", "evaluations", "costs", …: `jestlab query` lists them with their columns.
             where: A condition on columns of the view and on config keys, as SQL writes them.
-            columns: Columns and config keys to show; "config.*" for all keys; None for the view's own.
-            order_by: Columns to sort by; "-value" in descending order.
+            columns: Columns and config keys to show, as a list or with commas; "config.*" for all keys; None
+                for the view's own.
+            order_by: Columns and config keys to sort by; "-value" in descending order.
             limit: Maximum number of rows.
 
         Raises:
@@ -355,6 +384,7 @@ class Results:
         """
         from jestlab.platform import reports
 
+        _check_one_of("scope", scope, SCOPES)
         folder = self._lab.reports / self.experiment
         with _told():
             if baseline is None and scope is None:
@@ -396,7 +426,7 @@ class Lab:
         where: str | None = None,
         *,
         experiment: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
@@ -408,9 +438,8 @@ class Lab:
 
         with _told():
             return query.frame(
-                self._lab.store_url, view=view, where=where, columns=columns,
-                order_by=[order_by] if isinstance(order_by, str) else order_by,
-                limit=limit, experiment=experiment,
+                self._lab.store_url, view=view, where=where, columns=_names(columns),
+                order_by=_names(order_by) or (), limit=limit, experiment=experiment,
             )  # fmt: skip
 
     def query(self, sql: str) -> pd.DataFrame:
@@ -432,8 +461,19 @@ class Lab:
         return f"Lab({shown(self._lab.store_url)!r})"
 
 
+_INNER = ("url", "name", "studies", "experiment", "results", "with_published", "effort", "cost")
+"""Parameters of what makes tables and figures that are no options here, or have another name."""
+
+
 def _several(score: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return None if score is None else (score,) if isinstance(score, str) else tuple(score)
+
+
+def _names(given: str | Sequence[str] | None) -> Sequence[str] | None:
+    """Split names that are separated by commas."""
+    if not isinstance(given, str):
+        return given
+    return [name for part in given.split(",") if (name := part.strip())]
 
 
 def _refuse_unknown(what: str, options: Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
@@ -441,6 +481,12 @@ def _refuse_unknown(what: str, options: Mapping[str, Any], known: Sequence[str] 
     for name in options:
         if name not in known:
             raise Error(f"unknown option {name!r} of a {what}: {nearest(name, known)}")
+
+
+def _check_one_of(what: str, value: str | None, known: Sequence[str]) -> None:
+    """Raise Error for a value that an argument cannot have; None is one that it may have."""
+    if value is not None and value not in known:
+        raise Error(f"{what} must be one of {', '.join(known)}, got {value!r}")
 
 
 @contextmanager

@@ -286,8 +286,8 @@ def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
     )
     assert set(frame["label"]) == {"uniform"}
     assert list(frame.columns) == ["label", "seed", "name", "value"]
-    downwards = results.frame(order_by="-seed", columns=["seed"], limit=2)
-    assert list(downwards["seed"]) == [1, 1]
+    downwards = results.frame(order_by="-seed, label", columns="seed, label", limit=2)
+    assert downwards.to_dict("list") == {"seed": [1, 1], "label": ["joint", "reference"]}
 
 
 def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
@@ -309,7 +309,10 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
         (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
         (lambda results: results.table(baselines="uniform"), "unknown option 'baselines' of a table: did"),
         (lambda results: results.figure("pareot"), "no figure 'pareot'"),
-        (lambda results: results.figure("pareto", costs="seconds"), "did you mean 'cost'?"),
+        (lambda results: results.figure("pareto", surface=True), "did you mean 'surfaces'?"),
+        (lambda results: results.table(mean="some"), "mean must be one of all, shared, got 'some'"),
+        (lambda results: results.figure("curves", over="time"), "over must be one of examples_seen, flops"),
+        (lambda results: results.report(scope="all"), "scope must be one of learner, scoring"),
         (lambda results: results.frame("evaluation"), "evaluation"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],

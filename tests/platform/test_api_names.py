@@ -22,8 +22,10 @@ SIGNATURES = {
     "Study.to_yaml": "",
     "Plan.frame": "",
     "Outcome.check": "",
-    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, **options",
-    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, **options",
+    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, mean='all', "
+    "crossing='first', published=True, **options",
+    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, over=None, x=None, by=None, "
+    "split=None, **options",
     "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
     "Results.claims": "",
     "Results.report": "*, baseline=None, scope=None",
