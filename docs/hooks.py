@@ -6,18 +6,18 @@ the repository keeps at its root (measurements, security, changes) is copied, wi
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from jestlab.platform.cli import VERBS, cli
+from jestlab.platform.spec.keys import markdown
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -30,7 +30,7 @@ AWAITED = {"extending.md": "Extending jestlab", "python-api.md": "Python API", "
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to those that were written."""
     pages: dict[str, str | bytes] = {"reference/commands.md": commands()}
-    pages |= {f"reference/{what}.md": keys(what) for what in ("spec", "config")}
+    pages |= {f"reference/{what}.md": keys(what) for what in KEYS}
     pages |= {f"reference/{name}.md": copied(ROOT / file) for file, name in COPIED.items()}
     pages |= {name: f"# {title}\n\nThis page is not written yet.\n" for name, title in AWAITED.items()}
     pages |= notebook(DOCS / "notebook.ipynb")
@@ -101,13 +101,18 @@ def _prose(text: str) -> str:
 # ---- keys
 
 
-def keys(what: str) -> str:
-    """Write the reference of the keys of specs or of configs, from their schema."""
-    try:
-        made: str = importlib.import_module("jestlab.platform.spec.keys").markdown(what)
-    except ModuleNotFoundError:
-        return f"# Keys of a {what}\n\nThis build has no reference of keys.\n"
-    return made
+KEYS: dict[Literal["spec", "config"], str] = {
+    "spec": "What a spec can say. This page is generated from the schema that validates specs.",
+    "config": "What the config of a run can say: `base`, the overrides of `runs`, the keys of axes and of "
+    "`--set`. This page is generated from the schemas of the programs. A program of your own has the keys "
+    "that you give it.",
+}
+"""Reference of keys → its introduction."""
+
+
+def keys(what: Literal["spec", "config"]) -> str:
+    """Write the reference of the keys of specs or of configs."""
+    return f"# {what.capitalize()} keys\n\n{KEYS[what]}\n\n{markdown(what)}"
 
 
 # ---- pages of the repository

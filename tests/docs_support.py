@@ -47,6 +47,7 @@ FEW = ("laion_transfer",)
 _REFERENCE = "runs.reference.schedule.examples_seen=256"
 SHRUNK: dict[str, Sequence[str]] = {
     "quickstart": (*SHRINK, _REFERENCE),
+    "cnn.yaml": ("base.steps=40",),
     "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW)),
 }
 """Study → overrides with which it is launched, beside the number of seeds."""
@@ -129,6 +130,7 @@ class Reader:
         monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
         monkeypatch.setenv("COLUMNS", "100")
         monkeypatch.setenv("JESTLAB_POLL_SECONDS", "0.2")
+        monkeypatch.setenv("JESTLAB_BACKOFF_SECONDS", "0.1")
 
     def write(self, found: Iterator[Block] | Sequence[Block]) -> None:
         """Write the files among blocks."""

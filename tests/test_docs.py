@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+import yaml
 from tests import docs_support
 from tests.docs_support import Reader, blocks, unlisted
 
+from jestlab.analysis.query import frame
 from jestlab.experiments import paper
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -48,3 +56,50 @@ def test_what_is_not_run_is_there(page, first):
     """The list holds nothing that was changed or removed since."""
     found = blocks((DOCS / page).read_text(encoding="utf-8"))
     assert [block.first for block in found if not block.is_run and block.first == first] == [first]
+
+
+def test_the_pytorch_script_goes_on_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
+    """Killed with its worker, it is resumed by the same launch, and ends as if nothing had happened."""
+    pytest.importorskip("torch", reason="torch is not installed")
+    reader = Reader(tmp_path, monkeypatch, capsys)
+    reader.write(blocks((DOCS / "programs.md").read_text(encoding="utf-8")))
+    study = yaml.safe_load((tmp_path / "cnn.yaml").read_text(encoding="utf-8"))
+    study |= {"runs": {"narrow": {"width": 4, "steps": 200}}, "seeds": 1, "claims": [], "reports": []}
+    (tmp_path / "cnn.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
+    launch = [sys.executable, "-c", "from jestlab.platform.cli import main; main()", "launch", "cnn.yaml"]
+    launch.append("--no-reports")
+    calm = subprocess.run([*launch, "--root", "calm"], capture_output=True, text=True)
+    assert calm.returncode == 0, calm.stderr
+    with subprocess.Popen([*launch, "--root", "lab"], stdout=subprocess.PIPE, text=True) as launched:
+        (script,) = until(
+            lambda: [p for p in scripts(tmp_path) if list(tmp_path.glob("lab/runs/*/checkpoint.pt"))]
+        )
+        worker = script.parent()
+        worker.kill()
+        script.kill()
+        out, _ = launched.communicate(timeout=120)
+    assert launched.returncode == 0, out
+    read = "SELECT seed, step, name, value FROM v_evaluations ORDER BY 1, 2, 3"
+    ends = [frame(sql=read, url=f"sqlite:///{tmp_path}/{lab}/results.db") for lab in ("calm", "lab")]
+    assert len(ends[0]) == 5
+    assert ends[0].equals(ends[1])
+    attempts = "SELECT attempts FROM v_runs"
+    assert list(frame(sql=attempts, url=f"sqlite:///{tmp_path}/lab/results.db")["attempts"]) == [2]
+
+
+def scripts(folder: Path) -> list[psutil.Process]:
+    """Find the processes of the script below a folder."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        if process.info["cwd"] == str(folder) and process.info["cmdline"][1:] == ["cnn.py"]:
+            found.append(process)
+    return found
+
+
+def until(found: Callable[[], list[Any]]) -> list[Any]:
+    """Wait until something is found."""
+    for _ in range(1_200):
+        if result := found():
+            return result
+        time.sleep(0.05)
+    pytest.fail("not found within a minute")

@@ -9,8 +9,9 @@ import pytest
 
 from jestlab.experiments import base, paper
 from jestlab.platform.planning.plan import Plan, plan
+from jestlab.platform.registry import study_names
 from jestlab.platform.spec import load
-from jestlab.platform.spec.load import study_module, study_names
+from jestlab.platform.spec.load import study_module
 
 PLACES = [(name, scale) for name in study_names() for scale in study_module(name).SCALES]
 

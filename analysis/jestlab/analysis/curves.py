@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
-from .efforts import EFFORTS, MEASURED, WORDS, Effort
+from .efforts import EFFORTS, MEASURED, WORDS, Over
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,7 +207,7 @@ class _Places:
         return found
 
 
-def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> pd.DataFrame:
+def mean_curves(curves: pd.DataFrame, effort: Over, band: Band = "range") -> pd.DataFrame:
     """Average the curves of each label over its seeds, with a band.
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
@@ -229,7 +229,7 @@ def mean_curves(curves: pd.DataFrame, effort: Effort, band: Band = "range") -> p
     import pandas as pd
 
     known = curves.dropna(subset=["score", effort])
-    columns = {name: known[name].to_numpy() for name in ("seed", "step", "score", "final", effort)}
+    columns = {name: known[name].to_numpy() for name in {"seed", "step", "score", "final", effort}}
     parts: dict[str, list[Any]] = {
         name: [] for name in ("label", "seeds", effort, "mean", "low", "high", "final")
     }

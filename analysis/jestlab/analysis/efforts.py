@@ -16,6 +16,11 @@ Effort = Literal["examples_seen", "flops", "seconds", "chip_hours"]
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
+Over = Literal["examples_seen", "flops", "seconds", "chip_hours", "step"]
+"""What learning curves may be drawn over."""
+
+OVERS: tuple[Over, ...] = get_args(Over)
+
 MEASURED: tuple[Effort, ...] = ("seconds", "chip_hours")
 """Efforts that two runs of one config differ in."""
 

@@ -22,9 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jestlab.analysis.conditions import Condition, ConditionError, Junction, Key, Value, parse
+from jestlab.analysis.conditions import Condition, ConditionError, Junction, Key, Test, Value, parse
 from jestlab.analysis.connection import connect
-from jestlab.analysis.rows import Getter, Row, Source, check, check_kinds, kind_of, scalar_kind
+from jestlab.analysis.rows import (
+    TAGS,
+    Getter,
+    Row,
+    Several,
+    Source,
+    check,
+    check_kinds,
+    kind_of,
+    scalar_kind,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,9 +168,10 @@ def select(
         view: Its name, with or without `v_`.
         where: A condition in the language of `conditions`, on the view's columns, on config keys
             (`selection.rule`), and on keys of its columns of JSON (`versions.jax`). A column goes before a
-            config key of its name, which is then `config.seed`.
-        columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`. None:
-            the view's own.
+            config key of its name, which is then `config.seed`. `tag` is any tag of the run or of its
+            experiment: `tag = 'keep'`.
+        columns: Columns, config keys, or all config keys below one: `config.*`, `config.selection.*`; `tags`.
+            None: the view's own.
         order_by: Columns or config keys to sort by, after one another; `-value` or `value desc` downwards.
             What is missing comes last.
         limit: Rows at most.
@@ -182,7 +193,10 @@ def select(
         kept = predicate(condition, source.getter) if condition is not None else None
         shown = source.expand(columns) if columns is not None else source.columns
         getters = [source.shown(name) for name in shown]
-        sorting = [(source.getter(name), down) for name, down in map(_direction, order_by)]
+        sorting = [
+            (source.shown(name) if name in TAGS else source.getter(name), down)
+            for name, down in map(_direction, order_by)
+        ]
         found: Iterable[Row] = source.rows(condition)
         if untyped:
             found = list(found)
@@ -231,22 +245,39 @@ def predicate(condition: Condition, getter: Callable[[str], Getter]) -> Truth:
             return lambda row: _present(get(row))
         return lambda row: found
 
-    sign, get, right = condition.sign, operand(condition.left), condition.right
-    if sign == "true":
-        return lambda row: bool(found) if isinstance(found := get(row), int | float) else None
-    if sign == "null":
-        return lambda row: get(row) is None
-    if sign == "in":
-        return lambda row: None if (found := get(row)) is None else found in right
-    if sign == "like":
-        return _like(get, str(right[0]))
-    compare, other = _OPERATORS[sign], operand(right[0])
+    get, test = operand(condition.left), _test(condition, operand)
 
     def truth(row: Row) -> bool | None:
-        a, b = get(row), other(row)
-        return compare(a, b) if scalar_kind(a) == scalar_kind(b) is not None else None
+        value = get(row)
+        if not isinstance(value, Several):
+            return test(value, row)
+        if condition.sign == "null":
+            return not value
+        # Whoever has no tag does not have this one: that is known, unlike of a value that is missing.
+        holds = all if condition.sign == "!=" else any
+        return holds(test(one, row) is True for one in value)
 
     return truth
+
+
+def _test(condition: Test, operand: Callable[[Key | Value], Getter]) -> Callable[[Any, Row], bool | None]:
+    """Compile a test to a function of its left operand's value, and of the row that its right one is from."""
+    sign, right = condition.sign, condition.right
+    if sign == "true":
+        return lambda value, row: bool(value) if isinstance(value, int | float) else None
+    if sign == "null":
+        return lambda value, row: value is None
+    if sign == "in":
+        return lambda value, row: None if value is None else value in right
+    if sign == "like":
+        return _like(str(right[0]))
+    compare, other = _OPERATORS[sign], operand(right[0])
+
+    def compared(value: Any, row: Row) -> bool | None:
+        against = other(row)
+        return compare(value, against) if scalar_kind(value) == scalar_kind(against) is not None else None
+
+    return compared
 
 
 def _present(value: Any) -> Any:
@@ -271,12 +302,12 @@ def _negation(part: Truth) -> Truth:
     return lambda row: None if (found := part(row)) is None else not found
 
 
-def _like(get: Getter, pattern: str) -> Truth:
+def _like(pattern: str) -> Callable[[Any, Row], bool | None]:
     # fnmatch's expressions take linear time whatever the pattern, unlike `.*` in a row.
     wild = {"%": "*", "_": "?"}
     glob = "".join(wild.get(c, f"[{c}]" if c in "*?[" else c) for c in pattern)
     matches = re.compile(fnmatch.translate(glob)).match
-    return lambda row: matches(found) is not None if isinstance(found := get(row), str) else None
+    return lambda value, row: matches(value) is not None if isinstance(value, str) else None
 
 
 def _direction(text: str) -> tuple[str, bool]:

@@ -42,7 +42,14 @@ _ORDER = (
 _MEASURED = {"v_evaluations": ("name", "dataset", "metric"), "v_metrics": ("name",)}
 """Columns that hold names of what is measured: one that nobody has measured is misspelt."""
 
+TAGS = ("tag", "tags")
+"""Names of the tags of a row's run and experiment, which is no column of a view: `tag = 'keep'`."""
+
 _EXACT = 2**53  # beyond it a database may round an integer before comparing it
+
+
+class Several(tuple[str, ...]):
+    """Values of one key, of which a row may have several: a test holds if it holds for one of them."""
 
 
 class Source:
@@ -65,6 +72,8 @@ class Source:
             return self._column(name, _time_text)
         if self._is_inside(name):
             return self._inside(*name.split(".", 1))
+        if name in TAGS and not {"fingerprint", "experiment"}.isdisjoint(self.columns):
+            return self._tags()
         return self._config_getter(name)
 
     def shown(self, name: str) -> Getter:
@@ -75,6 +84,8 @@ class Source:
 
         def text(row: Row) -> Any:
             value = get(row)
+            if isinstance(value, Several):
+                return ", ".join(value) or None
             return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
         return text
@@ -85,6 +96,8 @@ class Source:
             return {self._types[name]} if self._types[name] else None
         if self._is_inside(name):
             return None
+        if name in TAGS:
+            return {"text"}
         values = (lookup(tree, name.removeprefix("config.")) for tree in self.configs.values())
         return {kind_of(value) for value in values if value is not None}
 
@@ -208,6 +221,23 @@ class Source:
             return known[text]
 
         return get
+
+    def _tags(self) -> Getter:
+        """Make a function that gets the tags of a row's run and of its experiment."""
+        from sqlalchemy import column
+
+        of_runs: dict[str, set[str]] = {}
+        of_experiments: dict[str, set[str]] = {}
+        notes = _select("v_notes", ["fingerprint", "experiment", "text"]).where(column("kind") == "tag")
+        for fingerprint, experiment, tag in self._connection.execute(notes):
+            known, subject = (of_experiments, experiment) if fingerprint is None else (of_runs, fingerprint)
+            known.setdefault(subject, set()).add(tag)
+        places = [
+            (self._index(name), known)
+            for name, known in (("fingerprint", of_runs), ("experiment", of_experiments))
+            if name in self.columns
+        ]
+        return lambda row: Several(sorted(set().union(*(known.get(row[at], ()) for at, known in places))))
 
     def _index(self, column: str) -> int:
         """Fetch a column, and return its index in the fetched rows."""

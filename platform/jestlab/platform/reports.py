@@ -137,7 +137,7 @@ def _written(
 ) -> Iterator[tuple[Study, _Outcome]]:
     """Write the reports of studies, each as soon as a core is free; in their order.
 
-    A union waits for all others: its page links to theirs, and shows their figures as they were drawn.
+    A union waits for all others: its page shows their figures as they were drawn.
     """
     unions = [study for study in studies if study.studies]
     studies = [study for study in studies if not study.studies]
@@ -238,7 +238,7 @@ def write_all(lab: Lab, study: Study) -> Written:
         seen[name] += 1
         name = name if seen[name] == 1 else f"{name}-{seen[name]}"
         try:
-            written.files += _write_report(lab.store_url, study.name, results, report, folder, name, own)
+            written.files += _write_report(lab.store_url, study, results, report, folder, name, own)
         except CodeFailed as error:
             written.notes.append(f"{name} failed: {error}")
             written.failed = True
@@ -278,7 +278,7 @@ def _name(report: Report) -> str:
 
 def _write_report(
     url: str,
-    experiment: str,
+    study: Study,
     results: Callable[[], Frames],
     report: Report,
     folder: Path,
@@ -295,17 +295,20 @@ def _write_report(
 
     if isinstance(report, TableReport):
         table = tables.table(
-            url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
-            crossing=report.crossing, with_published=report.published, results={experiment: results},
+            url, report.name, [study.name], baseline=report.baseline, scope=report.scope, mean=report.mean,
+            crossing=report.crossing, with_published=report.published, results={study.name: results},
             score=report.score, options=report.options, own=own if report.is_own else None,
         )  # fmt: skip
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
         ]
-    options = report.model_dump(exclude={"kind", "runs"})
+    options = report.model_dump(exclude={"kind", "runs", "figure"})
+    plain = study.figure.sheet if study.figure else figures.Sheet()
+    sheet = report.figure.sheet.over(plain) if report.figure else plain
     loader = own if isinstance(report, OwnFigureReport) else None
-    plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, own=loader, **options))
+    request = figures.Request(url, study.name, results=results, sheet=sheet, own=loader, **options)
+    plot = figures.draw(report.kind, request)
     return replace(plot, name=name).save(folder)
 
 
@@ -334,7 +337,7 @@ def bring_page_up_to_date(lab: Lab, experiment: str) -> list[Path]:
         if build is not None and PAGE in build.files:
             return [folder / PAGE, *(folder / file for file in build.files if Path(file).parts[0] == FOLDER)]
     paths = write_page(lab, experiment, folder)
-    if not study.studies:  # the page of a union links to its studies' pages, which change independently
+    if not study.studies:  # the page of a union shows its studies, which change independently
         names = tuple(str(path.relative_to(folder)) for path in paths)
         Build(key, names).write(folder, PAGE_BUILD_FILE)
     return paths

@@ -178,7 +178,7 @@ def test_names_do_not_overlap(new_store, stored_run):
     )  # fmt: skip
     for plot in (
         figures.pareto(frames.read(store.url, "study")),
-        figures.learning_curves(frames.read(store.url, "study")),
+        figures.learning_curves(frames.read(store.url, "study"), together=True),
     ):
         figure = plot.figure()
         figure.canvas.draw()
@@ -263,14 +263,14 @@ def test_a_failure_leaves_the_old_figure(pareto, tmp_path):
     folder = tmp_path / "figures"
     before = [path.read_bytes() for path in sorted(pareto.save(folder))]
 
-    def fails_late(data, texts):
+    def fails_late(data, texts, sheet):
         from matplotlib.lines import Line2D
 
         class Unpaintable(Line2D):
             def draw(self, renderer):
                 raise ZeroDivisionError
 
-        figure = pareto.draw(data, texts)
+        figure = pareto.draw(data, texts, sheet)
         figure.axes[0].add_artist(Unpaintable([0], [0]))
         return figure
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jestlab.analysis.figures.canvas import Box, place_beside, spread
+from jestlab.analysis.figures.names import Box, place_beside, spread
 
 
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(1, 4))

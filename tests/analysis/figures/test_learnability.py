@@ -101,7 +101,7 @@ def test_drawing(diagnosed):
     store = diagnosed(("look", 0, series(), "COMPLETED"))
     figure = learnability(store.url, "study").figure()
     figure.canvas.draw()
-    matrix, _, iterations, ratios, bars = figure.axes
+    matrix, iterations, ratios, _, bars = figure.axes
     assert np.array_equal(np.asarray(matrix.images[0].get_array()), MATRIX)
     low, high = matrix.images[0].get_clim()
     assert low == -high  # white is nothing to learn, and nothing lost

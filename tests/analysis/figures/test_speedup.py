@@ -182,8 +182,7 @@ def test_method_costs_are_the_paper_s():
 def test_the_legend_of_costs_fits_the_figure(convention):
     figure = figures.method_costs(convention=convention).figure()
     figure.canvas.draw()
-    legend = figure.axes[0].get_legend()
-    assert legend is not None
+    [legend] = figure.legends
     box, whole = legend.get_window_extent(), figure.bbox
     assert len(legend.get_texts()) == (4 if convention == "paper" else 6)
     assert whole.x0 <= box.x0 < box.x1 <= whole.x1

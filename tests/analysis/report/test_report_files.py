@@ -43,11 +43,12 @@ def test_each_table_and_figure_with_its_provenance(study, page):
 
 
 def test_links_work(page):
-    text = page.read_text().partition('<script type="text/javascript">')[0]
+    """All are within the page, so none is dead where it was mailed."""
+    text = page.read_text().partition("<script")[0]
     links, ids = re.findall(r'<a [^>]*href="([^"]+)"', text), re.findall(r'<\w+ id="([^"]+)"', text)
-    assert len(links) > 15
-    for link in links:
-        assert link[1:] in ids if link.startswith("#") else (page.parent / link).is_file(), link
+    assert len(links) > 5
+    assert {link[0] for link in links} == {"#"}
+    assert {link[1:] for link in links} <= set(ids)
 
 
 def test_the_same_results_give_the_same_bytes_and_stale_files_are_deleted(new_lab, a_run, tmp_path):

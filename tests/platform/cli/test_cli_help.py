@@ -36,7 +36,13 @@ def test_help_has_examples_that_are_commands(words):
         line.startswith("  ") and line.split()[0] == "jestlab" for line in examples.splitlines() if line
     )
     options = about.partition("Options:")[2]
-    assert "--json" in options or (len(words) < 3 and "Commands:" in options)
+    assert "--json" in options or (len(words) < 3 and "Commands:" in options) or words == ("completion",)
+
+
+@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
+def test_help_fits_80_columns(words):
+    shown = CliRunner().invoke(cli, [*words, "--help"], terminal_width=80).output
+    assert not [line for line in shown.splitlines() if len(line) > 80]
 
 
 def test_the_list_of_verbs_is_in_the_order_of_the_work_and_has_examples():

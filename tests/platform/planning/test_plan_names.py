@@ -12,8 +12,8 @@ import pytest
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.names import check
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.registry import study_names
 from jestlab.platform.spec import load
-from jestlab.platform.spec.load import study_names
 from jestlab.platform.spec.schema import Study
 
 METRICS = {"wiki/perplexity": {"goal": "min"}, "wiki/accuracy": {"goal": "max", "unit": "percent"}}

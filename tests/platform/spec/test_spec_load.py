@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning.plan import plan
+from jestlab.platform.registry import study_names
 from jestlab.platform.spec import Study, load
 from jestlab.platform.spec.expand import Member
-from jestlab.platform.spec.load import study_names
 
 PYTHON = """
     from jestlab.platform.spec import at_scale, cases, curves, grid, learnability, pareto, study, table, zip_

@@ -7,16 +7,19 @@ Each figure has a module that turns results into plain data once. `drawing` prin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .. import frames as reading
 from .. import published as publications
 from ..costs import Scope
-from ..efforts import Effort
+from ..efforts import Effort, Over
 from ..frames import Frames
+from ..metrics import Scale
 from ..own import Loader, Results, load
+from ..sheet import PLAIN, Sheet
+from ..smoothing import Smoothing
 from .against import Axis, against, approximation_share, batch_size, filtering_ratio, loss_comparison
 from .learnability import gibbs_comparison, learnability, learnability_matrix
 from .learning_curves import learning_curves, speedup
@@ -25,6 +28,7 @@ from .own import own_plot
 from .pareto import pareto
 from .plot import Plot, Texts
 from .published import published_scores
+from .recorded import recorded
 from .references import against_reference
 from .step_costs import method_costs, step_costs
 
@@ -36,6 +40,7 @@ __all__ = [
     "Axis",
     "Plot",
     "Request",
+    "Sheet",
     "Texts",
     "against",
     "against_reference",
@@ -53,6 +58,7 @@ __all__ = [
     "optimiser_spikes",
     "pareto",
     "published_scores",
+    "recorded",
     "speedup",
     "step_costs",
 ]
@@ -67,7 +73,7 @@ class Request:
         experiment: Name of the experiment; empty for published methods only.
         baseline: Label or run to compare with; None for the study's first non-reference run.
         scope: What counts as FLOPs.
-        effort: What learning curves are drawn over; None for examples seen, else seconds.
+        effort: What learning curves are drawn over; None for examples seen, else seconds, else steps.
         cost: What the Pareto plot takes as cost; None for FLOPs, else seconds.
         trajectories: Whether the Pareto plot shows the path through training.
         surfaces: Whether it shows what the seeds attain.
@@ -75,10 +81,16 @@ class Request:
         x: Config key that scores are drawn against, or whose values spikes are compared by.
         by: Config keys whose values make a line.
         split: Config key whose values make a panel.
-        metric: Training metric of the figure of spikes.
+        metric: What curves show in place of the score, any recorded metric; and the training metric of the
+            figure of spikes, None for the loss.
+        metrics: Several that curves show, a panel each.
+        smooth: Window of a running mean over curves: a number of recorded points, or a share such as "10%".
+        scale: Of the vertical axis of curves; None for what the metric declares.
+        highlight: Labels or runs whose curves are coloured; empty for all.
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
+        sheet: Size, font, words and legend of the printed figure.
         results: Reads the experiment, if several requests share it; None to read it here.
         options: Arguments of a figure of one's own.
         own: Imports the code of one; None where none may be executed.
@@ -88,7 +100,7 @@ class Request:
     experiment: str
     baseline: str | None = None
     scope: Scope = "scoring"
-    effort: Effort | None = None
+    effort: Over | None = None
     cost: Effort | None = None
     trajectories: bool = False
     surfaces: bool = False
@@ -96,10 +108,15 @@ class Request:
     x: str | None = None
     by: tuple[str, ...] = ("selection.rule",)
     split: str | None = None
-    metric: str = "loss"
+    metric: str | None = None
+    metrics: tuple[str, ...] = ()
+    smooth: int | str | None = None
+    scale: Scale | None = None
+    highlight: tuple[str, ...] = ()
     group: str | None = None
     source: str | None = None
     score: tuple[str, ...] | None = None
+    sheet: Sheet = PLAIN
     results: Callable[[], Frames] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     own: Loader | None = None
@@ -114,6 +131,20 @@ class Request:
     def published(self) -> pd.DataFrame:
         """Published cells in the store, read once for all figures."""
         return publications.read(self.url)
+
+
+def _curves(request: Request) -> Plot:
+    frames, names = request.frames, request.metrics
+    if request.metric is not None:
+        names = (request.metric, *(name for name in names if name != request.metric))
+    if request.scale is not None and not names:
+        raise ValueError("the scale of the score's axis is what its metrics declare: name a metric with it")
+    return learning_curves(
+        frames, request.baseline, request.effort, request.scope,
+        shown=recorded(request.url, frames, names, request.scope, request.scale) if names else (),
+        smooth=None if request.smooth is None else Smoothing.parse(request.smooth),
+        highlight=request.highlight, together=request.sheet.legend is not None,
+    )  # fmt: skip
 
 
 def _against(request: Request) -> Plot:
@@ -136,7 +167,7 @@ def _speedup(request: Request) -> Plot:
 
 
 KINDS: dict[str, Callable[[Request], Plot]] = {
-    "curves": lambda r: learning_curves(r.frames, r.baseline, r.effort, r.scope),
+    "curves": _curves,
     "pareto": lambda r: pareto(r.frames, r.baseline, r.scope, r.trajectories, r.surfaces, r.cost),
     "speedup": _speedup,
     "step_costs": lambda r: step_costs(r.frames, r.baseline),
@@ -146,7 +177,7 @@ KINDS: dict[str, Callable[[Request], Plot]] = {
     "loss_comparison": lambda r: loss_comparison(r.frames, r.baseline),
     "against_reference": lambda r: against_reference(r.frames, r.baseline),
     "optimiser_spikes": lambda r: optimiser_spikes(
-        r.url, r.experiment, r.metric, r.x or "optimizer.beta2", r.baseline
+        r.url, r.experiment, r.metric or "loss", r.x or "optimizer.beta2", r.baseline
     ),
     "learnability": lambda r: learnability(r.url, r.experiment, r.run),
     "learnability_matrix": lambda r: learnability_matrix(r.url, r.experiment, r.run),
@@ -170,15 +201,16 @@ def draw(kind: str, request: Request) -> Plot:
         ValueError: If there is no such kind, the experiment lacks what it needs, which the message names, or
             code of one's own fails.
     """
+    request.sheet.settings  # noqa: B018 — is its font installed?
     if kind in KINDS:
-        return KINDS[kind](request)
+        return replace(KINDS[kind](request), sheet=request.sheet)
     if request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
     code = load(request.own, request.experiment, "figure", kind)
     results = Results(
         request.url, request.experiment, lambda: request.frames, request.baseline, request.scope
     )
-    return own_plot(code, results, request.options)
+    return replace(own_plot(code, results, request.options), sheet=request.sheet)
 
 
 def all_possible(request: Request) -> list[Plot]:
@@ -186,8 +218,9 @@ def all_possible(request: Request) -> list[Plot]:
 
     Raises:
         FileNotFoundError: If the URL names a SQLite file that does not exist.
-        ValueError: If there is no such baseline, or no figure can be made: what the first lacks.
+        ValueError: If there is no such baseline or metric, or no figure can be made: what the first lacks.
     """
+    request.sheet.settings  # noqa: B018 — is its font installed?
     plots: list[Plot] = []
     first: ValueError | None = None
     try:
@@ -202,6 +235,8 @@ def all_possible(request: Request) -> list[Plot]:
         try:
             plots.append(draw(kind, request))
         except ValueError as error:
+            if kind == "curves" and (request.metric or request.metrics or request.highlight):
+                raise
             first = first or error
     if not plots and first is not None:
         raise first

@@ -1,10 +1,7 @@
-"""The sheet a printed figure is drawn on: title and caption, axes placed in inches, and names beside curves.
+"""The sheet a printed figure is drawn on: title and caption, and axes placed in inches between them.
 
-Axes are placed by hand, so that the plotting area keeps its size whatever is written around it. Curves and
-points are named where they are, so that no reader has to look them up in a legend.
-
-Our own code places the names. adjustText (1.4, default forces), tried on the same Pareto plots, put names on
-markers, error bars, the front and each other, joined most of them by lines, and took longer in two of three.
+Axes are placed by hand, so that the plotting area keeps its size whatever is written around it, unless the
+user says how wide or how high the whole is.
 """
 
 from __future__ import annotations
@@ -12,34 +9,33 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from .. import units
+from ..sheet import Sheet
 from .plot import Texts
-from .style import GREY, SAVED, ink
+from .style import GREY, SAVED, points
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
 EDGE = 0.08  # outer margin, inches
-LABEL_SIZE, _CAPTION_SIZE = 7.5, 6.5  # points
+WIDTH = 5.5  # of a figure: the text width of a paper; inches
 _DECADES = 30.0  # a logarithmic axis that spans such a factor has ticks at 1, 2, 5, 10, …
 LOG_FROM = 8.0  # values that differ by such a factor get a logarithmic axis
 _FEW_TICKS = 7  # up to so many values are themselves the ticks
-_WIDTH = 5.5  # of a figure: the text width of a paper; inches
 _DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
 _TITLE_LINE, _CAPTION_LINE = 0.17, 0.115  # inches
-_TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line of a figure _WIDTH wide
-_DIRECTIONS = 16  # from a point in which its name may be
-_RADII = (1.0, 1.8, 3.0, 4.5, 6.5, 9.0)  # distances from near to far, in label heights
+_TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line of a figure WIDTH wide
+_NARROWEST, _LOWEST = (
+    1.15,
+    0.35,
+)  # a plotting area, inches: else panels go into further rows
+_FLATTEST = 1.35  # inches: a narrower figure makes its plotting areas lower, down to this
 
 
 class Slot(NamedTuple):
@@ -50,73 +46,177 @@ class Slot(NamedTuple):
     right: float
 
 
-class End(NamedTuple):
-    """Where a line ends, and how it is named."""
-
-    x: float
-    y: float
-    text: str
-    colour: str
-
-
-class Box(NamedTuple):
-    """A rectangle in pixels, from its left bottom corner to its right top one."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-
 def row(
     texts: Texts,
+    sheet: Sheet,
     slots: Sequence[Slot],
-    height: float,
+    height: float | Sequence[float],
     below: float = 0.42,
     above: float = 0.0,
     title_left: float | None = None,
+    foot: float = 0.0,
+    narrowest: float = _NARROWEST,
+    equal: bool = False,
+    least: float = 0.0,
 ) -> list[Axes]:
-    """Create a figure with a row of plotting areas between title and caption.
+    """Create a figure with plotting areas between title and caption: a row of them, or several rows.
 
     Args:
         texts: Title and caption.
+        sheet: Width and height of the figure, if the user says these.
         slots: Room for each plotting area.
-        height: Of the plotting areas, inches.
-        below: Room for ticks and labels below them, inches.
+        height: Of the plotting areas, inches; those of a row are as high as the highest of them.
+        below: Room for ticks and labels below them, inches, at the usual size of letters, as `above`.
         above: Room for headings above them, inches.
         title_left: Where the title begins, inches; None for the left edge of the first plotting area.
+        foot: Room below all of them, for a legend, inches.
+        narrowest: Plotting area, inches.
+        least: Height of a plotting area, inches, unless the user says that of the figure.
+        equal: Whether those of a shorter last row are as wide as the others.
 
     Returns:
         Axes for each slot.
+
+    Raises:
+        ValueError: The height leaves no room.
     """
-    left = slots[0].left if title_left is None else title_left
-    figure, bottom = canvas(texts, sum(map(sum, slots)), below + height + above, left)
-    starts = accumulate((sum(slot) for slot in slots), initial=0.0)
+    slots = [slot._replace(left=points(slot.left)) for slot in slots]
+    below, above = points(below), points(above)
+    rows = [list(slots)] if sheet.width is None else _rows(slots, sheet.width, narrowest, equal)
+    width = sheet.width or sum(map(sum, slots))
+    narrower = min(after.width / before.width for after, before in zip(chain(*rows), slots, strict=True))
+    each = iter([height] * len(slots) if isinstance(height, int | float) else height)
+    heights = [max(next(each) for _ in of_row) for of_row in rows]
+    if narrower < 1:
+        heights = [min(high, max(_FLATTEST, high * math.sqrt(narrower))) for high in heights]
+    heights = [max(high, least) for high in heights]
+    left = rows[0][0].left if title_left is None else points(title_left)
+    around = len(rows) * (below + above) + foot
+    if sheet.height is not None:
+        room = _left_over(sheet, _words(texts, width)[2] + around, len(rows)) * len(rows)
+        heights = [max(_LOWEST, high * room / sum(heights)) for high in heights]
+    figure, base = canvas(texts, width, around + sum(heights), left)
+    base += around + sum(heights)
+    all_axes = []
+    for of_row, high in zip(rows, heights, strict=True):
+        base -= above + high
+        starts = accumulate((sum(slot) for slot in of_row), initial=0.0)
+        all_axes += [
+            add_axes(figure, start + slot.left, base, slot.width, high)
+            for start, slot in zip(starts, of_row, strict=False)
+        ]
+        base -= below
+    return all_axes
+
+
+def _rows(slots: Sequence[Slot], width: float, narrowest: float, equal: bool) -> list[list[Slot]]:
+    """Distribute slots over as few rows as their plotting areas allow, each as wide as the figure."""
+    for count in range(1, len(slots) + 1):
+        each = -(-len(slots) // count)
+        rows = [list(slots[at : at + each]) for at in range(0, len(slots), each)]
+        rooms = [width - sum(slot.left + slot.right for slot in of_row) for of_row in rows]
+        if all(room >= narrowest * len(of_row) for room, of_row in zip(rooms, rows, strict=True)):
+            break
+    if equal and len(rows[-1]) < each:
+        whole = [*rows[-1], *rows[0][len(rows[-1]) :]]
+        room = width - sum(slot.left + slot.right for slot in whole)
+        rooms[-1] = room * sum(slot.width for slot in rows[-1]) / sum(slot.width for slot in whole)
     return [
-        add_axes(figure, start + slot.left, bottom + below, slot.width, height)
-        for start, slot in zip(starts, slots, strict=False)
+        [
+            slot._replace(width=max(room, 0.4) * slot.width / sum(each.width for each in of_row))
+            for slot in of_row
+        ]
+        for room, of_row in zip(rooms, rows, strict=True)
     ]
 
 
-def single(texts: Texts, x_label: str, right: float) -> Axes:
+def single(
+    texts: Texts, sheet: Sheet, x_label: str, right: float, foot: float = 0.0, height: float = 0.0
+) -> Axes:
     """Create a figure with one plotting area, which keeps a width of 3.4 inches whatever `right` leaves.
 
     Args:
         texts: The words.
+        sheet: Width and height of the figure, if the user says these.
         x_label: Of the horizontal axis, with its unit.
         right: Room right of the plotting area, inches.
+        foot: Room below it, for a legend, inches.
+        height: The least of it, for what is beside it, inches.
     """
-    axes = row(texts, [Slot(0.62, max(_WIDTH - 0.62 - right, 3.4), right)], 2.9, below=0.45)[0]
+    slot = Slot(0.62, max(WIDTH - 0.62 - right, 3.4), right)
+    axes = row(texts, sheet, [slot], 2.9, below=0.45, foot=foot, least=height)[0]
     axes.set(xlabel=x_label, ylabel=texts.y)
+    few_ticks([axes], sheet)
     round_ticks(axes)
     return axes
+
+
+def grid(
+    texts: Texts,
+    sheet: Sheet,
+    count: int,
+    columns: int,
+    height: float,
+    *,
+    left: float,
+    between: float,
+    below: float,
+    above: float,
+    foot: float,
+) -> list[Axes]:
+    """Create a figure of many small plotting areas of one size, row by row; the last row may be shorter.
+
+    Args:
+        texts: Title and caption.
+        sheet: Width of the figure, and its height, if the user says it.
+        count: How many.
+        columns: In a row.
+        height: Of a plotting area, inches.
+        left: Room left of the first column, inches at the usual size of letters, as `below` and `above`.
+        between: Room right of each, inches.
+        below: Room below the last row, inches.
+        above: Room above each, inches.
+        foot: Room below all of them, for a legend, inches.
+
+    Raises:
+        ValueError: The height leaves no room.
+    """
+    width = sheet.width or WIDTH
+    rows = -(-count // columns)
+    left, below, above = points(left), points(below), points(above)
+    around = rows * above + below + foot + (rows - 1) * 0.06
+    if sheet.height is not None:
+        height = _left_over(sheet, _words(texts, width)[2] + around, rows)
+    figure, bottom = canvas(texts, width, around + rows * height, left)
+    each = (width - left) / columns
+    places = [divmod(place, columns) for place in range(count)]
+    bottom += foot + below
+    return [
+        add_axes(
+            figure, left + column * each, bottom + (rows - 1 - line) * (height + above + 0.06),
+            each - between, height,
+        )
+        for line, column in places
+    ]  # fmt: skip
+
+
+def _left_over(sheet: Sheet, around: float, rows: int) -> float:
+    """Height of plotting areas, inches, so that the figure has the height that the user wants."""
+    assert sheet.height is not None
+    height = (sheet.height - around) / rows
+    if height < _LOWEST:
+        raise ValueError(
+            f"a height of {sheet.height:.3g}in leaves no room for the figure: it takes at least "
+            f"{around + rows * _LOWEST:.2f}in, less without title, caption or legend"
+        )
+    return height
 
 
 def canvas(texts: Texts, width: float, height: float, left: float) -> tuple[Figure, float]:
     """Create a figure with title and caption, and room between them.
 
     Args:
-        texts: Title and caption.
+        texts: Title and caption; either may be empty.
         width: Of the figure, inches.
         height: Of the room, inches.
         left: Where the title begins, inches.
@@ -124,17 +224,73 @@ def canvas(texts: Texts, width: float, height: float, left: float) -> tuple[Figu
     Returns:
         The figure, and how far above its bottom the room begins, inches.
     """
-    title = textwrap.wrap(texts.title, int(_TITLE_CHARACTERS * width / _WIDTH))
-    caption = textwrap.wrap(texts.caption, int(_CAPTION_CHARACTERS * width / _WIDTH))
-    below = EDGE + _CAPTION_LINE * len(caption)
-    total = below + height + 2 * EDGE + _TITLE_LINE * len(title)
+    title, caption, around = _words(texts, width)
+    total = around + height
     figure = blank(width, total)
-    figure.text(left / width, 1 - EDGE / total, "\n".join(title), va="top", size=9)
+    figure.text(left / width, 1 - EDGE / total, "\n".join(title), va="top", size=points(9))
     figure.text(
-        EDGE / width, 0.6 * EDGE / total, "\n".join(caption), va="bottom", size=_CAPTION_SIZE, color=GREY,
+        EDGE / width, 0.6 * EDGE / total, "\n".join(caption), va="bottom", size=points(6.5), color=GREY,
         linespacing=1.15,
     )  # fmt: skip
-    return figure, below
+    return figure, EDGE + points(_CAPTION_LINE) * len(caption)
+
+
+def _words(texts: Texts, width: float) -> tuple[list[str], list[str], float]:
+    """Lines of title and caption, and how high both are with the margins, inches."""
+    letters = width / WIDTH / points(1)
+    title = textwrap.wrap(texts.title, max(8, int(_TITLE_CHARACTERS * letters)))
+    caption = textwrap.wrap(texts.caption, max(8, int(_CAPTION_CHARACTERS * letters)))
+    written = points(_CAPTION_LINE) * len(caption) + points(_TITLE_LINE) * len(title)
+    return title, caption, 3 * EDGE + written
+
+
+def fit(all_axes: Sequence[Axes], sheet: Sheet) -> None:
+    """Move the sides of plotting areas so that ticks and labels are inside a figure of a given width.
+
+    A single plotting area takes all the room that they leave. To be called before names are placed.
+    """
+    if sheet.width is None:
+        return
+    figure = figure_of(all_axes[0])
+    labels = [(axes.xaxis.label, axes.get_xlabel()) for axes in all_axes]
+    for label, _ in labels:  # they may be wider than what they name, and are moved instead
+        label.set_text("")
+    figure.draw_without_rendering()
+    whole = sheet.width * figure.dpi
+    frames = [axes.get_window_extent() for axes in all_axes]
+    drawn = [axes.get_tightbbox() for axes in all_axes]
+    left, right = min(frame.x0 for frame in frames), max(frame.x1 for frame in frames)
+    beyond = [box for box in drawn if box is not None]
+    gap = 0.5 * EDGE * figure.dpi
+    more_left = gap - min(box.x0 for box in beyond)
+    more_right = max(max(box.x1 for box in beyond) - (whole - gap), 0.0)
+    if len(all_axes) > 1:
+        more_left = max(more_left, 0.0)
+    shrunk = (right - left - more_left - more_right) / (right - left)
+    if not shrunk > 0.3:
+        raise ValueError(
+            f"a width of {sheet.width:.3g}in is too narrow for these names in letters of {points(8):.3g} "
+            "points: take smaller letters, or legend: below"
+        )
+    for axes in all_axes:
+        frame = axes.get_position()
+        start = left + more_left + shrunk * (frame.x0 * whole - left)
+        axes.set_position((start / whole, frame.y0, shrunk * frame.width, frame.height))
+    for axes, (label, text) in zip(all_axes, labels, strict=True):
+        label.set_text(text)
+        box, width = label.get_window_extent(), axes.get_window_extent().width
+        beyond_right = max(axes.get_window_extent().x0 + (width + box.width) / 2 - (whole - gap), 0.0)
+        label.set_x(0.5 - beyond_right / width)
+
+
+def few_ticks(all_axes: Sequence[Axes], sheet: Sheet) -> None:
+    """Leave room between ticks, if the user says how large the figure is; before its axes get scales."""
+    if sheet.width is None and sheet.height is None:
+        return
+    for axes in all_axes:
+        frame, inch = axes.get_window_extent(), axes.figure.dpi * points(1)
+        axes.locator_params(axis="x", nbins=max(2, min(9, int(frame.width / inch / 0.5))))
+        axes.locator_params(axis="y", nbins=max(2, min(9, int(frame.height / inch / 0.28))))
 
 
 def blank(width: float, height: float) -> Figure:
@@ -188,9 +344,9 @@ def round_ticks(axes: Axes, log: bool = False) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
 
 
-def scale_scores(axes: Axes, texts: Texts, scores: Sequence[float]) -> None:
+def scale_scores(axes: Axes, log: bool, scores: Sequence[float]) -> None:
     """Make the vertical axis logarithmic, if the metric wants that, and all scores have a logarithm."""
-    if texts.metric.scale == "log" and min(scores) > 0:
+    if log and min(scores) > 0:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
         axes.set_yscale("log")
@@ -229,189 +385,3 @@ def tick_at_values(axes: Axes, means: pd.DataFrame) -> None:
 def band(axes: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.16) -> None:
     """Shade the range around a line."""
     axes.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
-
-
-def widest(texts: Iterable[str]) -> float:
-    """Return the width of the widest name, inches."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    font = FontProperties(size=LABEL_SIZE)
-    return max(TextPath((0, 0), text, prop=font).get_extents().width for text in set(texts)) / 72
-
-
-def name_ends(axes: Axes, ends: list[End]) -> None:
-    """Write names to the right of the axes, as level with their lines' ends as they fit without touching."""
-    frame = _box(axes)
-    pixels = axes.transData.transform([(end.x, end.y) for end in ends])
-    gap = LABEL_SIZE * 1.35 * axes.figure.dpi / 72
-    levels = spread([float(y) for y in pixels[:, 1]], gap, frame.bottom + gap / 2, frame.top - gap / 2)
-    for end, level in zip(ends, levels, strict=True):
-        axes.annotate(
-            end.text, (end.x, end.y), textcoords="axes fraction", va="center_baseline", size=LABEL_SIZE,
-            xytext=(1.035, (level - frame.bottom) / (frame.top - frame.bottom)),
-            color=ink(end.colour), annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": end.colour, "linewidth": 0.5, "alpha": 0.6,
-                        "shrinkA": 1, "shrinkB": 3, "relpos": (0, 0.5)},
-        )  # fmt: skip
-
-
-def name_level(axes: Axes, level: float, text: str) -> list[Box]:
-    """Name a horizontal line above its left end.
-
-    Returns:
-        What other names have to keep clear of: this name and the line.
-    """
-    name = axes.annotate(
-        text, (0.01, level), xycoords=("axes fraction", "data"), xytext=(0, 1.5),
-        textcoords="offset points", size=LABEL_SIZE, color=GREY,
-    )  # fmt: skip
-    frame = _box(axes)
-    y = float(axes.transData.transform((0.0, level))[1])
-    return [_box(name), Box(frame.left, y - 1, frame.right, y + 1)]
-
-
-def name_points(
-    axes: Axes, means: pd.DataFrame, dots: npt.NDArray[np.float64], obstacles: Sequence[Box] = ()
-) -> None:
-    """Write names beside markers, clear of everything drawn; a fine line joins those that are far away.
-
-    Args:
-        axes: With final limits.
-        means: One row a marker: x, y, the ends low and high of its error bar, text, colour.
-        dots: Small points to keep clear, [n, 2].
-        obstacles: What else to keep clear.
-    """
-    point = axes.figure.dpi / 72  # pixels
-    names = [
-        axes.text(0, 0, mean["text"], size=LABEL_SIZE, color=ink(mean["colour"]), zorder=5)
-        for _, mean in means.iterrows()
-    ]
-    pad = 1.5 * point
-    sizes = [(box.right - box.left + 2 * pad, box.top - box.bottom + 2 * pad) for box in map(_box, names)]
-    centres, lows, highs = (
-        axes.transData.transform(means[["x", end]].to_numpy(float)) for end in ("y", "low", "high")
-    )
-    kept = list(obstacles)
-    for (x, y), low, high in zip(centres, lows, highs, strict=True):
-        kept.append(Box(x - 4 * point, y - 4 * point, x + 4 * point, y + 4 * point))
-        kept.append(Box(x - 2 * point, low[1], x + 2 * point, high[1]))
-    for x, y in axes.transData.transform(dots) if len(dots) else ():
-        kept.append(Box(x - point, y - point, x + point, y + point))
-    boxes = place_beside([(float(x), float(y)) for x, y in centres], sizes, kept, _box(axes))
-    for name, box, (x, y) in zip(names, boxes, centres, strict=True):
-        left, bottom = axes.transAxes.inverted().transform((box.left + pad, box.bottom + pad))
-        name.set(x=left, y=bottom, transform=axes.transAxes, va="bottom")
-        far = _distance(box, x, y) > 1.5 * (box.top - box.bottom)
-        if far or any(_distance(box, *other) < _distance(box, x, y) for other in centres):
-            ends = axes.transAxes.inverted().transform([(x, y), _nearest(box, x, y)])
-            axes.plot(
-                ends[:, 0], ends[:, 1], color=name.get_color(), linewidth=0.5, alpha=0.7,
-                transform=axes.transAxes, zorder=2,
-            )  # fmt: skip
-
-
-def spread(desired: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Move positions on a line apart, each as little as possible.
-
-    Least squares under p[i+1] − p[i] ≥ gap in the order of the desired positions: with q[i] = p[i] − i·gap
-    this is isotonic regression, solved by pooling adjacent violators.
-
-    Args:
-        desired: Positions, in any order.
-        gap: Least distance between neighbours.
-        low: Lower end of the room.
-        high: Upper end of the room; where it is too small, positions exceed it.
-
-    Returns:
-        Positions in the order of `desired`.
-    """
-    order = sorted(range(len(desired)), key=lambda i: desired[i])
-    pools: list[tuple[float, int]] = []  # mean, size
-    for rank, i in enumerate(order):
-        mean, size = desired[i] - rank * gap, 1
-        while pools and pools[-1][0] > mean:
-            other, count = pools.pop()
-            mean, size = (mean * size + other * count) / (size + count), size + count
-        pools.append((mean, size))
-    levels = [mean for mean, size in pools for _ in range(size)]
-    room = max(low, high - (len(desired) - 1) * gap)
-    positions = [0.0] * len(desired)
-    for rank, i in enumerate(order):
-        positions[i] = min(max(levels[rank], low), room) + rank * gap
-    return positions
-
-
-def place_beside(
-    points: Sequence[tuple[float, float]],
-    sizes: Sequence[tuple[float, float]],
-    obstacles: Sequence[Box],
-    frame: Box,
-) -> list[Box]:
-    """Choose a position beside each point for its label, clear of other labels, obstacles and the frame.
-
-    Greedy: label by label, the nearest of the positions around the point that covers least.
-
-    Args:
-        points: What is labelled, pixels.
-        sizes: Width and height of each label, pixels.
-        obstacles: What should stay visible: markers, error bars, lines.
-        frame: Where labels have to stay.
-
-    Returns:
-        A box for each label, in order.
-    """
-    taken = [*obstacles]
-    placed: list[Box] = []
-    for (x, y), (width, height) in zip(points, sizes, strict=True):
-        boxes = [
-            _beside(x, y, width, height, 2 * math.pi * turn / _DIRECTIONS, radius * height)
-            for radius in _RADII
-            for turn in range(_DIRECTIONS)
-        ]
-        around = np.array(taken).reshape(-1, 4)
-        # Each radius costs a little: of two positions that cover nothing, the nearer is taken.
-        costs = [
-            4 * _covered(box, around) + 4 * _outside(box, frame) + 0.01 * width * height * (i // _DIRECTIONS)
-            for i, box in enumerate(boxes)
-        ]
-        best = boxes[int(np.argmin(costs))]
-        taken.append(best)
-        placed.append(best)
-    return placed
-
-
-def _box(drawn: Axes | Text) -> Box:
-    """Area that axes or a text cover, pixels."""
-    extent: Any = drawn.get_window_extent()
-    return Box(extent.x0, extent.y0, extent.x1, extent.y1)
-
-
-def _beside(x: float, y: float, width: float, height: float, angle: float, distance: float) -> Box:
-    """The box whose nearest point is at a distance from (x, y) in a direction."""
-    towards, up = math.cos(angle), math.sin(angle)
-    left = x + towards * distance + (towards - 1) * width / 2
-    bottom = y + up * distance + (up - 1) * height / 2
-    return Box(left, bottom, left + width, bottom + height)
-
-
-def _covered(box: Box, others: npt.NDArray[np.float64]) -> float:
-    """Area of a box that others cover, pixels²."""
-    width = np.minimum(box.right, others[:, 2]) - np.maximum(box.left, others[:, 0])
-    height = np.minimum(box.top, others[:, 3]) - np.maximum(box.bottom, others[:, 1])
-    return float(np.sum(np.maximum(width, 0) * np.maximum(height, 0)))
-
-
-def _outside(box: Box, frame: Box) -> float:
-    """Area of a box outside a frame, pixels²."""
-    whole = (box.right - box.left) * (box.top - box.bottom)
-    return whole - _covered(box, np.array([frame]))
-
-
-def _nearest(box: Box, x: float, y: float) -> tuple[float, float]:
-    """The point of a box nearest to (x, y)."""
-    return min(max(x, box.left), box.right), min(max(y, box.bottom), box.top)
-
-
-def _distance(box: Box, x: float, y: float) -> float:
-    return math.dist(_nearest(box, x, y), (x, y))

@@ -36,7 +36,7 @@ _SYMBOLS = {
     "p": "pentagon",
     "h": "hexagon",
 }
-"""matplotlib's marker → Plotly's symbol."""
+"""matplotlib's marker → the page's symbol."""
 
 
 def curves(plot: Plot) -> dict[str, Any]:

@@ -13,27 +13,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..efforts import WORDS, unit
+from ..sheet import Sheet
 from .canvas import (
     EDGE,
-    LABEL_SIZE,
     LOG_FROM,
-    Box,
-    End,
     Slot,
     band,
+    few_ticks,
     figure_of,
-    name_ends,
-    name_level,
-    name_points,
+    fit,
     round_ticks,
     row,
     scale_scores,
     single,
     tick_at_values,
-    widest,
 )
+from .drawing_curves import MOST_TOGETHER
+from .names import Box, End, Key, Naming, name_ends, name_level, name_points, widest, wrapped
 from .plot import Texts, axis_unit, near_references
-from .style import COMPONENT_LOOKS, GREY, ink
+from .style import COMPONENT_LOOKS, GREY, ink, label_size, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,44 +43,13 @@ _LEFT = 0.55  # room for the ticks and label of a vertical axis
 _DOTTED: dict[str, Any] = {"linestyle": ":", "linewidth": 0.9, "zorder": 1}
 
 
-def draw_curves(data: pd.DataFrame, texts: Texts) -> Figure:
-    """Draw mean curves with bands, each named at its end.
-
-    Args:
-        data: As of `learning_curves`.
-        texts: The words.
-    """
-    competing = data[data["role"] != "reference"]
-    scale, x_label = axis_unit(texts.x, competing["effort"])
-    axes = single(texts, x_label, right=widest(data["text"]) + 0.3)
-    scale_scores(axes, texts, [*competing["low"], *competing["high"]])
-    ends = []
-    for _, curve in competing.groupby("label", sort=False):
-        last = curve.iloc[-1]
-        effort = curve["effort"] / scale
-        if last["seeds"] > 1:
-            band(axes, effort, curve["low"], curve["high"], last["colour"])
-        axes.plot(
-            effort, curve["mean"], color=last["colour"], linestyle=last["line"], marker=last["marker"],
-            markersize=3.8, markeredgewidth=0,
-        )  # fmt: skip
-        if last["role"] == "baseline" and last["final"]:
-            axes.axhline(last["mean"], color=last["colour"], **_DOTTED)
-        ends.append(End(effort.iloc[-1], last["mean"], last["text"], last["colour"]))
-    right = axes.get_xlim()[1]
-    for level, text in _references(axes, data, [*competing["low"], *competing["high"]]):
-        ends.append(End(right, level, text, GREY))
-    axes.set_xlim(axes.get_xlim()[0], right)
-    name_ends(axes, ends)
-    return figure_of(axes)
-
-
-def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_pareto(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw points with error bars, their front as steps, and a name beside each marker.
 
     Args:
         data: As of `pareto`.
         texts: The words.
+        sheet: Size, font, legend.
     """
     competing = data[data["role"] != "reference"]
     scale, x_label = axis_unit(texts.x, competing["cost"])
@@ -92,9 +59,11 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
         competing[competing["kind"] == kind] for kind in ("mean", "seed", "trajectory", "attained")
     )
     seeds = seeds[seeds["label"].isin(means.loc[means["seeds"] > 1, "label"])]  # a single one is its mean
-    axes = single(texts, x_label, right=2 * EDGE)
+    named = means.rename(columns={"cost": "x", "score": "y"})
+    naming = Naming.of_points(sheet, _keys(means))
+    axes = single(texts, sheet, x_label, naming.right or 2 * EDGE, naming.foot, naming.height)
     round_ticks(axes, log=means["cost"].max() > LOG_FROM * means["cost"].min())
-    scale_scores(axes, texts, [*means["low"], *means["high"]])
+    scale_scores(axes, texts.metric.scale == "log", [*means["low"], *means["high"]])
     for _, path in paths.groupby("label", sort=False):
         axes.plot(
             path["cost"], path["score"], color=path["colour"].iloc[0], alpha=0.35, linewidth=0.8, zorder=2
@@ -105,54 +74,82 @@ def draw_pareto(data: pd.DataFrame, texts: Texts) -> Figure:
     axes.margins(x=0.14, y=0.1)
     references = data[(data["role"] == "reference") & (data["kind"] == "mean")]
     levels = _references(axes, references.rename(columns={"score": "mean"}), [*means["low"], *means["high"]])
+    fit([axes], sheet)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # what follows adapts to the frame, not the reverse
     obstacles = [box for level, text in levels for box in name_level(axes, level, text)]
     for _, surface in attained.groupby("at_least") if not attained.empty else ():
         obstacles += _draw_steps(axes, surface, texts, linestyle=":", linewidth=0.9)
     obstacles += _draw_steps(axes, means[means["on_front"]], texts, linewidth=1.0)
-    named = means.rename(columns={"cost": "x", "score": "y"})
-    name_points(axes, named, seeds[["cost", "score"]].to_numpy(), obstacles)
+    if naming.where == "direct":
+        name_points(axes, named, seeds[["cost", "score"]].to_numpy(), obstacles)
+    naming.draw([axes], 0.45)
     return figure_of(axes)
 
 
-def draw_line_panels(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_line_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw means with bars from the lowest to the highest seed, a dot a seed, and levels across the panel.
 
     Args:
         data: As of `against`.
         texts: The words.
+        sheet: Size, font, legend.
     """
     panels = [panel for _, panel in data.groupby("panel", sort=False)]
     width = {1: 3.4, 2: 2.1}.get(len(panels), 1.7)
-    slots = [Slot(_LEFT, width, _NAMES + widest(panel["text"]) + _GAP) for panel in panels]
-    all_axes = row(texts, slots, 2.2, above=0.2 if data["title"].ne("").any() else 0.0)
+    looks = data[data["kind"].isin(["mean", "level"])].drop_duplicates("line")
+    naming = Naming.of_lines(sheet, _keys(looks, "dash"), sheet.width or math.inf, _LEFT, _NAMES + _GAP)
+    direct = naming.where == "direct"
+    slots = [
+        Slot(_LEFT, width, _NAMES + widest(panel["text"]) + _GAP if direct else _GAP) for panel in panels
+    ]
+    slots[-1] = slots[-1]._replace(right=max(slots[-1].right, 0.0 if direct else naming.right))
+    above = 0.2 if data["title"].ne("").any() else 0.0
+    all_axes = row(texts, sheet, slots, 2.2, above=above, foot=naming.foot)
+    few_ticks(all_axes, sheet)
     if data["y_label"].nunique() == 1:  # the same quantity: heights compare across panels
         for axes in all_axes[1:]:
             axes.sharey(all_axes[0])
     ends = [_draw_line_panel(axes, panel) for axes, panel in zip(all_axes, panels, strict=True)]
+    fit(all_axes, sheet)
     for axes, of_panel in zip(all_axes, ends, strict=True):  # when all heights are final
-        name_ends(axes, of_panel)
+        if direct:
+            name_ends(axes, of_panel)
+    naming.draw(all_axes, 0.42)
     return figure_of(all_axes[0])
 
 
-def draw_step_panels(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_step_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a training metric over steps, raw lines faint and smoothed ones bold, in panels on one scale.
 
     Args:
         data: As of `optimiser_spikes`.
         texts: The words.
+        sheet: Size, font, legend.
     """
     panels = list(data.groupby("panel", sort=False))
-    slots = [
-        Slot(_LEFT, 3.6 if len(panels) == 1 else 2.2, _NAMES + widest(_of(panel, "end")["text"]) + _GAP)
+    ends = [
+        [End(*end) for end in _of(panel, "end")[["step", "value", "text", "colour", "dash"]].to_numpy()]
         for _, panel in panels
     ]
-    all_axes = row(texts, slots, 2.2, above=0.2)
+    keys = (end.key for of_panel in ends for end in of_panel)
+    naming = Naming.of_lines(sheet, keys, sheet.width or math.inf, _LEFT, _NAMES + _GAP)
+    direct = naming.where == "direct"
+    slots = [
+        Slot(
+            _LEFT,
+            3.6 if len(panels) == 1 else 2.2,
+            _NAMES + widest(end.text for end in of_panel) + _GAP if direct else _GAP,
+        )
+        for of_panel in ends
+    ]
+    slots[-1] = slots[-1]._replace(right=max(slots[-1].right, 0.0 if direct else naming.right))
+    all_axes = row(texts, sheet, slots, 2.2, above=0.2, foot=naming.foot)
+    few_ticks(all_axes, sheet)
     for axes, (name, panel) in zip(all_axes, panels, strict=True):
         if axes is not all_axes[0]:
             axes.sharey(all_axes[0])
         axes.set(xlabel=texts.x, ylabel=texts.y)
-        axes.set_title(str(name), size=8, pad=4)
+        axes.set_title(str(name), size=points(8), pad=4)
         round_ticks(axes)
         axes.margins(x=0)
         for kind, line_width, alpha, order in (("raw", 0.7, 0.55, 2), ("smooth", 1.6, 1.0, 3)):
@@ -161,25 +158,32 @@ def draw_step_panels(data: pd.DataFrame, texts: Texts) -> Figure:
                     line["step"], line["value"], color=line["colour"].iloc[0], linewidth=line_width,
                     linestyle="-" if kind == "raw" else line["dash"].iloc[0], alpha=alpha, zorder=order,
                 )  # fmt: skip
-    for axes, (_, panel) in zip(all_axes, panels, strict=True):
-        ends = _of(panel, "end")[["step", "value", "text", "colour"]]
-        name_ends(axes, [End(*end) for end in ends.itertuples(index=False)])
+    fit(all_axes, sheet)
+    for axes, of_panel in zip(all_axes, ends, strict=True):
+        if direct:
+            name_ends(axes, of_panel)
+    naming.draw(all_axes, 0.42)
     return figure_of(all_axes[0])
 
 
-def draw_scatter_panels(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_scatter_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw named points with bars in both directions; the baseline is where the dotted lines cross.
 
     Args:
         data: As of `against_reference`.
         texts: The words.
+        sheet: Size, font, legend.
     """
     panels = list(data.groupby("panel", sort=False))
+    naming = Naming.of_points(sheet, _keys(_of(data, "mean").drop_duplicates("text")))
     slots = [Slot(0.6, 4.6 if len(panels) == 1 else 3.0, 0.15)] * len(panels)
-    all_axes = row(texts, slots, 2.6, above=0.2 if data["panel"].ne("").any() else 0.0)
+    slots[-1] = slots[-1]._replace(right=max(0.15, naming.right))
+    above = 0.2 if data["panel"].ne("").any() else 0.0
+    all_axes = row(texts, sheet, slots, 2.6, above=above, foot=naming.foot)
+    few_ticks(all_axes, sheet)
     for axes, (name, panel) in zip(all_axes, panels, strict=True):
         axes.set(xlabel=texts.x, ylabel=texts.y)
-        axes.set_title(str(name), size=8, pad=4)
+        axes.set_title(str(name), size=points(8), pad=4)
         means, seeds = _of(panel, "mean"), _of(panel, "seed")
         axes.axhline(0, color="black", **_DOTTED)
         axes.axvline(0, color="black", **_DOTTED)
@@ -193,61 +197,105 @@ def draw_scatter_panels(data: pd.DataFrame, texts: Texts) -> Figure:
             axes.scatter(mean["x"], mean["y"], s=36, marker=mean["marker"], color=mean["colour"], zorder=4)
         axes.margins(x=0.16, y=0.14)
         axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-        name_points(axes, means, seeds[["x", "y"]].to_numpy())
+    fit(all_axes, sheet)
+    for axes, (_, panel) in zip(all_axes, panels, strict=True):
+        if naming.where == "direct":
+            name_points(axes, _of(panel, "mean"), _of(panel, "seed")[["x", "y"]].to_numpy())
+    naming.draw(all_axes, 0.42)
     return figure_of(all_axes[0])
 
 
-def draw_published(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_published(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw published methods as points with their names.
 
     Args:
         data: As of `published_scores`.
         texts: The words.
+        sheet: Size, font, legend.
     """
-    axes = row(texts, [Slot(0.62, 4.6, 0.2)], 2.9, below=0.45)[0]
+    naming = Naming.of_points(sheet, _keys(data)) if sheet.legend else Naming("direct", ())
+    slot = Slot(0.62, 4.6, max(0.2, naming.right))
+    axes = row(texts, sheet, [slot], 2.9, below=0.45, foot=naming.foot)[0]
+    few_ticks([axes], sheet)
     _draw_methods(axes, data)
+    fit([axes], sheet)
+    if naming.where == "direct":
+        _name_methods(axes, data)
+    naming.draw([axes], 0.45)
     return figure_of(axes)
 
 
-def draw_speedup(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw learning curves, bars of FLOPs, and published methods where there are any.
 
     Args:
         data: As of `speedup`.
         texts: The words.
+        sheet: Size, font, legend.
     """
     of = {str(name): panel for name, panel in data.groupby("panel", sort=False)}
     curves, bars, methods = of["curves"], of.get("costs"), of.get("published")
-    names = (_with_factor(curves, curve) for _, curve in curves.drop_duplicates("label").iterrows())
-    slots = [Slot(_LEFT, 2.4, 0.16 + widest(names) + 0.15)]
+    keys = [
+        Key(_with_factor(curves, curve), curve["colour"], curve["line"])
+        for _, curve in _of(curves, "curve").drop_duplicates("label").iterrows()
+    ]
+    naming = Naming.of_lines(sheet, keys, sheet.width or math.inf, _LEFT, 0.31)
+    slots = [Slot(_LEFT, 2.4, naming.right if naming.where == "direct" else _GAP)]
     if bars is not None:
         factors = max(widest(map(_factor, bars.to_dict("records"))), 0.3)
-        slots.append(Slot(0.16 + widest(bars["text"]), 1.9, 0.16 + factors))
+        bars = bars.assign(text=_bar_names(bars["text"], sheet))
+        slots.append(Slot((0.16 + _widest_line(bars["text"])) / points(1), 1.9, 0.16 + factors))
     if methods is not None:
         slots.append(Slot(_LEFT, 3.0, 0.15))
-    height = max(2.3, 0.19 * len(bars) if bars is not None else 0.0)  # many bars make the figure higher
-    first, *others = row(texts, slots, height)
-    _draw_curves_with_factors(first, curves, texts)
+    if naming.where == "right":
+        slots[0] = slots[0]._replace(right=naming.right)
+    heights = [2.3]
+    if bars is not None:  # many bars make the figure higher
+        heights.append(0.22 * (len(bars) + 1))
+    if methods is not None:
+        heights.append(2.3)
+    all_axes = row(texts, sheet, slots, heights, foot=naming.foot)
+    few_ticks(all_axes, sheet)
+    first, *others = all_axes
+    ends = _draw_curves_with_factors(first, curves, texts)
     if bars is not None:
         _draw_cost_bars(others.pop(0), bars)
     if methods is not None:
-        _draw_methods(others.pop(0), methods)
+        _draw_methods(others[0], methods)
+    fit(all_axes, sheet)
+    if naming.where == "direct":
+        name_ends(first, ends)
+    if methods is not None:
+        _name_methods(others[0], methods)
+    naming.draw(all_axes if naming.where == "below" else [first], 0.42)
     return figure_of(first)
 
 
-def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw a horizontal bar a label, the first on top, with its sum at the end; a dotted line at 1.
 
     Args:
         data: As of `step_costs`.
         texts: The words; `y` is what is measured.
+        sheet: Size, font, legend.
     """
     bars = data.drop_duplicates("label")
     shown = [name for name in COMPONENT_LOOKS if data.loc[data["component"] == name, "relative"].gt(0).any()]
     names = list(data[data["component"].isin(shown)].drop_duplicates("component")["name"])
-    slot = Slot(0.16 + widest(bars["text"]), 3.6, 0.55)
-    legend_rows = math.ceil(sum(0.3 + widest([name]) for name in names) / (slot.width + slot.right))
-    axes = row(texts, [slot], 0.26 * (len(bars) + 0.4), above=0.24 * legend_rows, title_left=0.62)[0]
+    bars = bars.assign(text=_bar_names(bars["text"], sheet))
+    beside = 0.16 + _widest_line(bars["text"])
+    slot = Slot(beside / points(1), 3.6, 0.55)
+    room = (sheet.width or beside + slot.width + slot.right) - 2 * EDGE
+    each = 0.3 + max(widest([name]) for name in names)
+    columns = max(1, min(len(names), int(room / each)))
+    above, foot = (0.24 * math.ceil(len(names) / columns), 0.0) if sheet.legend != "none" else (0.0, 0.0)
+    if sheet.legend == "below":
+        above, foot = 0.0, points(above)
+    axes = row(
+        texts, sheet, [slot], 0.26 * (len(bars) + 0.4), above=above, title_left=0.62, foot=foot,
+        narrowest=0.9,
+    )[0]  # fmt: skip
+    few_ticks([axes], sheet)
     positions = {label: len(bars) - 1 - place for place, label in enumerate(bars["label"])}
     starts = dict.fromkeys(positions, 0.0)
     for name in shown:
@@ -267,12 +315,50 @@ def draw_stacked_bars(data: pd.DataFrame, texts: Texts) -> Figure:
     _name_bars(axes, list(positions.values()), bars["text"])
     axes.set_ylim(-0.7, len(bars) - 0.3)
     axes.set_xlabel(texts.y)
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=math.ceil(len(shown) / legend_rows), frameon=False,
-        fontsize=LABEL_SIZE, handlelength=1.0, handleheight=0.9, columnspacing=1.2, borderaxespad=0.1,
-        handletextpad=0.4,
-    )  # fmt: skip
+    fit([axes], sheet)
+    if sheet.legend != "none":
+        _name_components(axes, columns, sheet)
     return figure_of(axes)
+
+
+def _name_components(axes: Axes, columns: int, sheet: Sheet) -> None:
+    """The legend of stacked bars: above them, since nothing else names their parts, or below."""
+    figure, frame = figure_of(axes), axes.get_position()
+    width, height = figure.get_size_inches()
+    style: dict[str, Any] = {
+        "ncols": columns, "frameon": False, "fontsize": label_size(), "handlelength": 1.0,
+        "handleheight": 0.9, "columnspacing": 1.2, "borderaxespad": 0.1, "handletextpad": 0.4,
+    }  # fmt: skip
+    handles, _ = axes.get_legend_handles_labels()
+    low = frame.y0 - points(0.42) / height
+    below = sheet.legend == "below"
+    figure.legend(
+        handles=handles, loc="upper left" if below else "lower left",
+        bbox_to_anchor=(_legend_start(frame, width, columns, handles), low if below else frame.y1), **style,
+    )  # fmt: skip
+
+
+def _legend_start(frame: Any, width: float, columns: int, handles: Any) -> float:
+    """Where a legend of stacked bars begins: with them, or further left, lest it be cut at the right."""
+    each = 0.32 + max(widest([handle.get_label()]) for handle in handles)
+    return float(max(EDGE / width, min(frame.x0, 1 - EDGE / width - columns * each / width)))
+
+
+def _keys(rows: pd.DataFrame, line: str | None = None) -> list[Key]:
+    """Entries of a legend: a row each, with its line, or only its marker."""
+    return [
+        Key(str(row["text"]), row["colour"], "" if line is None else _dash(row[line]), _marker(row))
+        for _, row in rows.iterrows()
+    ]
+
+
+def _dash(line: Any) -> Any:
+    return ":" if isinstance(line, float) else line  # a level has none
+
+
+def _marker(row: pd.Series[Any]) -> str:
+    marker = row.get("marker", "")
+    return marker if isinstance(marker, str) else ""
 
 
 def _of(data: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -339,7 +425,7 @@ def _draw_line_panel(axes: Axes, panel: pd.DataFrame) -> list[End]:
     """Everything but the names, which are returned."""
     first = panel.iloc[0]
     axes.set(xlabel=first["x_label"], ylabel=first["y_label"])
-    axes.set_title(first["title"], size=8, pad=4)
+    axes.set_title(first["title"], size=points(8), pad=4)
     means, seeds, ends = _of(panel, "mean"), _of(panel, "seed"), []
     for _, line in means.groupby("line", sort=False):
         last = line.iloc[-1]
@@ -375,20 +461,24 @@ def _draw_methods(axes: Axes, data: pd.DataFrame) -> None:
         axes.scatter(point["x"], point["y"], s=size, marker=point["marker"], color=point["colour"], zorder=3)
     axes.margins(x=0.16, y=0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
+
+
+def _name_methods(axes: Axes, data: pd.DataFrame) -> None:
     name_points(axes, data.assign(low=data["y"], high=data["y"]), np.empty((0, 2)))
 
 
-def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
-    """Learning curves, and a dot where each reaches the baseline's final score."""
+def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
+    """Learning curves, and a dot where each reaches the baseline's final score; the names are returned."""
     divisor, x_label = axis_unit(texts.x, data["x"])
     data = data.assign(x=data["x"] / divisor)
     axes.set(xlabel=x_label, ylabel=texts.y)
     axes.locator_params(axis="x", nbins=5)
     round_ticks(axes)
-    ends = []
+    ends, few = [], _of(data, "curve")["label"].nunique() <= MOST_TOGETHER
     for _, curve in _of(data, "curve").groupby("label", sort=False):
         last = curve.iloc[-1]
-        band(axes, curve["x"], curve["low"], curve["high"], last["colour"], alpha=0.14)
+        if few:
+            band(axes, curve["x"], curve["low"], curve["high"], last["colour"], alpha=0.14)
         axes.plot(curve["x"], curve["y"], color=last["colour"], linestyle=last["line"], zorder=3)
         if last["role"] == "baseline":
             axes.axhline(last["y"], color=last["colour"], **_DOTTED)
@@ -397,7 +487,7 @@ def _draw_curves_with_factors(axes: Axes, data: pd.DataFrame, texts: Texts) -> N
     axes.scatter(
         matches["x"], matches["y"], s=22, c=matches["colour"], edgecolors="white", linewidths=0.6, zorder=4
     )
-    name_ends(axes, ends)
+    return ends
 
 
 def _with_factor(data: pd.DataFrame, curve: pd.Series[Any]) -> str:
@@ -441,13 +531,23 @@ def _factor(bar: Mapping[Any, Any] | pd.Series[Any]) -> str:
 def _write_at_end(axes: Axes, text: str, x: float, y: float, gap: float, **style: Any) -> None:
     """Write a text right of the end of a horizontal bar; the gap is in points."""
     axes.annotate(
-        text, (x, y), xytext=(gap, 0), textcoords="offset points", va="center_baseline", size=LABEL_SIZE,
+        text, (x, y), xytext=(gap, 0), textcoords="offset points", va="center_baseline", size=label_size(),
         annotation_clip=False, **style,
     )  # fmt: skip
 
 
+def _widest_line(names: Iterable[str]) -> float:
+    return widest(line for name in names for line in name.split("\n"))
+
+
+def _bar_names(names: Iterable[str], sheet: Sheet) -> list[str]:
+    """Names of bars, in two lines where they would take most of the figure."""
+    most = math.inf if sheet.width is None else 0.38 * sheet.width
+    return [name if widest([name]) <= most else "\n".join(wrapped(name, most)) for name in names]
+
+
 def _name_bars(axes: Axes, positions: list[int], names: Iterable[str]) -> None:
     """Write names left of horizontal bars."""
-    axes.set_yticks(positions, list(names), size=LABEL_SIZE)
+    axes.set_yticks(positions, list(names), size=label_size(), linespacing=0.95)
     axes.tick_params(axis="y", length=0)
     axes.yaxis.grid(False)

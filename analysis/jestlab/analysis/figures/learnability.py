@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import units
 from ..frames import Diagnosis, diagnosis
-from .canvas import End, add_axes, band, canvas, name_ends, widest
+from ..sheet import Sheet
+from .canvas import Slot, add_axes, band, figure_of, fit, row
+from .names import End, Key, Naming, name_ends, widest
 from .plot import Plot, Texts
-from .style import GREY, ink, looks, shades
+from .style import GREY, ink, label_size, looks, points, shades
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -149,15 +151,15 @@ def _ratios(means: pd.DataFrame, independent: str, joint: str) -> pd.DataFrame:
     numbers = sorted(set(of.loc[of["rule"] == "joint", "step"]))
     colour = dict(zip(numbers, shades(joint, len(numbers)), strict=True))
     rows: list[dict[str, Any]] = []
-    for row in of.sort_values(["rule", "step", "x"]).to_dict("records"):
-        alone = row["rule"] == "independent"
+    for point in of.sort_values(["rule", "step", "x"]).to_dict("records"):
+        alone = point["rule"] == "independent"
         rows.append(
             {
                 "panel": "ratios",
-                "line": "independent" if alone else f"joint {row['step']}",
-                "text": "independent" if alone else f"N = {row['step']}",
-                "colour": independent if alone else colour[row["step"]],
-                **{name: row[name] for name in ("x", "value", "spread")},
+                "line": "independent" if alone else f"joint {point['step']}",
+                "text": "independent" if alone else f"N = {point['step']}",
+                "colour": independent if alone else colour[point["step"]],
+                **{name: point[name] for name in ("x", "value", "spread")},
             }
         )
     return pd.DataFrame(rows)
@@ -209,36 +211,65 @@ def _texts(experiment: str, found: Diagnosis, data: pd.DataFrame, seeds: int) ->
     return Texts(found.question or experiment, " ".join(sentences), "iterations", what)
 
 
-def draw_panels(data: pd.DataFrame, texts: Texts) -> Figure:
+def draw_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     """Draw the panels that the data has.
 
     Args:
         data: As of `learnability`.
         texts: The words; `x` is the unit of iterations, `y` what is measured.
+        sheet: Size, font, legend.
     """
     of = dict(list(data.groupby("panel", sort=False)))
-    names = {panel: _NAMES + widest(of[panel]["text"]) for panel in ("iterations", "ratios") if panel in of}
-    width = sum(_TICKS + _PANEL_WIDTH + room + _GAP for room in names.values())
+    lines = [panel for panel in ("iterations", "ratios") if panel in of]
+    keys = (Key(row["text"], row["colour"]) for panel in lines for _, row in of[panel].iterrows())
+    naming = Naming.of_lines(sheet, keys, math.inf, _TICKS, _NAMES + _GAP)
+    direct = naming.where == "direct"
+    slots = [Slot(_TICKS, _HEIGHT, _BAR_GAP + _BAR_WIDTH + points(_BAR_TICKS))] if "matrix" in of else []
+    slots += [
+        Slot(_TICKS, _PANEL_WIDTH, _NAMES + widest(of[panel]["text"]) + _GAP if direct else _GAP)
+        for panel in lines
+    ]
+    if naming.where == "right":
+        slots[-1] = slots[-1]._replace(right=naming.right)
+    bars = points(_BARS_HEIGHT + _BAR_LABELS + _HEADING) if "selected" in of else 0.0
+    all_axes = row(
+        texts,
+        sheet,
+        slots,
+        _HEIGHT,
+        below=_LABELS,
+        above=_HEADING,
+        foot=bars + naming.foot,
+        title_left=_TICKS,
+    )
+    figure = figure_of(all_axes[0])
+    whole, total = figure.get_size_inches()
+    named: list[tuple[Axes, list[End]]] = []
+    rest = list(all_axes)
     if "matrix" in of:
-        width += _TICKS + _HEIGHT + _BAR_GAP + _BAR_WIDTH + _BAR_TICKS
-    below_panels = _BARS_HEIGHT + _BAR_LABELS + _HEADING if "selected" in of else 0.0
-    figure, below = canvas(texts, width, below_panels + _LABELS + _HEIGHT + _HEADING, left=_TICKS)
-    bottom, left = below + below_panels + _LABELS, 0.0
-    if "matrix" in of:
-        axes = add_axes(figure, left + _TICKS, bottom, _HEIGHT, _HEIGHT)
-        left += _TICKS + _HEIGHT + _BAR_GAP
-        _draw_matrix(axes, add_axes(figure, left, bottom, _BAR_WIDTH, _HEIGHT), of["matrix"], texts)
-        left += _BAR_WIDTH + _BAR_TICKS
-    for panel, draw in (("iterations", _draw_iterations), ("ratios", _draw_ratios)):
-        if panel in of:
-            axes = add_axes(figure, left + _TICKS, bottom, _PANEL_WIDTH, _HEIGHT)
-            axes.set_title(f"{texts.y} of the sub-batch", size=8, pad=3)
-            axes.set_ylabel("nats per example")
-            draw(axes, of[panel], texts)
-            left += _TICKS + _PANEL_WIDTH + names[panel] + _GAP
+        axes = rest.pop(0)
+        frame = axes.get_position()
+        beside = add_axes(
+            figure, whole * frame.x1 + _BAR_GAP, total * frame.y0, _BAR_WIDTH, total * frame.height
+        )
+        _draw_matrix(axes, beside, of["matrix"], texts)
+    for axes, panel in zip(rest, lines, strict=True):
+        axes.set_title(f"{texts.y} of the sub-batch", size=points(8), pad=3)
+        axes.set_ylabel("nats per example")
+        draw = _draw_iterations if panel == "iterations" else _draw_ratios
+        named.append((axes, draw(axes, of[panel], texts)))
     if "selected" in of:
-        axes = add_axes(figure, _TICKS, below + _BAR_LABELS, width - _TICKS - _GAP, _BARS_HEIGHT)
+        low = min(axes.get_position().y0 for axes in all_axes) * total - points(_LABELS)
+        axes = add_axes(
+            figure, points(_TICKS), low - points(_HEADING + _BARS_HEIGHT), whole - points(_TICKS) - _GAP,
+            points(_BARS_HEIGHT),
+        )  # fmt: skip
         _draw_bars(axes, of["selected"])
+    fit(figure.axes, sheet)
+    for axes, ends in named:
+        if direct:
+            name_ends(axes, ends)
+    naming.draw(figure.axes, _BAR_LABELS if "selected" in of else _LABELS)
     return figure
 
 
@@ -253,15 +284,15 @@ def _draw_matrix(axes: Axes, bar: Axes, matrix: pd.DataFrame, texts: Texts) -> N
     axes.set(xticklabels=["1", str(size)], yticklabels=["1", str(size)])
     axes.spines[["top", "right"]].set_visible(True)
     axes.tick_params(length=0)
-    axes.set_title(f"{texts.y} of pairs", size=8, pad=3)
+    axes.set_title(f"{texts.y} of pairs", size=points(8), pad=3)
     figure: Any = axes.figure
     figure.colorbar(image, cax=bar, extend="both", extendfrac=0.03)
     bar.set_ylabel("nats", labelpad=1)
     bar.grid(False)
-    bar.tick_params(width=0.6, length=2, labelsize=7)
+    bar.tick_params(width=0.6, length=2, labelsize=points(7))
 
 
-def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
+def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
     from matplotlib.ticker import NullFormatter
 
     last = float(data["x"].max())
@@ -288,10 +319,10 @@ def _draw_iterations(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     axes.set_xlabel(texts.x)
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + (high - low) / 4)  # for the names of the lines that end together at the top
-    name_ends(axes, ends)
+    return ends
 
 
-def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
+def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> list[End]:
     ends = []
     lines = list(data.groupby("line", sort=False))
     for name, line in lines:
@@ -306,7 +337,7 @@ def _draw_ratios(axes: Axes, data: pd.DataFrame, texts: Texts) -> None:
     axes.set_xticks(sorted(set(data["x"])))
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
     axes.set_xlabel("filtering ratio f")
-    name_ends(axes, ends)
+    return ends
 
 
 def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
@@ -329,9 +360,9 @@ def _draw_bars(axes: Axes, data: pd.DataFrame) -> None:
     axes.xaxis.grid(False)
     for place, (name, rule) in enumerate(rules):
         axes.annotate(
-            str(name), (1.0, 1.0), xytext=(-2, -1 - 10 * place), xycoords="axes fraction",
-            textcoords="offset points", ha="right", va="top", size=7.5, color=ink(rule["colour"].iloc[0]),
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            str(name), (1.0, 1.0), xytext=(-2, -1 - points(10) * place), xycoords="axes fraction",
+            textcoords="offset points", ha="right", va="top", size=label_size(),
+            color=ink(rule["colour"].iloc[0]), bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
         )  # fmt: skip
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..costs import Scope
 from ..curves import Band, mean_curves, score_curves
-from ..efforts import WORDS, Effort, cost_of, known
+from ..efforts import WORDS, Effort, Over, cost_of, known
 from ..frames import Frames
+from ..metrics import Metric
+from ..smoothing import Smoothing
 from ..tables import finals, speedup_table
-from .drawing import draw_curves, draw_speedup
+from .drawing import draw_speedup
+from .drawing_curves import MOST_ALONE, MOST_TOGETHER, draw_curves
 from .plot import (
     Plot,
     Texts,
@@ -25,9 +30,13 @@ from .plot import (
     what_score_is,
 )
 from .published import published_scores
+from .recorded import Recorded
+from .style import looks
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_POINTS = 500  # of a curve that are drawn
 
 BANDS: dict[Band, str] = {
     "range": "from the lowest to the highest seed",
@@ -38,48 +47,134 @@ BANDS: dict[Band, str] = {
 def learning_curves(
     frames: Frames,
     baseline: str | None = None,
-    effort: Effort | None = None,
+    effort: Over | None = None,
     scope: Scope = "scoring",
     band: Band = "range",
+    *,
+    shown: Sequence[Recorded] = (),
+    smooth: Smoothing | None = None,
+    highlight: Sequence[str] = (),
+    together: bool = False,
 ) -> Plot:
-    """Plot the mean score over training: a curve a label, with a band over its seeds.
+    """Plot the mean score, or metrics, over training: a curve a label, with a band over its seeds.
 
-    The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one.
+    The baseline's final score is a dotted line; that of a reference, which does not compete, a grey one. More
+    than seven curves have a panel each, unless some are highlighted.
 
     Args:
         frames: Results of an experiment, from `frames.read`.
         baseline: Label or run; by default the study's first non-reference run.
-        effort: What the horizontal axis measures; None for examples seen, or seconds if none are known.
+        effort: What the horizontal axis measures; None for examples seen, or what is known instead.
         scope: What counts as FLOPs.
         band: What the bands span: "range" (lowest to highest seed) or "std".
+        shown: Metrics in place of the score, from `recorded`; several make a panel each.
+        smooth: A running mean over every seed's curve.
+        highlight: Labels or runs that are coloured beside the baseline; the others are thin and grey.
+        together: Whether even many curves are drawn in one panel.
 
     Returns:
-        The plot, named "curves". Its data: for each label and point the effort, mean, low and high.
+        The plot, named "curves", of metrics "curves_" and their names. Its data: for each panel, label and
+        point the effort, mean, low and high; panel, y_label and log (whether the axis is) say what is drawn;
+        alone says whether the curve has a panel of its own.
 
     Raises:
-        ValueError: If nothing can be drawn yet, or there is no such baseline or no score (`Frames.score`).
+        ValueError: If nothing can be drawn yet, or there is no such baseline or label, or no score
+            (`Frames.score`) and no metrics.
     """
-    compared, metric = frames.baseline(baseline), frames.score
-    curves = score_curves(frames, scope)
+    import pandas as pd
+
+    compared = frames.baseline(baseline)
+    measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
     if effort is None:
-        effort = "seconds" if known(curves) == ["seconds"] else "examples_seen"
-    curves = mean_curves(curves, effort, band)
-    if curves.empty:
-        raise ValueError(
-            f"experiment {frames.experiment!r} has no score to draw over {effort} yet: {frames.progress()}"
-        )
-    data = styled(frames, curves, compared, ["mean", "low", "high"]).rename(columns={effort: "effort"})
+        effort = _usual(measured[0].curves)
+    parts = []
+    for each in measured:
+        curves = mean_curves(smooth(each.curves) if smooth else each.curves, effort, band)
+        if curves.empty:
+            what = each.name or "score"
+            missing = f"no {what} to draw over {effort} yet"
+            raise ValueError(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
+        ends = ["mean", "low", "high"]
+        part = styled(frames, curves, compared, []).rename(columns={effort: "effort"})
+        part[ends] *= each.metric.factor
+        part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
+        part["log"] = each.metric.scale == "log"
+        parts.append(_thinned(part))
+    data = pd.concat(parts, ignore_index=True)
+    if highlight:
+        data = _highlighted(frames, data, highlight, compared)
     require_competitors(frames, data)
-    sentences = [what_score_is(frames)]
+    metric = measured[0].metric
+    sentences = [_what_is_shown(measured)] if shown else [what_score_is(frames)]
     if data["seeds"].max() > 1:
         sentences.append(f"Lines: mean over seeds; bands: {BANDS[band]}.")
+    if smooth:
+        sentences.append(f"Smoothed: running mean over {smooth} of each seed.")
     if (data["final"] & (data["role"] == "baseline")).any():
-        sentences.append(f"Dotted: final score of {frames.shown[compared]}.")
-    sentences += about_references(frames, data)
+        what = "value" if shown else "score"
+        sentences.append(f"Dotted: final {what} of {frames.shown[compared]}.")
+    competing = data.loc[data["role"] != "reference"].drop_duplicates("label")
+    if (data["role"] == "other").any():
+        others = int((competing["role"] == "other").sum())
+        sentences.append(f"Grey: {others} other run{'' if others == 1 else 's'}.")
+    data["alone"] = False
+    if len(competing) > MOST_TOGETHER and not (together or highlight or len(measured) > 1):
+        alone = _alone(data, metric)
+        data["alone"] = data["label"].isin(alone)
+        which = f" ({len(alone)} of {len(competing) - 1})" if len(alone) < len(competing) - 1 else ""
+        sentences.append(
+            f"Blue: one run a panel{which}; black: {frames.shown[compared]}; grey: the other runs."
+        )
+    if len(measured) == 1:
+        sentences += about_references(frames, data, metric)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    words = Texts(title(frames), " ".join(sentences), WORDS[effort].axis, score_axis(frames), metric)
-    return Plot("curves", data, words, draw_curves)
+    axis = "steps" if effort == "step" else WORDS[effort].axis
+    y_label = str(data["y_label"].iloc[0])
+    words = Texts(title(frames), " ".join(sentences), axis, y_label, metric)
+    named = "_".join(["curves", *(re.sub(r"\W+", "_", each.name) for each in shown)])
+    return Plot(named, data, words, draw_curves)
+
+
+def _usual(curves: pd.DataFrame) -> Over:
+    """What curves are drawn over where nobody says: examples seen; else seconds, else steps."""
+    there = known(curves)
+    return "examples_seen" if "examples_seen" in there else "seconds" if "seconds" in there else "step"
+
+
+def _thinned(data: pd.DataFrame) -> pd.DataFrame:
+    """Keep every n-th point of long curves, and their ends."""
+    place = data.groupby("label", sort=False).cumcount()
+    length = data.groupby("label", sort=False)["label"].transform("size")
+    kept = (place % (-(-length // _POINTS)) == 0) | (place == length - 1)
+    return data[kept].reset_index(drop=True)
+
+
+def _highlighted(frames: Frames, data: pd.DataFrame, names: Sequence[str], baseline: str) -> pd.DataFrame:
+    """Set the role of those that compete and are not named to "other"; the named get the first colours."""
+    chosen = frames.only(names).labels
+    roles = data["role"].where(data["label"].isin(chosen) | (data["role"] != "competitor"), "other")
+    bright = looks([label for label in chosen if label != baseline], baseline)
+    data = data.assign(role=roles)
+    for part in ("colour", "marker", "line"):
+        of = {label: getattr(look, part) for label, look in bright.items()}
+        data[part] = [of.get(label, old) for label, old in zip(data["label"], data[part], strict=True)]
+    return data
+
+
+def _alone(data: pd.DataFrame, metric: Metric) -> list[str]:
+    """Labels that get a panel each: all competitors, or the best of very many."""
+    ends = data[data["role"] == "competitor"].groupby("label", sort=False)["mean"].last()
+    if len(ends) <= MOST_ALONE:
+        return list(ends.index)
+    best = ends.sort_values(ascending=metric.goal == "min", kind="stable").head(MOST_ALONE).index
+    return [label for label in ends.index if label in best]
+
+
+def _what_is_shown(measured: Sequence[Recorded]) -> str:
+    """Name the metrics in a sentence, and say of each whether less is better."""
+    said = [f"{each.name}{', less is better' if each.metric.goal == 'min' else ''}" for each in measured]
+    return f"Shown: {'; '.join(said)}."
 
 
 _MOST = 30  # labels beside the baseline

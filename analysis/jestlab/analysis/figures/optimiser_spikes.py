@@ -11,6 +11,7 @@ from ..measures import FAR, running_median, spike_count
 from .against import Axis, placed, value_text
 from .drawing import draw_step_panels
 from .plot import Plot, Texts, title
+from .recorded import NAMES
 from .style import looks
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 1000  # pairs of points drawn of a run: lowest and highest of each stretch, so that no spike is lost
 _PANELS = ("selection.rule", "selection.filtering_ratio")
-_NAMES = {"loss": "training loss", "grad_norm": "gradient norm"}
 
 
 def optimiser_spikes(
@@ -74,7 +74,7 @@ def optimiser_spikes(
     caption = f"Faint: each seed as logged; bold: running median{', mean over seeds' if seeds > 1 else ''}."
     if data["spikes"].notna().any():
         caption += f" Spike: points more than {FAR:g} robust standard deviations above the run's median."
-    words = Texts(title(results), caption, "steps", _NAMES.get(metric, metric))
+    words = Texts(title(results), caption, "steps", NAMES.get(metric, metric))
     return Plot("optimiser_spikes", data, words, draw_step_panels)
 
 

@@ -53,7 +53,7 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
         )
     _forget(figure)
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return Plot(name, _picture(figure, code), texts, lambda data, texts: figure, code.digest)
+    return Plot(name, _picture(figure, code), texts, lambda *_: figure, code=code.digest)
 
 
 def _picture(figure: Figure, code: OwnCode) -> pd.DataFrame:

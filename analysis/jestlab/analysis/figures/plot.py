@@ -15,6 +15,7 @@ from ..efforts import WORDS, unit
 from ..files import write_whole
 from ..frames import Frames
 from ..metrics import UNKNOWN, Metric
+from ..sheet import PLAIN, Sheet
 from .style import applied, looks
 
 if TYPE_CHECKING:
@@ -71,16 +72,17 @@ def require_competitors(frames: Frames, data: pd.DataFrame) -> None:
         )
 
 
-def about_references(frames: Frames, data: pd.DataFrame) -> list[str]:
+def about_references(frames: Frames, data: pd.DataFrame, metric: Metric | None = None) -> list[str]:
     """Describe references in sentences; they have no point, since they train on other data and budget.
 
     Args:
         frames: Results of the experiment.
         data: Rows of label, role, mean (as shown) and final (whether it is the end of completed runs), a
             label's last row its end.
+        metric: What the numbers are; None for the score.
     """
     ends = data[data["role"] == "reference"].groupby("label", sort=False).tail(1)
-    sentences, metric = [], frames.score
+    sentences, metric = [], metric or frames.score
     for what, completed in (("Final score", True), ("Score so far", False)):
         of = ends[ends["final"].astype(bool) == completed]
         shown = ", ".join(
@@ -159,6 +161,9 @@ def title(frames: Frames) -> str:
 
 SUFFIXES = (".png", ".svg", ".pdf")
 
+WORDS_BESIDE = ".txt"
+"""End of the name of the file with the words that a user leaves out of a figure."""
+
 
 @dataclass(frozen=True)
 class Texts:
@@ -191,14 +196,16 @@ class Plot:
         name: Stem of the figure's file names.
         data: All that the figure shows: numbers and looks.
         texts: The words on it.
-        draw: Draws the printed figure from data and texts alone, and is the first to import matplotlib.
+        draw: Draws the printed figure from data, texts and sheet alone; the first to import matplotlib.
+        sheet: Size, font and words that the user chooses.
         code: Digest of the code of one's own that draws it; empty for jestlab's.
     """
 
     name: str
     data: pd.DataFrame
     texts: Texts
-    draw: Callable[[pd.DataFrame, Texts], Figure]
+    draw: Callable[[pd.DataFrame, Texts, Sheet], Figure]
+    sheet: Sheet = PLAIN
     code: str = ""
 
     def figure(self) -> Figure:
@@ -208,28 +215,43 @@ class Plot:
             A figure that pyplot does not know, so that nobody has to close it. It has a canvas, so that
             `figure.savefig("score.pdf")` works; fonts are embedded whatever the user's settings say.
         """
-        with applied():
-            return self.draw(self.data, self.texts)
+        with applied(self.sheet):
+            return self.draw(self.data, self.sheet.worded(self.texts), self.sheet)
 
     def save(self, folder: str | Path) -> list[Path]:
         """Write the figure as PNG, SVG and PDF, each atomically; files that are up to date stay untouched.
 
-        Each file carries in its metadata the digest it was drawn from. The same data gives the same bytes.
+        Each file carries in its metadata the digest it was drawn from. The same data gives the same bytes. A
+        caption that is not on the figure is written beside it, as text.
 
         Args:
             folder: Where to write; created if missing.
 
         Returns:
-            The paths of the three files.
+            The paths of the three files, and of the text with the caption, if there is one.
 
         Raises:
             OSError: A file cannot be written.
+            ValueError: The font is not installed, or the figure does not fit into its height or width.
         """
         paths = [Path(folder) / f"{self.name}{suffix}" for suffix in SUFFIXES]
-        if all(self._current(path) is not None for path in paths):
+        if not all(self._current(path) is not None for path in paths):
+            contents = self._drawn(SUFFIXES)
+            for path, drawn in zip(paths, contents, strict=True):
+                write_whole(path, drawn)
+        if not self.words_beside:
             return paths
-        contents = self._drawn(SUFFIXES)
-        return [write_whole(path, drawn) for path, drawn in zip(paths, contents, strict=True)]
+        beside = Path(folder) / f"{self.name}{WORDS_BESIDE}"
+        if not beside.is_file() or beside.read_text(encoding="utf-8") != self.words_beside:
+            write_whole(beside, self.words_beside)
+        return [*paths, beside]
+
+    @property
+    def words_beside(self) -> str:
+        """Title and caption, as the content of a text file; empty if both are on the figure."""
+        shown = self.sheet.worded(self.texts)
+        there = shown.title and shown.caption == self.texts.caption
+        return "" if there else f"{self.texts.title}\n\n{self.texts.caption}\n"
 
     def png(self, folders: Sequence[str | Path] = ()) -> bytes:
         """Render the figure to PNG bytes.
@@ -251,8 +273,8 @@ class Plot:
     def _drawn(self, suffixes: Sequence[str]) -> list[bytes]:
         """The figure, drawn once, in each of the formats."""
         contents = []
-        with applied():
-            figure = self.draw(self.data, self.texts)
+        with applied(self.sheet):
+            figure = self.draw(self.data, self.sheet.worded(self.texts), self.sheet)
             for suffix in suffixes:
                 content = io.BytesIO()
                 figure.savefig(content, format=suffix[1:], metadata=_metadata(suffix, self._mark))
@@ -261,8 +283,8 @@ class Plot:
 
     @cached_property
     def _mark(self) -> str:
-        """What the metadata of the files says: a digest of data, texts and code, which decide their looks."""
-        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{_code()}{self.code}\n".encode())
+        """What the metadata of the files says: a digest of data, words, sheet and code."""
+        content = hashlib.sha256(f"{self.name}\n{self.texts}\n{self.sheet}\n{_code()}{self.code}\n".encode())
         content.update(self.data.to_csv().encode())
         return f"jestlab:{content.hexdigest()}"
 

@@ -4,7 +4,9 @@ To change the colour of a curve, change it here: figures carry their looks in th
 read them from there. The page lightens colours in dark mode (`ink` in report/page.js).
 
 Colours are Okabe and Ito's ("Color Universal Design", 2008), legible in print, in grey and to the
-colour-blind. No two runs of a figure differ by colour alone: each also has its own marker and line style.
+colour-blind; from the eighth run on Paul Tol's, chosen to differ from these. Twelve runs have colours of
+their own. No two runs of a figure differ by colour alone: each also has its own marker and line style, and
+no two of 110 have all three in common.
 """
 
 from __future__ import annotations
@@ -14,10 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..sheet import PLAIN_SIZE, Sheet
+
 GREY = "#6e6e6e"  # references, fronts and notes, which do not compete
 
+ACCENT = "#0072B2"
+"""The one curve that a panel is about."""
+
 _BASELINE = "#000000"
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195")
+_COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195",
+    "#882255", "#999933", "#332288", "#8C564B",
+)  # fmt: skip
 _MARKERS = ("s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 _LINES: tuple[Any, ...] = (
     "-",
@@ -104,10 +114,30 @@ def shades(colour: str, count: int) -> list[str]:
     return ["#" + "".join(f"{round(c + white * (255 - c)):02x}" for c in channels) for white in whites]
 
 
+def points(size: float) -> float:
+    """Convert a size of letters, as it is at the usual 8 points, to that of the style that is applied."""
+    import matplotlib
+
+    return size * float(matplotlib.rcParams["font.size"]) / PLAIN_SIZE
+
+
+def label_size() -> float:
+    """Size of names, points."""
+    return points(7.5)
+
+
 @contextmanager
-def applied() -> Iterator[None]:
-    """Apply our style, over matplotlib's defaults and not the user's, while drawing and saving."""
+def applied(sheet: Sheet | None = None) -> Iterator[None]:
+    """Apply our style, over matplotlib's defaults and not the user's, while drawing and saving.
+
+    Args:
+        sheet: With font and size of letters.
+
+    Raises:
+        ValueError: Its font is not installed.
+    """
     import matplotlib.style
 
-    with matplotlib.style.context(["default", _RC]):
+    settings = _RC if sheet is None else _RC | sheet.settings
+    with matplotlib.style.context(["default", settings]):
         yield

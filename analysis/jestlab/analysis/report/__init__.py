@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import quote
 
 from ..claims import parts_of
 from ..costs import Scope
@@ -39,7 +38,8 @@ def build(
         url: SQLAlchemy URL of the store.
         experiment: Name of the experiment.
         folder: Where to write; created if missing. It gets the page, `report.html`, and in `report/` the
-            tables (.tex, .csv) and figures, each with a file that says what it was made from.
+            tables (.tex, .csv) and figures, each with a file that says what it was made from. The page holds
+            all of these, too, so that it can be mailed by itself.
         baseline: Label or run to compare with; None for that of the study's reports, else its first
             non-reference run.
         scope: What counts as FLOPs; None for that of the study's reports, else scoring. The studies of a
@@ -66,19 +66,13 @@ def build(
         union = gather_union(url, experiment, own)
         sources = Sources(url, union.history, {})
         made = _table_files(union.tables, sources)
-        page = union_page(
-            union,
-            sources,
-            FOLDER,
-            lambda section, still: _study_image(folder, section, still),
-            lambda section: _study_page(folder, section),
-        )
+        page = union_page(union, sources, made, lambda section, still: _study_image(folder, section, still))
     else:
         contents = gather(url, experiment, baseline, scope, own)
         options = {"baseline": contents.baseline, "scope": contents.scope}
         sources = Sources(url, contents.history, options)
         made = _study_files(contents, sources, beside)
-        page = study_page(contents, sources, FOLDER, lambda still: made[f"{still.name}.png"])
+        page = study_page(contents, sources, made)
     _clear(beside, set(made))
     written = [write_whole(beside / name, content) for name, content in made.items()]
     return [write_whole(folder / PAGE, page), *written]
@@ -109,12 +103,6 @@ def _study_image(union: Path, section: Section, still: StillPart) -> bytes:
     """The PNG of a study's figure, as it is in the study's own folder beside the union's."""
     own = union.parent / section.name
     return still.plot.png([own, own / FOLDER])
-
-
-def _study_page(union: Path, section: Section) -> str:
-    """Relative path of a study's own page; empty if there is none."""
-    there = (union.parent / section.name / PAGE).is_file()
-    return f"../{quote(section.name)}/{PAGE}" if there else ""
 
 
 def _clear(beside: Path, kept: set[str]) -> None:

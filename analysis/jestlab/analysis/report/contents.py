@@ -14,12 +14,12 @@ from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
-from ..figures.plot import SUFFIXES
 from ..frames import Frames
 from ..frames import read as read_frames
 from ..own import Loader, stem_of
-from ..provenance import SUFFIX, History, Origins, Recipe, recipe
+from ..provenance import History, Origins, Recipe, recipe
 from ..provenance import load as load_history
+from ..sheet import Sheet
 from ..soundness import Soundness
 from ..tables import finals, speedup_table, summary
 from ..tables import table as named_table
@@ -56,11 +56,6 @@ class FigurePart:
         said = f"initially {few} of {most:,}: the baseline and the best; bands if few are shown"
         return said if most > few else ""
 
-    @property
-    def files(self) -> list[str]:
-        """Names of the files that lie beside the page."""
-        return [name for plot in self.plots for name in _files(plot)]
-
 
 @dataclass(frozen=True)
 class StillPart:
@@ -78,15 +73,6 @@ class StillPart:
     def name(self) -> str:
         """Its anchor in the page."""
         return self.plot.name
-
-    @property
-    def files(self) -> list[str]:
-        """Names of the files that lie beside the page."""
-        return _files(self.plot)
-
-
-def _files(plot: Plot) -> list[str]:
-    return [plot.name + suffix for suffix in (*SUFFIXES, SUFFIX)]
 
 
 @dataclass(frozen=True)
@@ -185,7 +171,7 @@ def gather(
     figures: list[FigurePart] = []
     if frames is not None and compared is not None:
         said, results = _results(frames, compared, scope, gaps)
-        figures = _figures(frames, compared, scope, gaps)
+        figures = _figures(frames, history, compared, scope, gaps)
         results = [replace(part, table=sound.marked(part.table)) for part in results]
         if retracted := {
             part.table.shown.get(row, row): why for part in results for row, why in part.table.struck.items()
@@ -283,28 +269,33 @@ def _results(
     return answer(table.frame, found), parts
 
 
-def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) -> list[FigurePart]:
-    """The figures that every page has."""
+def _figures(
+    frames: Frames, history: History, baseline: str, scope: Scope, gaps: dict[str, str]
+) -> list[FigurePart]:
+    """The figures that every page has, printed as the spec's report of their kind, or its study, says."""
     parts = []
+    reports = {str(report["kind"]): report for report in reversed(history.spec.get("reports", []))}
+    sheets = {kind: _sheet(history, reports.get(kind, {})) for kind in ("curves", "pareto")}
     try:
         plots: dict[str, Plot] = {}
         for effort in known(score_curves(frames, scope)) or ["examples_seen"]:
             name = "curves_" + WORDS[effort].name if plots else "curves"
             with contextlib.suppress(ValueError) if plots else contextlib.nullcontext():
-                plots[WORDS[effort].axis] = replace(
-                    learning_curves(frames, baseline, effort, scope), name=name
-                )
+                together = sheets["curves"].legend is not None
+                plot = learning_curves(frames, baseline, effort, scope, together=together)
+                plots[WORDS[effort].axis] = replace(plot, name=name, sheet=sheets["curves"])
         parts.append(_interactive("curves", "Learning curves", plots, charts.curves))
     except ValueError as error:
         gaps["curves"] = str(error)
     try:
-        first = pareto(frames, baseline, scope)
+        first = replace(pareto(frames, baseline, scope), sheet=sheets["pareto"])
         plots = {first.texts.x: first}
         for effort in known(score_curves(frames, scope)):
             if effort != "examples_seen" and WORDS[effort].axis not in plots:
                 with contextlib.suppress(ValueError):  # only runs that are under way have it
                     other = pareto(frames, baseline, scope, cost=effort)
-                    plots[WORDS[effort].axis] = replace(other, name=f"pareto_{WORDS[effort].name}")
+                    name = f"pareto_{WORDS[effort].name}"
+                    plots[WORDS[effort].axis] = replace(other, name=name, sheet=sheets["pareto"])
         parts.append(_interactive("pareto", "Score against cost", plots, charts.pareto))
     except ValueError as error:
         gaps["pareto"] = str(error)
@@ -314,7 +305,10 @@ def _figures(frames: Frames, baseline: str, scope: Scope, gaps: dict[str, str]) 
 def _interactive(
     name: str, heading: str, plots: dict[str, Plot], chart: Callable[[Plot], dict[str, Any]]
 ) -> FigurePart:
-    variants = {axis: {**chart(plot), "caption": plot.texts.caption} for axis, plot in plots.items()}
+    variants = {
+        axis: {**chart(plot), "caption": plot.texts.caption, "printed": plot.name}
+        for axis, plot in plots.items()
+    }
     printed = tuple(charts.printable(plot, variants[axis]) for axis, plot in plots.items())
     return FigurePart(name, heading, next(iter(plots.values())).texts.caption, variants, printed)
 
@@ -328,7 +322,7 @@ _ALWAYS: dict[str, dict[str, Any]] = {
 }
 """Tables and figures that every page has → their options there besides baseline and scope."""
 
-_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results", "own"}
+_OPTIONS = {each.name for each in fields(Request)} - {"url", "experiment", "results", "sheet", "own"}
 """Options of figures."""
 
 _TABLE_OPTIONS = ("baseline", "scope", "mean", "crossing", "published", "score", "options")
@@ -376,7 +370,7 @@ def requested(
     gaps: dict[str, str] = {}
     seen = Counter(() if everything else _ALWAYS.keys())
     for report in history.spec.get("reports", []):
-        options = {key: value for key, value in report.items() if value is not None}
+        options = {key: value for key, value in report.items() if value not in (None, [], ())}
         is_table = options.pop("kind") == "table"
         name = str(options.pop("name", "summary")) if is_table else str(report["kind"])
         stem = stem_of(name)
@@ -426,9 +420,15 @@ def _plot(
     own: Loader | None,
 ) -> Plot:
     known: dict[str, Any] = {key: value for key, value in options.items() if key in _OPTIONS}
-    known |= {key: tuple(known[key]) for key in ("by", "score") if key in known}
+    known |= {key: tuple(value) for key, value in known.items() if isinstance(value, list)}
     results = None if frames is None else lambda: frames
-    return draw(kind, Request(url, history.experiment, results=results, own=own, **known))
+    sheet = _sheet(history, options)
+    return draw(kind, Request(url, history.experiment, results=results, sheet=sheet, own=own, **known))
+
+
+def _sheet(history: History, report: Mapping[str, Any]) -> Sheet:
+    """How a figure of a report is printed: as the report says, else as the study does."""
+    return Sheet.parse(report.get("figure") or {}).over(Sheet.parse(history.spec.get("figure") or {}))
 
 
 def _is_on_every_page(
@@ -438,7 +438,8 @@ def _is_on_every_page(
     named = options.get("baseline")
     if frames is not None and named is not None and frames.baseline(named) != baseline:
         return False
-    fits = name in _ALWAYS and not {"runs", "score"} & options.keys() and options.get("scope", scope) == scope
+    other = {"runs", "score", "metric", "metrics", "smooth", "scale", "highlight"}
+    fits = name in _ALWAYS and not other & options.keys() and options.get("scope", scope) == scope
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 
@@ -447,7 +448,7 @@ def _in_words(options: Mapping[str, Any]) -> str:
     words = []
     plain = {**options, **options.get("options", {})}  # those of a function of one's own are no less words
     for key, value in sorted(plain.items()):
-        if key == "options" or (key == "runs" and "baseline" in options):  # which is enough
+        if key in ("options", "figure") or (key == "runs" and "baseline" in options):  # which is enough
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))

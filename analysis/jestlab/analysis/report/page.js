@@ -20,11 +20,6 @@ function svg(tag, attributes) {
   return element;
 }
 
-/** Escape a text for Plotly, which would interpret tags and entities. */
-function literal(text) {
-  return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
-}
-
 function shortened(text, most = 60) {
   const letters = Array.from(text);
   return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
@@ -42,11 +37,6 @@ function ink(colour) {
   return "#" + channels.map((c) => Math.round(c + 0.35 * (255 - c)).toString(16).padStart(2, "0")).join("");
 }
 
-function faint(colour, opacity) {
-  const channels = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
-  return `rgba(${channels.join(",")},${opacity})`;
-}
-
 /** Make a table of texts; the first column names the rows, `left` lists the other columns that hold words. */
 function table(headers, rows, left = []) {
   const side = (i) => ({ class: left.includes(i) ? "left" : null });
@@ -62,7 +52,7 @@ function table(headers, rows, left = []) {
   return make("table", {}, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-// The dialog with the provenance of a cell, and copying.
+// The dialog with the provenance of a cell.
 
 const dialog = document.getElementById("provenance");
 
@@ -136,17 +126,3 @@ document.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close(); // a click on the backdrop
 });
 dialog.querySelector("button.close").addEventListener("click", () => dialog.close());
-
-for (const button of document.querySelectorAll("button[data-copy]")) {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    const before = button.textContent;
-    try {
-      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-      button.textContent = "Copied";
-    } catch {
-      button.textContent = "Copying failed";
-    }
-    setTimeout(() => (button.textContent = before), 1500);
-  });
-}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import io
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,58 +19,56 @@ _PIXELS = 0.65
 """Pixels of the page for one of a printed figure, so that texts are about as large in all of them."""
 
 _COLOURS = 128
-"""Colours of a figure in the page of a union: those of its lines, and enough for smooth edges."""
+"""Colours of a figure in the page: those of its lines, and enough for smooth edges."""
 
 
-def study_page(contents: Contents, sources: Sources, folder: str, image: Callable[[StillPart], bytes]) -> str:
+def study_page(contents: Contents, sources: Sources, files: Mapping[str, bytes]) -> str:
     """Write the page of a study as one HTML document.
 
     Args:
         contents: What it says.
         sources: What it was made from.
-        folder: Name of the folder beside it, where its links lead.
-        image: Returns the PNG of a figure.
+        files: Name → content of its tables and figures in all their forms, which the page holds, too.
     """
     history = contents.history
     runs, seeds = sum(history.states().values()), history.runs["seed"].nunique()
     return _document(
         contents,
         sources,
+        files,
         {figure.name: {"variants": figure.variants} for figure in contents.figures},
-        folder=folder,
         size=f"{runs} {'run' if runs == 1 else 'runs'}, {seeds} {'seed' if seeds == 1 else 'seeds'}",
-        image=lambda still: _image(image(still)),
+        image=lambda still: _image(_small(files[f"{still.name}.png"])),
+        still_image=lambda figure: _image(_small(files[f"{figure.plots[0].name}.png"])),
     )
 
 
 def union_page(
     contents: UnionContents,
     sources: Sources,
-    folder: str,
+    files: Mapping[str, bytes],
     image: Callable[[Section, StillPart], bytes],
-    own_page: Callable[[Section], str],
 ) -> str:
     """Write the page of a union as one HTML document.
 
     Args:
         contents: What it says.
         sources: What it was made from.
-        folder: Name of the folder beside it, where the links of its tables lead.
+        files: Name → content of its tables in all their forms, which the page holds, too.
         image: Returns the PNG of a study's figure.
-        own_page: Returns the path of a study's own page from this one; empty if there is none.
     """
     return _document(
         contents,
         sources,
-        folder=folder,
+        files,
         image=lambda section, still: _image(_small(image(section, still))),
-        own_page=own_page,
     )
 
 
 def _document(
     contents: Contents | UnionContents,
     sources: Sources,
+    embedded: Mapping[str, bytes],
     charts: Mapping[str, Any] | None = None,
     **values: Any,
 ) -> str:
@@ -83,6 +80,7 @@ def _document(
     Args:
         contents: What it says.
         sources: What it was made from.
+        embedded: Files that the page holds, so that it can be mailed by itself.
         charts: Data of the figures that the page draws itself, by name.
         values: Further values of the template.
     """
@@ -90,12 +88,13 @@ def _document(
     from markupsafe import Markup
 
     history, tables, origins = contents.history, contents.tables, contents.origins
-    scripts = [("text/javascript", _plotly())] if charts else []
-    scripts.append(("module", "\n".join(_own(name) for name in ("page.js", "charts.js"))))
+    scripts = [("module", "\n".join(map(_own, ("page.js", "copies.js", "plot.js", "charts.js"))))]
     data = {
         "figures": charts or {},
         "tables": {part.name: of_table(part.table, origins) for part in tables if part.table.opens},
         "runs": of_runs([part.table for part in tables], origins),
+        "files": {name: _file(name, content) for name, content in embedded.items() if name[-4:] != ".png"}
+        | {f"{part.name}.md": {"text": part.table.markdown()} for part in tables},
     }
     shown = hashlib.sha256()
     for part in tables:
@@ -125,6 +124,15 @@ def _image(png: bytes) -> dict[str, Any]:
     return {"width": round(_PIXELS * width), "base64": base64.b64encode(png).decode()}
 
 
+def _file(name: str, content: bytes) -> dict[str, Any]:
+    """A file as the page holds it: texts that are copied as they are, all others compressed."""
+    if name.endswith((".tex", ".csv", ".txt", ".yaml")):
+        return {"text": content.decode()}
+    if name.endswith(".pdf"):  # is compressed
+        return {"base64": base64.b64encode(content).decode()}
+    return {"base64": base64.b64encode(gzip.compress(content, mtime=0)).decode(), "gzip": True}
+
+
 def _small(png: bytes) -> bytes:
     """Reduce a PNG to few colours: a figure of lines looks the same, at a third of the size."""
     from PIL import Image
@@ -139,7 +147,7 @@ def _small(png: bytes) -> bytes:
 def _policy(scripts: Sequence[str]) -> str:
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    # Styles: Plotly sets them on its elements. Images: it draws some as data.
+    # Styles: cells have some of their own. Images: figures are data.
     return (
         f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -157,12 +165,3 @@ def _json(value: Any) -> str:
 def _own(name: str) -> str:
     """A file of this package."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
-
-
-@cache
-def _plotly() -> str:
-    """Plotly's JavaScript, as its Python package ships it."""
-    from plotly.offline import get_plotlyjs
-
-    # HTML allows no control characters; in JavaScript's texts an escape means the same.
-    return re.sub(r"[\x00-\x08\x0b\x0e-\x1f\x7f]", lambda found: f"\\x{ord(found[0]):02x}", get_plotlyjs())

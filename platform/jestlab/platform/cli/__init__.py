@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 import threading
 
 import click
 
+from jestlab.platform.cli.help import with_headings
 from jestlab.platform.cli.output import say
 from jestlab.platform.errors import UserError, nearest
 
@@ -43,6 +45,7 @@ VERBS = {
     "import": "Add the experiments of an archive to a lab.",
     "trust": "Let an imported experiment be executed.",
     "doctor": "Check the installation and the lab.",
+    "completion": "Print the script that completes commands in a shell.",
 }
 
 _MODULES = {
@@ -77,7 +80,7 @@ class _Verbs(click.Group):
             return None
         module = importlib.import_module(f"jestlab.platform.cli.{_MODULE_OF.get(cmd_name, cmd_name)}")
         command: click.Command = getattr(module, f"{cmd_name}_command")
-        return command
+        return with_headings(command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -107,6 +110,11 @@ def main(args: list[str] | None = None) -> None:
         args: Words after `jestlab`; those of this process by default.
     """
     argv = sys.argv[1:] if args is None else args
+    if "_JESTLAB_COMPLETE" in os.environ:
+        from jestlab.platform.cli import completing
+
+        completing.serve(cli, VERBS)
+        sys.exit(0)
     in_main_thread = threading.current_thread() is threading.main_thread()
     if in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Shells let background processes ignore SIGINT (`nohup jestlab … &`); it has to stop this one.

@@ -18,6 +18,7 @@ from jestlab.models.data import shapes
 from jestlab.models.data.curation import load_metadata, metadata_columns, select
 from jestlab.models.data.files import build_once
 from jestlab.models.data.shards import ShardSource
+from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import examples, json_option
 from jestlab.platform.cli.output import Block, counted, print_json, say, show, table
 from jestlab.platform.errors import UserError
@@ -26,18 +27,18 @@ from jestlab.platform.launch.logs import one_line
 _EPILOG = examples(
     "data make shapes web/ --examples 24576 --seed 0",
     "data make benchmark bench/",
-    'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3 and text_quality > 0.45"',
+    'data inspect web/ --filter "similarity > 0.25 and aesthetic > 4.3"',
 )
 _SAMPLES = 8  # captions shown by inspect
 _Folder = click.Path(file_okay=False, path_type=Path)
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=Verbs, epilog=_EPILOG)
 def data_command() -> None:
     """Make and inspect image-text shards."""
 
 
-@data_command.group("make", epilog=_EPILOG)
+@data_command.group("make", cls=Verbs, epilog=_EPILOG)
 def make() -> None:
     """Make synthetic data from settings and a seed."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.naming import existing_store
 from jestlab.platform.cli.options import FILE, examples, json_option, lab_options
 from jestlab.platform.cli.output import counted, print_json, say, show, table
@@ -32,12 +33,13 @@ _archive = click.argument("archive", type=FILE)
 
 
 @click.group(
+    cls=Verbs,
     epilog=examples(
         "db check",
         "db upgrade",
         "db backup /safe/place/results.db",
-        "db restore /safe/place/results.db --store postgresql://lab@server/results",
-    )
+        "db restore backup.db --store postgresql://lab@server/results",
+    ),
 )
 def db_command() -> None:
     """Upgrade, check, back up and restore the results store."""
@@ -100,9 +102,7 @@ def backup(path: Path, *, as_json: bool, lab: Lab) -> None:
     show(as_json, {"path": str(path), "bytes": size}, f"{path} ({size / 1e6:.1f} MB)")
 
 
-@db_command.command(
-    epilog=examples("db restore /safe/place/results.db --store postgresql://lab@server/results")
-)
+@db_command.command(epilog=examples("db restore backup.db --store postgresql://lab@server/results"))
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @json_option()
 @lab_options
@@ -118,9 +118,9 @@ def restore(path: Path, *, as_json: bool, lab: Lab) -> None:
 
 # ---- gc
 
-_GC_EPILOG = """\b
-Never deleted: runs that belong to an experiment, are tagged `keep` or have not
-ended, and the runs that they need.
+_GC_EPILOG = """\
+Never deleted: runs that belong to an experiment, are tagged `keep` or have not ended, and the runs that they
+need.
 
 \b
 Examples:
@@ -248,7 +248,7 @@ def export_command(
 @click.command(
     epilog=examples(
         "import quickstart.tar.zst",
-        "import quickstart.tar.zst --root /other/lab --store postgresql://lab@host/results",
+        "import quickstart.tar.zst --store postgresql://lab@host/results",
     ),
 )
 @_archive

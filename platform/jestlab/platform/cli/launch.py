@@ -19,9 +19,9 @@ from jestlab.platform.lab.lab import Lab
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Study
 
-_SUBJECT = """\b
-SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of
-a run, EXPERIMENT/RUN. EXPERIMENT is left out where no other has such a run."""
+_SUBJECT = """\
+SUBJECT is an experiment; one run of it, EXPERIMENT/RUN/SEED; or all seeds of a run, EXPERIMENT/RUN.
+EXPERIMENT is left out where no other has such a run."""
 
 _no_reports = click.option("--no-reports", is_flag=True, help="Write no tables and figures.")
 _json = json_option("Print one JSON object at the end, and progress to standard error.")

@@ -24,10 +24,9 @@ from jestlab.platform.store.tables import Run
 SHORTEST = 4
 """Number of characters of a fingerprint that are enough to name a run."""
 
-HELP = """\b
-RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1, without the parts that are
-clear: the seed where there is one, the experiment where no other has such a
-run. The first characters of a fingerprint will do, too."""
+HELP = """\
+RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1, without the parts that are clear: the seed where there
+is one, the experiment where no other has such a run. The first characters of a fingerprint will do, too."""
 """What a verb's help says of its RUN."""
 
 

@@ -14,7 +14,15 @@ import click
 from jestlab.analysis.published import PublishedCell, paper, parse, render, stored
 from jestlab.analysis.published.cell import order
 from jestlab.analysis.published.lint import Finding, checks
-from jestlab.platform.cli.options import FILE, examples, json_option, lab_options, output_option, wide_option
+from jestlab.platform.cli.help import Verbs
+from jestlab.platform.cli.options import (
+    FILE,
+    examples,
+    json_option,
+    lab_options,
+    output_option,
+    wide_option,
+)
 from jestlab.platform.cli.output import counted, print_json, print_or_write, say, show, table
 from jestlab.platform.cli.tables import USUAL, Table
 from jestlab.platform.errors import UserError, nearest
@@ -37,15 +45,15 @@ FILE is CSV in UTF-8, one line per cell:
 \b
 Further columns: position group variant data citation citation_key ours
   accounting value bold note, as `jestlab published export` writes them.
-unit: percent or share; count for examples_seen, flag for filtered (yes or no).
+unit: percent or share; count for examples_seen, flag for filtered (yes, no).
 quantity: dataset/metric, mean, mean_delta, examples_seen, filtered,
   flops_per_iteration or flops_total.
-position: the row, from 1; without it, rows are numbered in order of appearance.
+position: the row, from 1; without it, rows are numbered as they appear.
 """
 _LARGEST = 64_000_000  # bytes
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=Verbs, epilog=_EPILOG)
 def published_command() -> None:
     """Manage published results, to compare your runs with."""
 
@@ -144,10 +152,10 @@ def remove(source: str, *, as_json: bool, lab: Lab) -> None:
 @published_command.command(
     epilog="""\b
 Calculated from printed numbers, allowing for rounding:
-  flops_per_iteration   by the formula of the row's accounting: iid, jest, flexi
-  flops_total           per iteration × examples, over the baseline's examples
-  mean_delta            mean difference to the baseline, over shared scores
-  mean, coco/mean_r1    means of scores
+  flops_per_iteration  by the formula of the row's accounting: iid, jest, flexi
+  flops_total          per iteration × examples, over the baseline's examples
+  mean_delta           mean difference to the baseline, over shared scores
+  mean, coco/mean_r1   means of scores
 Other cells are compared with the same cell in other tables.
 \b
 Examples:

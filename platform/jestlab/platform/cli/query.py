@@ -30,17 +30,19 @@ from jestlab.platform.cli.tables import ESSENTIAL, USUAL, Table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.store.views import VIEWS
 
-_EPILOG = """\b
-Conditions compare columns of the view and config keys with numbers, 'strings', true
-and false, by = != < <= > >= in (…) like and is null, joined by and, or, not.
+_EPILOG = """\
+Conditions compare columns of the view and config keys with numbers, 'strings', true and false, by = != < <= >
+>= in (…) like and is null, joined by and, or, not. tag is any tag of the run or of its
+experiment; --columns tags shows them.
 
 \b
 Examples:
   jestlab query
-  jestlab query --where "state = 'FAILED'" --columns experiment,label,seed,reason
-  jestlab query --view evaluations --experiment quickstart --where 'final and selection.rule = "joint"'
-  jestlab query --columns label,seed,config.* --format parquet -o runs.parquet
-  jestlab query "SELECT label, name, AVG(value) FROM v_evaluations WHERE final = 1 GROUP BY 1, 2" --format csv
+  jestlab query --where "state = 'FAILED'" --columns label,seed,reason
+  jestlab query --where "tag = 'keep'" --columns label,seed,tags
+  jestlab query --view evaluations --where 'final and selection.rule = "joint"'
+  jestlab query --columns label,seed,config.* -o runs.parquet
+  jestlab query "SELECT state, COUNT(*) FROM v_runs GROUP BY state" --format csv
 """
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}

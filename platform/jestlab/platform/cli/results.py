@@ -13,12 +13,15 @@ import click
 
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.curves import CROSSINGS, Crossing
-from jestlab.analysis.efforts import EFFORTS, Effort
+from jestlab.analysis.efforts import OVERS, Over
 from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
+from jestlab.analysis.sheet import Sheet
+from jestlab.analysis.smoothing import Smoothing
 from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.platform.cli import result_tables
+from jestlab.platform.cli.figures import sheet_options
 from jestlab.platform.cli.options import (
     baseline_option,
     examples,
@@ -140,6 +143,8 @@ _PLOTS = examples(
     "plot quickstart",
     "plot quickstart --kind pareto --over seconds -o figures",
     "plot quickstart --kind against --x schedule.examples_seen",
+    "plot quickstart --kind curves --metric loss --over step --smooth 5",
+    "plot quickstart --width 3.25in --no-title --no-caption --font serif",
     "plot --kind published",
     "plot quickstart --kind mine.py:scatter --option x=seconds",
 )
@@ -160,18 +165,26 @@ KINDS = (
 @scope_option()
 @score_option
 @click.option("--x", metavar="KEY", help="Config key to draw scores against, or to compare spikes by.")
-@click.option("--over", type=click.Choice(EFFORTS),
+@click.option("--over", type=click.Choice(OVERS),
               help="What curves are drawn over, and what the Pareto plot takes as cost.")  # fmt: skip
 @click.option("--by", metavar="KEY", multiple=True,
               help="Config key whose values are lines  [default: selection.rule]")  # fmt: skip
 @click.option("--split", metavar="KEY", help="Config key whose values make a panel.")
-@click.option("--metric", default="loss", show_default=True, help="Training metric for optimiser_spikes.")
+@click.option("--metric", "metrics", multiple=True,
+              help="Any recorded metric that curves show in place of the score; repeat for panels. "
+              "Training metric of optimiser_spikes  [default: loss]")  # fmt: skip
+@click.option("--smooth", metavar="WINDOW", help="Smooth curves over recorded points (5) or a share (10%).")
+@click.option("--scale", type=click.Choice(["linear", "log"]),
+              help="Axis of the curves' metric  [default: as declared]")  # fmt: skip
+@click.option("--highlight", metavar="RUN", multiple=True,
+              help="Run or label to colour among curves, the others being grey; repeatable.")  # fmt: skip
 @click.option("--group", help="Group of the published table  [default: its first]")
 @click.option("--source", help="Source of the published table  [default: the one with most points]")
 @click.option("--trajectories", is_flag=True, help="Show how runs move during training on the Pareto plot.")
 @click.option("--surfaces", is_flag=True, help="Show attainment surfaces over seeds on the Pareto plot.")
 @options_option
 @click.option("--run", metavar="RUN", help="Run of `diagnose` for learnability  [default: the first]")
+@sheet_options
 @_output_folder
 @json_option("Print the paths as a JSON list.")
 @lab_options
@@ -183,30 +196,39 @@ def plot_command(
     as_json: bool,
     by: tuple[str, ...],
     score: tuple[str, ...],
-    over: Effort | None,
+    over: Over | None,
+    metrics: tuple[str, ...],
+    sheet: Sheet,
     own_options: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Draw EXPERIMENT from the store as PNG, SVG and PDF, and print the paths.
 
     \b
-    curves               mean score over examples seen (or --over)
-    pareto               final score against what training costs (FLOPs, or --over), with the front
-    speedup              how many fewer examples and FLOPs runs need to match the baseline
+    curves               mean score, or --metric, over examples seen (or --over)
+    pareto               final score against what training costs (FLOPs, or
+                         --over), with the front
+    speedup              how many fewer examples and FLOPs runs need to match
+                         the baseline
     step_costs           what an example costs, by component
     filtering_ratio      score against the filtering ratio
     approximation_share  score against the share trained on approximately
-    batch_size           score against the batch size, and the gain over the baseline
+    batch_size           score against the batch size, and the gain over the
+                         baseline
     loss_comparison      sigmoid and softmax
     against_reference    learners against the references they select with
     optimiser_spikes     a training metric over steps, by beta2 (or --x)
-    learnability         how learnable the batches are that each rule selects, from a `diagnose` run
+    learnability         how learnable the batches are that each rule selects,
+                         from a `diagnose` run
     learnability_matrix, gibbs_comparison: its panels alone
-    published            published methods, with comparable runs of EXPERIMENT, if given
+    published            published methods, with comparable runs of EXPERIMENT,
+                         if given
     against              score against any key of the config (--x, --by, --split)
-    file.py:function     a figure of your own (--option); also module:function, an entry point of
-                         jestlab.figures, or what a report of EXPERIMENT is called
-    all                  all kinds down to learnability for which the experiment has the runs
+    file.py:function     a figure of your own (--option); also module:function,
+                         an entry point of jestlab.figures, or what a report of
+                         EXPERIMENT is called
+    all                  all kinds down to learnability for which the experiment
+                         has the runs
 
     Figures that are up to date are not drawn again.
     """
@@ -216,7 +238,15 @@ def plot_command(
         raise UserError("missing EXPERIMENT: only --kind published needs none")
     if by:
         options["by"] = by
-    options |= {"effort": over, "cost": over, "score": score or None}
+    if over == "step" and kind not in ("curves", "all"):
+        raise UserError("--over step is for curves: a step is no cost")
+    if options["smooth"] is not None:
+        try:
+            Smoothing.parse(options["smooth"])
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--smooth") from None
+    options |= {"effort": over, "cost": None if over == "step" else over, "score": score or None}
+    options |= {"metric": metrics[0] if metrics else None, "metrics": metrics, "sheet": sheet}
     own = asked(lab.store_url, experiment, "figure", kind, own_options, (*KINDS, "all"))
     if own is not None:
         kind = own.name
@@ -253,8 +283,8 @@ def report_command(
 
     The page opens from disk and needs no network: the answer, tables in which every number links to its
     provenance, interactive figures, the spec's further reports, planned and actual costs, failures, and how
-    to reproduce it. The folder report/ beside it holds the tables as .tex and .csv and the figures as .pdf
-    and .png, each with a file that states its provenance.
+    to reproduce it. Its buttons copy and save tables as LaTeX, CSV and Markdown and figures as PNG, SVG and
+    PDF, from the page itself, so it can be mailed. The folder report/ beside it holds the same as files.
 
     Without --baseline, --scope and --output this is the page that a launch writes, and it is left as it is
     if it is up to date. With any of them it is always written; in the lab's own folder it then stays until

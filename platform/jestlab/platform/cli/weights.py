@@ -15,6 +15,7 @@ from jestlab.models.config import TwoTowers
 from jestlab.models.weights import CHECKPOINTS, Weights, open_weights, read_tokenizer, run_weights, write
 from jestlab.platform import programs
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.help import Verbs
 from jestlab.platform.cli.options import FILE, json_option, lab_options
 from jestlab.platform.cli.output import Block, print_json, say, table
 from jestlab.platform.errors import UserError
@@ -23,9 +24,9 @@ from jestlab.platform.lab.sync import fetched
 from jestlab.platform.store.records import FinishedRun
 from jestlab.platform.store.store import Store
 
-_EPILOG = f"""\b
-SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder),
-an imported folder, a run's folder, or a RUN.
+_EPILOG = f"""\
+SOURCE is big_vision's .npz, Hugging Face's SigLIP (.safetensors, or its folder), an imported folder, a run's
+folder, or a RUN.
 
 {naming.HELP}
 
@@ -51,7 +52,7 @@ def _converting(function: Callable[..., None]) -> Callable[..., None]:
     return functools.reduce(lambda decorated, add: add(decorated), reversed(decorators), function)
 
 
-@click.group(epilog=_EPILOG)
+@click.group(cls=Verbs, epilog=_EPILOG)
 def weights_command() -> None:
     """Inspect, import and export weights of public models and of runs."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import pkgutil
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from jestlab.analysis.names import value_text
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Path as Place
 from jestlab.platform.errors import SpecError, UserError, choices, closest, nearest, shown, within
+from jestlab.platform.registry import REGISTRY, study_names
 from jestlab.platform.spec import overrides as overriding
 from jestlab.platform.spec.axes import KINDS, columns_of
 from jestlab.platform.spec.config_tree import (
@@ -39,10 +39,6 @@ from jestlab.platform.spec.own_reports import check as check_own_reports
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 
-REGISTRY = "jestlab.experiments"
-"""The package whose modules are the registered studies; by name only: the platform imports no experiments."""
-
-_SHARED = frozenset({"base"})  # modules there that hold no study
 _YAML = (".yaml", ".yml")
 _SUFFIXES = (*_YAML, ".py")
 
@@ -251,13 +247,6 @@ def _of_mapping(
             raise UserError(f"{file} has no scale {scale!r}: {told}")
         written, asked = {**dict(written.items()), "scale": scale}, scale  # that of the studies it names
     return _Source(file, name, written, line, folder, asked)
-
-
-def study_names() -> list[str]:
-    """List the names of the registered studies."""
-    found = importlib.util.find_spec(REGISTRY)
-    places = list(found.submodule_search_locations or ()) if found else []
-    return sorted(m.name for m in pkgutil.iter_modules(places) if m.name not in _SHARED and m.name[0] != "_")
 
 
 def study_module(name: str) -> ModuleType:

@@ -48,6 +48,10 @@ def metrics(spec: Mapping[str, Any]) -> Iterator[Mention]:
             yield Mention(("reports", str(i), "score", str(j)), name)
         if report["kind"] == "optimiser_spikes":
             yield Mention(("reports", str(i), "metric"), report.get("metric", LOSS))
+        elif report.get("metric"):
+            yield Mention(("reports", str(i), "metric"), report["metric"])
+        for j, name in enumerate(report.get("metrics") or ()):
+            yield Mention(("reports", str(i), "metrics", str(j)), name)
 
 
 def keys(spec: Mapping[str, Any]) -> Iterator[Mention]:

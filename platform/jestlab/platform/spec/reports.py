@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.efforts import Effort
+from jestlab.analysis.efforts import Effort, Over
+from jestlab.analysis.metrics import Scale
+from jestlab.analysis.smoothing import Smoothing
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import nearest, shown
+from jestlab.platform.spec.figure import FigureOptions
 
 TableName = Literal[
     "summary",
@@ -31,6 +34,11 @@ def _listed(names: Any) -> Any:
 
 def _table_name(name: str) -> str:
     return extensions.check_name("table", name, get_args(TableName))
+
+
+def _window(written: Any) -> Any:
+    Smoothing.parse(written)
+    return written
 
 
 class _Report(BaseModel):
@@ -60,6 +68,16 @@ class _CostComparison(_Comparison):
     """
 
     scope: Scope = "scoring"
+
+
+class _Printed(_Report):
+    """Options of every figure.
+
+    Attributes:
+        figure: Size, words, font and legend, over those of the study.
+    """
+
+    figure: FigureOptions | None = None
 
 
 class TableReport(_CostComparison):
@@ -109,18 +127,36 @@ class TableReport(_CostComparison):
         return self
 
 
-class CurvesReport(_CostComparison):
+class CurvesReport(_CostComparison, _Printed):
     """Learning curves of every run.
 
     Attributes:
-        effort: What the score is drawn over; null for examples seen, where no run's are known for seconds.
+        effort: What curves are drawn over: an effort, or step; null for examples seen, where no run's are
+            known for seconds, else steps.
+        metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
+        metrics: Several metrics, with a panel each.
+        smooth: Width of a running mean over each seed's curve: a number of recorded points (5), or a share of
+            them (10%).
+        scale: Scale of the axis of the metrics, linear or log; null for what they declare.
+        highlight: Names or labels of runs that are coloured beside the baseline; the others are grey.
     """
 
     kind: Literal["curves"]
-    effort: Effort | None = None
+    effort: Over | None = None
+    metric: str | None = None
+    metrics: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    smooth: Annotated[int | str, BeforeValidator(_window)] | None = None
+    scale: Scale | None = None
+    highlight: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+
+    @model_validator(mode="after")
+    def _scales_metrics(self) -> CurvesReport:
+        if self.scale is not None and self.metric is None and not self.metrics:
+            raise ValueError("scale is of a metric: add `metric`, or declare the scale in `metrics`")
+        return self
 
 
-class ParetoReport(_CostComparison):
+class ParetoReport(_CostComparison, _Printed):
     """Score against what runs cost in all, with the front.
 
     Attributes:
@@ -135,13 +171,13 @@ class ParetoReport(_CostComparison):
     cost: Effort | None = None
 
 
-class SpeedupReport(_CostComparison):
+class SpeedupReport(_CostComparison, _Printed):
     """How much sooner, and at how much lower cost, runs reach the baseline's final score."""
 
     kind: Literal["speedup"]
 
 
-class AgainstReport(_Comparison):
+class AgainstReport(_Comparison, _Printed):
     """Final scores against any key of the config.
 
     Attributes:
@@ -156,7 +192,7 @@ class AgainstReport(_Comparison):
     split: str | None = None
 
 
-class FigureReport(_Comparison):
+class FigureReport(_Comparison, _Printed):
     """A figure of the paper that compares final scores or costs, without options of its own."""
 
     kind: Literal[
@@ -169,7 +205,7 @@ class FigureReport(_Comparison):
     ]
 
 
-class SpikesReport(_Report):
+class SpikesReport(_Printed):
     """A training metric over steps, with its spikes.
 
     Attributes:
@@ -185,7 +221,7 @@ class SpikesReport(_Report):
     baseline: str | None = None
 
 
-class PublishedReport(_Comparison):
+class PublishedReport(_Comparison, _Printed):
     """Published methods, beside the study's runs where these have the same scores.
 
     Attributes:
@@ -197,7 +233,7 @@ class PublishedReport(_Comparison):
     group: str | None = None
 
 
-class LearnabilityReport(_Report):
+class LearnabilityReport(_Printed):
     """How learnable the batches are that the rules select, or one panel of that figure.
 
     Attributes:
@@ -208,7 +244,7 @@ class LearnabilityReport(_Report):
     run: str | None = None
 
 
-class OwnFigureReport(_CostComparison):
+class OwnFigureReport(_CostComparison, _Printed):
     """A figure of one's own, such as `- {"mine.py:scatter": {options: {x: width}}}`.
 
     Attributes:

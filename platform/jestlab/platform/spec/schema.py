@@ -35,6 +35,7 @@ from jestlab.platform.spec.config_tree import (
     plain,
 )
 from jestlab.platform.spec.expand import Member, expand
+from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS, Report, report_of
@@ -132,6 +133,7 @@ class Study(_Part):
         resources: What a launch may use.
         record: What attempts record besides code and machine.
         reports: The tables and figures that it ends in.
+        figure: How its figures are printed, unless a report says otherwise; in a union, those of its studies.
         claims: Statements that its runs decide.
         metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
             better, in what unit it is, how it is written. Those of jestlab's own programs need none.
@@ -152,6 +154,7 @@ class Study(_Part):
     resources: Resources = Resources()
     record: Record = Record()
     reports: tuple[Report, ...] = ()
+    figure: FigureOptions | None = None
     # Serialized one by one: a serializer of the whole field would write its default, too.
     claims: tuple[Annotated[InstanceOf[Claim], PlainSerializer(Claim.written)], ...] = ()
     metrics: dict[str, Annotated[InstanceOf[Metric], PlainSerializer(Metric.written)]] = {}
@@ -420,20 +423,20 @@ def _union(written: Mapping[str, Any]) -> dict[str, Any]:
         if name == written.get("name"):
             raise SpecError((STUDIES, name), "has the name of the union itself: give one another name")
         with within(STUDIES, name):
-            parts[name] = _part(name, part, written.get("scale"))
+            parts[name] = _part(name, part, written.get("scale"), written.get("figure"))
     union = {key: value for key, value in written.items() if key not in _OF_PARTS}
     if union.get("resources") is None:
         union["resources"] = _common_resources(parts)
     return union | {STUDIES: parts}
 
 
-def _part(name: str, written: Any, scale: Any) -> Study:
+def _part(name: str, written: Any, scale: Any, figure: Any) -> Study:
     if hasattr(written, "to_dict") and not is_mapping(written):
         written = written.to_dict()
     if not is_mapping(written):
         hint = f": put names of studies in a list, [{written}]" if isinstance(written, str) else ""
         raise SpecError((), f"must be a spec, not {shown(written)}{hint}")
-    part = {"name": name, "scale": scale, **dict(written.items())}
+    part = {"name": name, "scale": scale, "figure": figure, **dict(written.items())}
     if part["name"] != name:
         raise SpecError(("name",), f"is {shown(part['name'])}: expected {name!r}, its name in the union")
     if part.get(STUDIES):

@@ -1,0 +1,113 @@
+// Copying and saving: every table and figure is in this one file, so a page that was mailed has all of it.
+
+const SAID_FOR = 1500; // milliseconds
+
+/** The content of an embedded file, as bytes; figures are compressed. */
+async function content(name) {
+  const { text, base64, gzip } = DATA.files[name];
+  if (text !== undefined) return new TextEncoder().encode(text);
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  if (!gzip) return bytes;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+const TYPES = { csv: "text/csv", json: "application/json", pdf: "application/pdf", png: "image/png", svg: "image/svg+xml" };
+
+function save(name, blob) {
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+async function saveFile(name) {
+  const type = TYPES[name.split(".").pop()] ?? "text/plain";
+  save(name, new Blob([await content(name)], { type }));
+}
+
+/** A figure as PNG, drawn from its SVG three times as large as it is printed; or as the page shows it. */
+async function png(name, image) {
+  let source = image?.src;
+  if (DATA.files[`${name}.svg`]) {
+    const letters = new TextDecoder().decode(await content(`${name}.svg`));
+    source = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(letters)}`;
+  }
+  const drawing = new Image();
+  drawing.src = source;
+  await drawing.decode();
+  const scale = source.startsWith("data:image/svg") ? 3 : 1;
+  const canvas = make("canvas", { width: Math.round(scale * drawing.naturalWidth), height: Math.round(scale * drawing.naturalHeight) });
+  const context = canvas.getContext("2d");
+  context.fillStyle = "#ffffff";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(drawing, 0, 0, canvas.width, canvas.height);
+  return new Promise((done) => canvas.toBlob(done, "image/png"));
+}
+
+/** Copy a text; where the browser gives pages from disk no clipboard, by selecting it in a field. */
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const before = document.activeElement;
+    const field = make("textarea", { class: "offscreen", readonly: true, "aria-hidden": "true", tabindex: "-1" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand("copy");
+    field.remove();
+    before?.focus();
+    return copied;
+  }
+}
+
+async function copyPng(name, image) {
+  const drawn = png(name, image);
+  try {
+    await navigator.clipboard.write([new ClipboardItem({ "image/png": drawn })]);
+    return "Copied";
+  } catch {
+    save(`${name}.png`, await drawn);
+    return "Saved: this browser copies no images";
+  }
+}
+
+/** What a button does; returns what it says then. */
+async function act(button) {
+  const { copy, copyFile, copyPlot, saveFile: file, savePlot } = button.dataset;
+  const files = button.closest(".files");
+  const plot = files?.dataset.plot;
+  const image = files?.parentElement.querySelector(`img[data-plot="${CSS.escape(plot ?? "")}"]`);
+  if (copy) return (await copyText(document.getElementById(copy).textContent)) ? "Copied" : "Copying failed";
+  if (copyFile) return (await copyText(DATA.files[copyFile].text)) ? "Copied" : "Copying failed";
+  if (copyPlot) return copyPng(plot, image);
+  if (savePlot === ".png") save(`${plot}.png`, await png(plot, image));
+  else await saveFile(file ?? plot + savePlot);
+  return "Saved";
+}
+
+const said = make("p", { class: "offscreen", role: "status" });
+document.body.append(said);
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-copy], .files button");
+  if (!button || button.dataset.says) return;
+  const before = button.textContent;
+  button.dataset.says = "1";
+  let answer;
+  try {
+    answer = await act(button);
+  } catch {
+    answer = "Failed";
+  }
+  button.textContent = said.textContent = answer;
+  setTimeout(() => {
+    button.textContent = before;
+    said.textContent = "";
+    delete button.dataset.says;
+  }, SAID_FOR);
+});
+
+// Without JavaScript these buttons would do nothing, so they are hidden until now.
+for (const hidden of document.querySelectorAll(".files[hidden], button[data-copy][hidden]")) hidden.hidden = false;

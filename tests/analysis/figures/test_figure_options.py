@@ -1,0 +1,195 @@
+"""Size, words, font and legend of printed figures, as a paper wants them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+
+from jestlab.analysis import figures
+from jestlab.analysis.figures import Request, Sheet, draw
+
+KINDS = ("curves", "pareto", "speedup", "step_costs", "filtering_ratio", "against")
+COLUMN = {"width": "3.25in", "title": "none", "caption": "none"}
+
+
+@pytest.fixture
+def lab(new_store, stored_run):
+    """Ratios of two rules, beside uniform: runs for every kind of `KINDS`."""
+    runs = [stored_run("uniform", [0.1, 0.2, 0.3 + 0.02 * seed], seed=seed) for seed in (0, 1)]
+    for rule in ("joint", "independent"):
+        for ratio in (0.5, 0.9):
+            config = {"selection": {"rule": rule, "filtering_ratio": ratio, "criterion": "learnability"}}
+            runs += [
+                stored_run(
+                    rule, [0.2, 0.4, 0.4 + ratio / 5 + 0.02 * seed], seed=seed, config=config,
+                    label=f"{rule} filtering_ratio={ratio}", flops_per_step=(3e9, 2e9 / ratio, 0.0),
+                )
+                for seed in (0, 1)
+            ]  # fmt: skip
+    return new_store().add(*runs, question="Does filtering more make learning faster than filtering less?")
+
+
+def drawn(lab, kind, options):
+    return draw(kind, Request(lab.url, "study", x="selection.filtering_ratio", sheet=Sheet.parse(options)))
+
+
+def cut_texts(figure):
+    """Texts that stick out of the figure."""
+    figure.canvas.draw()
+    texts = [*figure.texts]
+    for axes in figure.axes:
+        texts += [*axes.texts, axes.title, axes.xaxis.label, axes.yaxis.label]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            texts += [tick.label1 for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high]
+        if axes.get_legend():
+            texts += axes.get_legend().get_texts()
+    for legend in figure.legends:
+        texts += legend.get_texts()
+    width, height = figure.bbox.x1, figure.bbox.y1
+    cut = []
+    for text in texts:
+        box = Text.get_window_extent(text)
+        inside = box.x0 >= -1 and box.x1 <= width + 1 and box.y0 >= -1 and box.y1 <= height + 1
+        if text.get_text() and text.get_visible() and not inside:
+            cut.append(text.get_text())
+    return cut
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "options",
+    [COLUMN, COLUMN | {"legend": "below", "font_size": 9, "font": "serif"},
+     {"width": "17cm", "legend": "right"}],
+)  # fmt: skip
+def test_a_figure_has_the_width_asked_for_and_nothing_is_cut(lab, kind, options):
+    figure = drawn(lab, kind, options).figure()
+    assert figure.get_size_inches()[0] == pytest.approx(3.25 if options["width"] == "3.25in" else 17 / 2.54)
+    assert cut_texts(figure) == []
+
+
+@pytest.mark.parametrize("kind", ["curves", "pareto", "step_costs"])
+def test_height_is_of_the_whole_figure(lab, kind):
+    assert drawn(lab, kind, COLUMN | {"height": "60mm"}).figure().get_size_inches()[1] == pytest.approx(
+        60 / 25.4
+    )
+    with pytest.raises(ValueError, match=r"a height of 0\.8in leaves no room .* takes at least \d"):
+        drawn(lab, kind, {"width": "3.25in", "height": "0.8in"}).figure()
+
+
+def test_title_and_caption_are_left_out_and_kept_beside(lab, tmp_path):
+    plain, bare = drawn(lab, "curves", {}), drawn(lab, "curves", COLUMN)
+    assert [path.suffix for path in plain.save(tmp_path / "a")] == [".png", ".svg", ".pdf"]
+    paths = bare.save(tmp_path / "b")
+    assert [path.suffix for path in paths] == [".png", ".svg", ".pdf", ".txt"]
+    assert paths[-1].read_text() == f"{plain.texts.title}\n\n{plain.texts.caption}\n"
+    assert [text.get_text() for text in bare.figure().texts if text.get_text()] == []
+    own = drawn(lab, "curves", {"title": "Ours", "caption": "Three seeds."})
+    words = [text.get_text() for text in own.figure().texts]
+    assert words == ["Ours", "Three seeds."]
+    with Image.open(paths[0]) as image:
+        assert image.width == 650
+
+
+def test_fonts_are_embedded_by_their_name(lab, tmp_path):
+    import matplotlib
+
+    plot = drawn(lab, "curves", COLUMN | {"font": "stixgeneral", "font_size": 9})  # however it is capitalised
+    with matplotlib.rc_context({"pdf.compression": 0}):
+        pdf = plot.save(tmp_path)[2].read_bytes()
+    assert b"STIXGeneral" in pdf
+    assert b"/Type3" not in pdf
+    sizes = {label.get_fontsize() for label in plot.figure().axes[0].get_xticklabels()}
+    assert sizes == {9.0}
+
+
+def test_a_font_that_is_not_installed_is_an_error_that_names_near_ones(lab):
+    with pytest.raises(ValueError, match=r"no font 'Tmes Nw Romn' is installed: choose .*STIXGeneral"):
+        drawn(lab, "curves", {"font": "Tmes Nw Romn"})
+    with pytest.raises(ValueError, match=r"no font 'DejaVu Sanz' is installed: choose .*'DejaVu Sans'"):
+        figures.all_possible(Request(lab.url, "study", sheet=Sheet(font="DejaVu Sanz")))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"width": 3.25}, r"must be a length with its unit, such as 3\.25in.*not 3\.25: write 3\.25in"),
+        ({"width": "3.25"}, "must be a length with its unit"),
+        ({"width": "3ft"}, "must have one of the units in, cm, mm, pt, not 'ft'"),
+        ({"width": "325in"}, "must be between 1.5 and 40 inches, not 325"),
+        ({"font_size": 80}, "must be between 4 and 30 points, not 80"),
+        ({"font_size": "big"}, "must be a number of points, such as 8, not 'big'"),
+        ({"legend": "left"}, "must be direct, inside, right, below or none, not 'left'"),
+        ({"title": 3}, "must be a text, or none for none, not 3"),
+        ({"widht": "3in"}, "unknown option 'widht' of a figure: did you mean 'width'"),
+    ],
+)
+def test_wrong_options_say_what_is_right(options, said):
+    with pytest.raises(ValueError, match=said):
+        Sheet.parse(options)
+
+
+def test_lengths_have_units():
+    widths = [Sheet.parse({"width": width}).width for width in ("1.8in", "4.572 cm", "45.72mm", "130.086pt")]
+    assert widths == pytest.approx([1.8] * 4)
+
+
+def test_a_report_s_options_lie_over_the_study_s():
+    study, report = (
+        Sheet.parse({"width": "3.25in", "title": "none"}),
+        Sheet.parse({"title": "A", "legend": "below"}),
+    )
+    assert report.over(study) == Sheet(width=3.25, title="A", legend="below")
+
+
+def test_another_sheet_is_another_figure_and_the_same_is_up_to_date(lab, tmp_path):
+    plot = drawn(lab, "pareto", COLUMN)
+    first = [path.read_bytes() for path in plot.save(tmp_path)[:3]]
+    stamps = [path.stat().st_mtime_ns for path in plot.save(tmp_path)]
+    assert stamps == [path.stat().st_mtime_ns for path in plot.save(tmp_path)]
+    wider = replace(plot, sheet=replace(plot.sheet, width=4.0)).save(tmp_path)
+    assert [path.read_bytes() for path in wider[:3]] != first
+
+
+def test_the_legend_lists_every_run_once_with_its_look(lab):
+    figure = drawn(lab, "curves", COLUMN | {"legend": "below"}).figure()
+    [legend] = figure.legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["uniform", *(f"{rule} filtering_ratio={ratio}" for rule in ("joint", "independent")
+                                  for ratio in (0.5, 0.9))]  # fmt: skip
+    axes = figure.axes[0]
+    drawn_lines = {line.get_color() for line in axes.get_lines() if line.get_marker() != "None"}
+    assert {line.get_color() for line in legend.get_lines()} == drawn_lines
+    assert not axes.texts  # nothing is named twice
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no LaTeX here: make tools")
+def test_figures_of_a_column_s_width_fit_a_two_column_article(lab, tmp_path):
+    """Each at its own size: no overfull box, and no scaling."""
+    names = []
+    for kind in KINDS:
+        plot = drawn(lab, kind, {"width": "240pt", "title": "none", "caption": "none", "font": "serif"})
+        plot.save(tmp_path)
+        names.append(plot.name)
+    included = "\n".join(
+        f"\\begin{{figure}}\\includegraphics{{{name}.pdf}}\\caption{{It.}}\\end{{figure}}\\clearpage"
+        for name in names
+    )
+    (tmp_path / "paper.tex").write_text(
+        "\\documentclass[twocolumn]{article}\n\\usepackage{graphicx}\n\\setlength{\\columnsep}{18pt}\n"
+        "\\setlength{\\textwidth}{498pt}\n\\setlength{\\columnwidth}{240pt}\n"
+        f"\\begin{{document}}\n{included}\n\\end{{document}}\n"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "paper.tex"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True)
+    log = (tmp_path / "paper.log").read_text(errors="replace")
+    assert done.returncode == 0, log[-2000:]
+    assert "Overfull" not in log
+    widths = re.findall(r"Graphic file \(type pdf\)|<([\w.]+\.pdf)", log)
+    assert len([name for name in widths if name]) >= len(names)
