@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from jestlab.platform.errors import UserError
-from jestlab.platform.spec.load import study_names
+from jestlab.platform.registry import study_names
 from jestlab.platform.spec.names import check_names
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
