@@ -20,25 +20,20 @@ Plans, tables and figures show themselves in notebooks, and print as text elsewh
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError as Error
-from jestlab.platform.errors import nearest
+from jestlab.platform.errors import nearest, one_line_errors
 from jestlab.platform.lab.lab import Lab as _Lab
+from jestlab.platform.results import Results, rows
 from jestlab.platform.shown import Outcome, Page, Plan
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
-    from jestlab.analysis.costs import Scope
-    from jestlab.analysis.tables import Table
     from jestlab.platform.spec.schema import Study as _Spec
 
 __all__ = ["Error", "Lab", "Outcome", "Page", "Plan", "Results", "Study", "__version__", "load", "open_lab"]
@@ -74,7 +69,7 @@ def load(
     """
     from jestlab.platform.spec.load import load as load_spec
 
-    with _told():
+    with one_line_errors():
         lab = _Lab.find(root, store)
         given = str(spec) if isinstance(spec, Path) else spec
         changes = [overrides] if isinstance(overrides, str) else overrides or ()
@@ -100,7 +95,7 @@ def open_lab(place: str | Path | None = None, *, store: str | None = None) -> La
         root, store = None, str(place)
     elif place is not None and "://" not in str(place) and (file := Path(place).expanduser()).is_file():
         root, store = file.parent, f"sqlite:///{file.absolute()}"
-    with _told():
+    with one_line_errors():
         lab = Lab(_Lab.find(root, store))
         lab.experiments  # noqa: B018 — fails now, and not where results are asked for
     return lab
@@ -141,7 +136,7 @@ class Study:
         """
         from jestlab.platform.planning.survey import survey
 
-        with _told():
+        with one_line_errors():
             return Plan(survey(self._lab, self._spec, why=why))
 
     def launch(
@@ -194,7 +189,7 @@ class Study:
         from jestlab.platform.launch import session
         from jestlab.platform.launch.display import Listener, Noting, display_here
 
-        with _told():
+        with one_line_errors():
             listener = Noting(display_here(self.name) if progress else Listener())
             launched = session.launch(
                 self._lab, self._spec, session.How(on, parallel, retries, fail_fast, keep_going), listener,
@@ -217,154 +212,6 @@ class Study:
         return f"Study({self.name!r}{f', scale={self.scale!r}' if self.scale else ''}): {self.question}"
 
 
-class Results:
-    """What the runs of one experiment have measured: as tables, figures and frames, read from the store anew
-    with each call."""
-
-    def __init__(self, lab: _Lab, experiment: str) -> None:
-        """Use `Study.results` or `Lab.results`."""
-        self._lab = lab
-        self.experiment = experiment
-
-    def table(
-        self,
-        name: str | None = None,
-        *,
-        baseline: str | None = None,
-        scope: Scope = "scoring",
-        score: str | Sequence[str] | None = None,
-        **options: Any,
-    ) -> Table:
-        """Build a table: what `jestlab table` prints.
-
-            results.table(baseline="uniform")
-            results.table("claims")
-            print(results.table("summary").latex())
-
-        Args:
-            name: "summary", "speedups", "claims", or one of the paper's, such as "comparison"; None for what
-                says most: the summary, of a union of studies its claims.
-            baseline: Run or label that others are compared with; None for the first that is no reference.
-            scope: Which FLOPs count: "learner", "scoring", "reference_scoring" or "reference_training".
-            score: Evaluation that is the score, of several their mean; None for the study's.
-            options: The further options of `jestlab table`, by their names.
-
-        Returns:
-            The table: it shows itself in notebooks, and prints as Markdown. `frame` holds the raw numbers;
-            `latex()`, `markdown()`, `csv()`, `html()` and `json()` write it.
-
-        Raises:
-            Error: There is no such table or run, or nothing to show in it yet.
-        """
-        from jestlab.analysis import tables
-
-        _refuse_unknown("table", options, inspect.signature(tables.table).parameters)
-        with _told():
-            return tables.table(
-                self._lab.store_url,
-                name or tables.default_name(self._lab.store_url, self.experiment),
-                [self.experiment],
-                baseline=baseline, scope=scope, score=[score] if isinstance(score, str) else score, **options,
-            )  # fmt: skip
-
-    def figure(
-        self,
-        kind: str,
-        *,
-        baseline: str | None = None,
-        scope: Scope = "scoring",
-        score: str | Sequence[str] | None = None,
-        **options: Any,
-    ) -> Figure:
-        """Draw a figure: what `jestlab plot` saves.
-
-            figure = results.figure("pareto", baseline="uniform", cost="seconds")
-            figure.axes[0].set_title("")
-            figure.savefig("pareto.pdf")
-
-        Args:
-            kind: "curves", "pareto", "speedup", "against" (with `x`), …: see `jestlab plot --help`.
-            baseline: Run or label that others are compared with; None for the first that is no reference.
-            scope: Which FLOPs count, as for tables.
-            score: Evaluation that is the score, of several their mean; None for the study's.
-            options: The further options of `jestlab plot`, by their names: `effort` (what curves are drawn
-                over), `cost` (what a Pareto plot takes as cost), `x`, `by`, `split`, `run`, …
-
-        Returns:
-            A figure of Matplotlib that shows itself in notebooks. pyplot does not know it, so that nobody has
-            to close it.
-
-        Raises:
-            Error: There is no such kind or run, or the experiment lacks what the figure shows.
-        """
-        from jestlab.analysis import figures
-
-        _refuse_unknown("figure", options, [field.name for field in fields(figures.Request)])
-        with _told():
-            request = figures.Request(
-                self._lab.store_url, self.experiment,
-                baseline=baseline, scope=scope, score=_several(score), **options,
-            )  # fmt: skip
-            return figures.draw(kind, request).figure()
-
-    def frame(
-        self,
-        view: str = "runs",
-        where: str | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        order_by: str | Sequence[str] = (),
-        limit: int | None = None,
-    ) -> pd.DataFrame:
-        """Read rows of the experiment: what `jestlab query --view` prints, as a frame of pandas.
-
-            results.frame("evaluations", where="seed < 3 and selection.rule = 'joint'")
-            results.frame(columns=["label", "seed", "state", "selection.*"], order_by="-seed")
-
-        Args:
-            view: "runs", "metrics", "evaluations", "costs", …: `jestlab query` lists them with their columns.
-            where: A condition on columns of the view and on config keys, as SQL writes them.
-            columns: Columns and config keys to show; "config.*" for all keys; None for the view's own.
-            order_by: Columns to sort by; "-value" in descending order.
-            limit: Maximum number of rows.
-
-        Raises:
-            Error: There is no such view, column or experiment, or the condition is wrong.
-        """
-        return Lab(self._lab).frame(
-            view, where, experiment=self.experiment, columns=columns, order_by=order_by, limit=limit
-        )
-
-    def claims(self) -> Table:
-        """Return the study's claims with their verdicts: `table("claims")`."""
-        return self.table("claims")
-
-    def report(self, *, baseline: str | None = None, scope: Scope | None = None) -> Page:
-        """Write the page of the experiment, `report.html` in the lab: what `jestlab report` does.
-
-        Args:
-            baseline: Run or label that others are compared with; None: as the study's reports say.
-            scope: Which FLOPs count; None: as the study's reports say.
-
-        Returns:
-            Its path, which a notebook shows as a link. Without arguments the page is left as it is where it
-            is up to date.
-
-        Raises:
-            Error: There is nothing to show yet, or it cannot be written.
-        """
-        from jestlab.platform import reports
-
-        folder = self._lab.reports / self.experiment
-        with _told():
-            if baseline is None and scope is None:
-                return Page(reports.bring_page_up_to_date(self._lab, self.experiment)[0])
-            return Page(reports.write_page(self._lab, self.experiment, folder, baseline, scope)[0])
-
-    def __repr__(self) -> str:
-        return f"Results({self.experiment!r}): .table(), .figure(kind), .frame(view), .claims(), .report()"
-
-
 class Lab:
     """A lab: the experiments in one results store."""
 
@@ -377,7 +224,7 @@ class Lab:
         """The names of its experiments, in alphabetical order."""
         from jestlab.analysis.frames import experiments
 
-        with _told():
+        with one_line_errors():
             return experiments(self._lab.store_url)
 
     def results(self, experiment: str) -> Results:
@@ -396,7 +243,7 @@ class Lab:
         where: str | None = None,
         *,
         experiment: str | None = None,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         order_by: str | Sequence[str] = (),
         limit: int | None = None,
     ) -> pd.DataFrame:
@@ -404,14 +251,7 @@ class Lab:
 
         lab.frame("runs", where="state = 'FAILED'", columns=["experiment", "label", "seed", "reason"])
         """
-        from jestlab.analysis import query
-
-        with _told():
-            return query.frame(
-                self._lab.store_url, view=view, where=where, columns=columns,
-                order_by=[order_by] if isinstance(order_by, str) else order_by,
-                limit=limit, experiment=experiment,
-            )  # fmt: skip
+        return rows(self._lab, view, where, experiment, columns, order_by, limit)
 
     def query(self, sql: str) -> pd.DataFrame:
         """Ask one SELECT of the store, which can only be read so.
@@ -423,30 +263,10 @@ class Lab:
         """
         from jestlab.analysis import query
 
-        with _told():
+        with one_line_errors():
             return query.frame(self._lab.store_url, sql=sql)
 
     def __repr__(self) -> str:
         from jestlab.analysis.connection import shown
 
         return f"Lab({shown(self._lab.store_url)!r})"
-
-
-def _several(score: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if score is None else (score,) if isinstance(score, str) else tuple(score)
-
-
-def _refuse_unknown(what: str, options: Mapping[str, Any], known: Sequence[str] | Mapping[str, Any]) -> None:
-    """Raise Error for an option that there is not, with the most similar one."""
-    for name in options:
-        if name not in known:
-            raise Error(f"unknown option {name!r} of a {what}: {nearest(name, known)}")
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """Context in which what the command line prints in one line is an `Error`."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        raise Error(" ".join(str(error).split())) from error

@@ -279,6 +279,23 @@ def test_a_figure_can_be_restyled_and_shows_itself(finished):
     assert untouched != png
 
 
+def test_a_figure_has_the_size_and_the_words_of_a_paper(finished):
+    figure = finished.results().figure(
+        "curves", metric="loss", over="step", width="3.25in", title="", caption="", smooth=3, font_size=7
+    )
+    assert figure.get_size_inches()[0] == pytest.approx(3.25)
+    assert [text.get_text() for text in figure.texts if text.get_text()] == []
+
+
+def test_tables_and_figures_of_ones_own(finished, tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "def scores(results, top=3):\n    return results.frames.scores[['label', 'toy/score']].head(top)\n"
+    )
+    table = finished.results().table(f"{mine}:scores", options={"top": 2})
+    assert len(table.frame) == 2
+
+
 def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
     results = finished.results()
     frame = results.frame(
@@ -286,8 +303,8 @@ def test_a_frame_has_the_rows_that_satisfy_a_condition(finished):
     )
     assert set(frame["label"]) == {"uniform"}
     assert list(frame.columns) == ["label", "seed", "name", "value"]
-    downwards = results.frame(order_by="-seed", columns=["seed"], limit=2)
-    assert list(downwards["seed"]) == [1, 1]
+    downwards = results.frame(order_by="-seed, label", columns="seed, label", limit=2)
+    assert downwards.to_dict("list") == {"seed": [1, 1], "label": ["joint", "reference"]}
 
 
 def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
@@ -307,9 +324,16 @@ def test_a_page_is_a_path_that_a_notebook_links_to(finished, monkeypatch):
     [
         (lambda results: results.table("sumary"), "no table and no experiment 'sumary'"),
         (lambda results: results.table(baseline="unifrom"), "did you mean 'uniform'?"),
-        (lambda results: results.table(baselines="uniform"), "unknown option 'baselines' of a table: did"),
         (lambda results: results.figure("pareot"), "no figure 'pareot'"),
-        (lambda results: results.figure("pareto", costs="seconds"), "did you mean 'cost'?"),
+        (
+            lambda results: results.figure("curves", width=3.25),
+            "must be a length with its unit, such as 3.25in",
+        ),
+        (lambda results: results.figure("curves", metric="los"), "los"),
+        (lambda results: results.figure("curves", options={"x": 1}), "options is for a figure of your own"),
+        (lambda results: results.table(mean="some"), "mean must be one of all, shared, got 'some'"),
+        (lambda results: results.figure("curves", over="time"), "over must be one of examples_seen, flops"),
+        (lambda results: results.report(scope="all"), "scope must be one of learner, scoring"),
         (lambda results: results.frame("evaluation"), "evaluation"),
         (lambda results: results.frame(where="sede < 3"), "sede"),
     ],

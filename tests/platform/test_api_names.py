@@ -22,8 +22,12 @@ SIGNATURES = {
     "Study.to_yaml": "",
     "Plan.frame": "",
     "Outcome.check": "",
-    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, **options",
-    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, **options",
+    "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, mean='all', "
+    "crossing='first', published=True, options=None",
+    "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, over=None, metric=None, "
+    "smooth=None, scale=None, highlight=(), x=None, by='selection.rule', split=None, run=None, group=None, "
+    "source=None, trajectories=False, surfaces=False, width=None, height=None, title=None, caption=None, "
+    "font=None, font_size=None, legend=None, options=None",
     "Results.frame": "view='runs', where=None, *, columns=None, order_by=(), limit=None",
     "Results.claims": "",
     "Results.report": "*, baseline=None, scope=None",

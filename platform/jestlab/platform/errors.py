@@ -25,6 +25,15 @@ class UserErrors(UserError):
         super().__init__("\n".join(lines))
 
 
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Context in which what the command line prints in one line, whatever raises it, is a UserError."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise UserError(" ".join(str(error).split())) from error
+
+
 class StoreError(UserError):
     """The results store cannot be used: now, or before somebody has fixed something."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import click.shell_completion
@@ -14,7 +13,6 @@ from jestlab.platform.errors import UserError
 
 if TYPE_CHECKING:
     from jestlab.models.extensions import Kind
-    from jestlab.platform.own_results import Loader
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -87,78 +85,3 @@ def parsed(texts: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"--option {error}".replace("as in --set seeds=5", "as in x=flops")) from None
         found[".".join(path)] = value
     return found
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Code of one's own that a command asks for.
-
-    Attributes:
-        name: Where it is, or the name of an entry point.
-        options: Its arguments.
-        loader: Imports it.
-    """
-
-    name: str
-    options: dict[str, Any]
-    loader: Loader
-
-
-def asked(
-    store_url: str,
-    experiment: str | None,
-    kind: Literal["figure", "table"],
-    name: str,
-    texts: Sequence[str],
-    builtin: Sequence[str],
-) -> Asked | None:
-    """Find the code of one's own that a name stands for.
-
-    Args:
-        store_url: URL of the store.
-        experiment: Name of the study.
-        kind: What the code is used as.
-        name: What a report of the study is called, whose options then hold; a reference; an entry point.
-        texts: Values of `--option`.
-        builtin: Names that are built in.
-
-    Returns:
-        None if the name stands for none.
-
-    Raises:
-        UserError: Options are given, and there is no code that takes them; or they are no options.
-    """
-    from jestlab.models import extensions
-    from jestlab.models.extensions import references
-    from jestlab.platform.own_results import Loader
-    from jestlab.platform.spec.own_reports import check_code
-
-    options = parsed(texts)
-    if name in builtin and options:
-        raise UserError(f"--option is for a {kind} of your own, and {name} is built in")
-    if name in builtin:
-        return None
-    named = _in_spec(store_url, experiment, kind, name) if experiment else None
-    if named is not None:
-        return Asked(named[0], {**named[1], **options}, Loader(store_url))
-    if references.is_reference(name) or name in extensions.installed(kind):
-        name = references.anchored(name, Path.cwd())
-        check_code(kind, name, options, "--option")
-        return Asked(name, options, Loader(store_url, asked=name))
-    if options:
-        raise UserError(f"--option is for a {kind} of your own, and {name} is none")
-    return None
-
-
-def _in_spec(store_url: str, experiment: str, kind: str, name: str) -> tuple[str, Mapping[str, Any]] | None:
-    """Find a figure or table of one's own by what its files are called, with its options."""
-    from jestlab.analysis.claims import studies
-    from jestlab.analysis.connection import connect
-    from jestlab.analysis.own import stem_of
-    from jestlab.platform.spec.own_reports import named_in
-
-    with connect(store_url) as connection:
-        known = studies(connection)
-    spec = known[experiment].spec if experiment in known else {}
-    found = ((own, options) for what, own, options in named_in(spec) if what == kind and stem_of(own) == name)
-    return next(found, None)

@@ -40,7 +40,7 @@ from jestlab.platform.cli.output import (
     show,
     writing,
 )
-from jestlab.platform.cli.own import Named, asked, options_option
+from jestlab.platform.cli.own import Named, options_option, parsed
 from jestlab.platform.cli.shaping import shape_options
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -112,8 +112,10 @@ def table_command(
     url = lab.store_url
     if name not in NAMES and name in known(url):
         name, experiments = default_name(url, name), (name, *experiments)
+    from jestlab.platform.own_results import asked  # imports SQLAlchemy
+
     first = experiments[0] if experiments else None
-    own = asked(url, first, "table", name, own_options, NAMES)
+    own = asked(url, first, "table", name, parsed(own_options), NAMES, "--option")
     made = table(
         url, own.name if own else name, experiments, baseline=baseline, scope=scope, mean=mean,
         crossing=crossing, with_published=with_published, score=score, shape=shape,
@@ -238,6 +240,7 @@ def plot_command(
     Figures that are up to date are not drawn again.
     """
     from jestlab.analysis import figures  # here, because NumPy takes longer to import than --help may
+    from jestlab.platform.own_results import asked
 
     if experiment is None and kind != "published":
         raise UserError("missing EXPERIMENT: only --kind published needs none")
@@ -252,7 +255,7 @@ def plot_command(
             raise click.BadParameter(str(error), param_hint="--smooth") from None
     options |= {"effort": over, "cost": None if over == "steps" else over, "score": score or None}
     options |= {"metric": metrics[0] if metrics else None, "metrics": metrics, "sheet": sheet}
-    own = asked(lab.store_url, experiment, "figure", kind, own_options, (*KINDS, "all"))
+    own = asked(lab.store_url, experiment, "figure", kind, parsed(own_options), (*KINDS, "all"), "--option")
     if own is not None:
         kind = own.name
         options |= {"own": own.loader, "options": own.options}
