@@ -34,7 +34,7 @@ _DECADES = 30.0  # a logarithmic axis that spans such a factor has ticks at 1, 2
 LOG_FROM = 8.0  # values that differ by such a factor get a logarithmic axis
 _FEW_TICKS = 7  # up to so many values are themselves the ticks
 _WIDTH = 5.5  # of a figure: the text width of a paper; inches
-_DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
+DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
 _TITLE_LINE, _CAPTION_LINE = 0.17, 0.115  # inches
 _TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line of a figure _WIDTH wide
 _DIRECTIONS = 16  # from a point in which its name may be
@@ -130,7 +130,7 @@ def canvas(texts: Texts, width: float, height: float, left: float) -> tuple[Figu
     caption = textwrap.wrap(texts.caption, int(_CAPTION_CHARACTERS * width / _WIDTH))
     below = EDGE + _CAPTION_LINE * len(caption)
     total = below + height + 2 * EDGE + _TITLE_LINE * len(title)
-    figure = Figure(figsize=(width, total), dpi=_DPI)
+    figure = Figure(figsize=(width, total), dpi=DPI)
     FigureCanvasAgg(figure)  # measures texts, whatever format the figure is saved in
     figure.text(left / width, 1 - EDGE / total, "\n".join(title), va="top", size=9)
     figure.text(

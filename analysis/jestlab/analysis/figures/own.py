@@ -14,12 +14,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..own import CodeFailed, OwnCode, Results, stem_of
+from .canvas import DPI
 from .plot import Plot, Texts
 from .style import applied
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+class OwnPlot(Plot):
+    """A Matplotlib figure of one's own, which does not show its caption itself."""
 
 
 def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plot:
@@ -38,6 +43,7 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
         NotYet: The experiment lacks results that it asks for.
         CodeFailed: It fails, or returns something else.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     with applied():
@@ -52,8 +58,10 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
             "its caption as a pair, or a Plot"
         )
     _forget(figure)
+    figure.set_dpi(DPI)  # as all others: pages show it by its pixels
+    FigureCanvasAgg(figure)  # saves at the resolution that the figure has now
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return Plot(name, _picture(figure, code), texts, lambda data, texts: figure, code.digest)
+    return OwnPlot(name, _picture(figure, code), texts, lambda data, texts: figure, code.digest)
 
 
 def _picture(figure: Figure, code: OwnCode) -> pd.DataFrame:

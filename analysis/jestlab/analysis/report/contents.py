@@ -14,6 +14,7 @@ from ..costs import Scope
 from ..curves import score_curves
 from ..efforts import WORDS, known
 from ..figures import Plot, Request, charts, draw, learnability, learning_curves, pareto
+from ..figures.own import OwnPlot
 from ..figures.plot import SUFFIXES
 from ..frames import Frames
 from ..frames import read as read_frames
@@ -78,6 +79,11 @@ class StillPart:
     def name(self) -> str:
         """Its anchor in the page."""
         return self.plot.name
+
+    @property
+    def caption(self) -> str:
+        """Text below it; empty where it shows its caption itself."""
+        return self.plot.texts.caption if isinstance(self.plot, OwnPlot) else ""
 
     @property
     def files(self) -> list[str]:
