@@ -43,10 +43,10 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
         NotYet: The experiment lacks results that it asks for.
         CodeFailed: It fails, or returns something else.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with applied():
+    with applied(), rc_context({"figure.dpi": DPI}):  # as fine as all others: pages show it by its pixels
         made = code(results, options)
     name = stem_of(code.name)
     if isinstance(made, Plot):
@@ -58,8 +58,6 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
             "its caption as a pair, or a Plot"
         )
     _forget(figure)
-    figure.set_dpi(DPI)  # as all others: pages show it by its pixels
-    FigureCanvasAgg(figure)  # saves at the resolution that the figure has now
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
     return OwnPlot(name, _picture(figure, code), texts, lambda data, texts: figure, code.digest)
 
