@@ -53,7 +53,7 @@ def bars(results, colour="red"):
     figure = Figure(figsize=(3, 2))
     ends = results.final.groupby("label")["score"].mean()
     figure.subplots().bar(ends.index, ends, color=colour)
-    return figure
+    return figure, f"Bars in {colour}."
 
 
 def bars_in_pyplot(results):
@@ -66,6 +66,7 @@ def test_a_function_of_the_results_is_saved_like_any_other_figure(study, tmp_pat
     plot = drawn(study, bars)
     paths = plot.save(tmp_path / "figures")
     assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf"]
+    assert int.from_bytes(paths[0].read_bytes()[16:20]) == 600, "as fine as all others, 200 dots per inch"
     before = {path: path.stat().st_mtime_ns for path in paths}
     drawn(study, bars).save(tmp_path / "figures")
     assert {path: path.stat().st_mtime_ns for path in paths} == before
@@ -163,6 +164,7 @@ def test_the_page_shows_it_with_its_provenance(new_store, stored_run, tmp_path):
     assert {"scatter.png", "scatter.pdf", "scatter.provenance.json", "scatter-2.svg"} <= names
     html = page.read_text()
     assert '<section id="scatter">' in html and "Scatter: colour green" in html
+    assert '<p class="caption">Bars in green.</p>' in html
     assert "ZeroDivisionError" in html
     told = json.loads((tmp_path / "page" / "report" / "scatter.provenance.json").read_text())
     assert set(told["files"]) == {"scatter.png", "scatter.svg", "scatter.pdf"} and told["runs"]

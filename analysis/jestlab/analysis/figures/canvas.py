@@ -28,7 +28,7 @@ WIDTH = 5.5  # of a figure: the text width of a paper; inches
 _DECADES = 30.0  # a logarithmic axis that spans such a factor has ticks at 1, 2, 5, 10, …
 LOG_FROM = 8.0  # values that differ by such a factor get a logarithmic axis
 _FEW_TICKS = 7  # up to so many values are themselves the ticks
-_DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
+DPI = 200  # names are measured as finely as they are printed, since hinting makes coarse ones narrower
 _TITLE_LINE, _CAPTION_LINE = 0.17, 0.115  # inches
 _TITLE_CHARACTERS, _CAPTION_CHARACTERS = 74, 112  # that fit a line of a figure WIDTH wide
 _NARROWEST, _LOWEST = (
@@ -314,7 +314,7 @@ def blank(width: float, height: float) -> Figure:
             wide, high = (round(96 * inches) for inches in self.get_size_inches())
             return content.getvalue(), {"width": wide, "height": high}
 
-    figure = Printed(figsize=(width, height), dpi=_DPI)
+    figure = Printed(figsize=(width, height), dpi=DPI)
     FigureCanvasAgg(figure)  # measures texts, whatever format the figure is saved in
     return figure
 

@@ -14,12 +14,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..own import CodeFailed, OwnCode, Results, stem_of
+from .canvas import DPI
 from .plot import Plot, Texts
 from .style import applied
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+
+class OwnPlot(Plot):
+    """A Matplotlib figure of one's own, which does not show its caption itself."""
+
+    @property
+    def words_beside(self) -> str:
+        """Title and caption, as the content of a text file; empty if there is no caption."""
+        return f"{self.texts.title}\n\n{self.texts.caption}\n" if self.texts.caption else ""
 
 
 def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plot:
@@ -38,9 +48,10 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
         NotYet: The experiment lacks results that it asks for.
         CodeFailed: It fails, or returns something else.
     """
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with applied():
+    with applied(), rc_context({"figure.dpi": DPI}):  # as fine as all others: pages show it by its pixels
         made = code(results, options)
     name = stem_of(code.name)
     if isinstance(made, Plot):
@@ -53,7 +64,7 @@ def own_plot(code: OwnCode, results: Results, options: Mapping[str, Any]) -> Plo
         )
     _forget(figure)
     texts = Texts(figure.get_suptitle(), caption, x="", y="")
-    return Plot(name, _picture(figure, code), texts, lambda *_: figure, code=code.digest)
+    return OwnPlot(name, _picture(figure, code), texts, lambda *_: figure, code=code.digest)
 
 
 def _picture(figure: Figure, code: OwnCode) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from jestlab.models.extensions import references
 Kind = Literal["rule", "criterion", "loss", "evaluation", "reader", "tower", "figure", "table", "executor"]
 """What a piece of code is used as."""
 
-_PLURALS = {"criterion": "criteria"}
+_PLURALS = {"criterion": "criteria", "loss": "losses"}
 
 GROUPS: dict[Kind, str] = {kind: f"jestlab.{_PLURALS.get(kind, kind + 's')}" for kind in get_args(Kind)}
 """Kind → the group of entry points in which installed packages offer such code."""
