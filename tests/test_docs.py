@@ -24,6 +24,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "needs a PostgreSQL server",
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
+    ("paper.md", "jestlab launch filtering_ratio"): "takes five minutes",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
