@@ -33,6 +33,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
+    ("paper.md", "jestlab launch filtering_ratio"): "takes five minutes",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
