@@ -46,6 +46,7 @@ from jestlab.platform.store.tables import (
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
+    from jestlab.analysis.tables.core import Table
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
 
@@ -228,19 +229,11 @@ def _write_report(
     url: str, experiment: str, results: Callable[[], Frames], report: Report, folder: Path, name: str
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures, tables
+    from jestlab.analysis import figures
 
-    shown: tuple[str, ...] | None = getattr(report, "runs", None)
-    everything = results
-    if shown is not None:
-        results = cache(lambda: everything().only(shown))
-
+    results = _shown(results, report)
     if isinstance(report, TableReport):
-        table = tables.table(
-            url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
-            crossing=report.crossing, with_published=report.published, results={experiment: results},
-            score=report.score,
-        )  # fmt: skip
+        table = _table(url, experiment, results, report)
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
@@ -248,6 +241,33 @@ def _write_report(
     options = report.model_dump(exclude={"kind", "runs"})
     plot = figures.draw(report.kind, figures.Request(url, experiment, results=results, **options))
     return replace(plot, name=name).save(folder)
+
+
+def _shown(results: Callable[[], Frames], report: Report) -> Callable[[], Frames]:
+    """The results of the runs that a report is about."""
+    shown: tuple[str, ...] | None = getattr(report, "runs", None)
+    return results if shown is None else cache(lambda: results().only(shown))
+
+
+def _table(url: str, experiment: str, results: Callable[[], Frames], report: TableReport) -> Table:
+    from jestlab.analysis import tables
+
+    return tables.table(
+        url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
+        crossing=report.crossing, with_published=report.published, results={experiment: results},
+        score=report.score,
+    )  # fmt: skip
+
+
+def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
+    """Make the tables that a study ends in, but for its claims, and those that the store cannot fill yet."""
+    from jestlab.analysis import frames
+
+    results = cache(lambda: frames.read(lab.store_url, study.name))
+    for report in study.reports:
+        if isinstance(report, TableReport) and report.name != "claims":
+            with suppress(ValueError):
+                yield _table(lab.store_url, study.name, _shown(results, report), report)
 
 
 # ---- the page of an experiment

@@ -182,7 +182,7 @@ def _end(
     if as_json:
         print_json(outcome_data(plan, runs, outcome, made, exit_code))
     else:
-        show_outcome(plan, runs, outcome, made)
+        show_outcome(lab, plan, runs, outcome, made)
     return exit_code
 
 
