@@ -40,7 +40,7 @@ Examples:
   jestlab query
   jestlab query --where "state = 'FAILED'" --columns label,seed,reason
   jestlab query --where "tag = 'keep'" --columns label,seed,tags
-  jestlab query --view evaluations --where "final and selection.rule = 'joint'"
+  jestlab query --view evaluations --where "selection.rule = 'joint'"
   jestlab query --columns label,seed,config.* -o runs.parquet
   jestlab query "SELECT state, COUNT(*) FROM v_runs GROUP BY 1" --json
 """
