@@ -50,6 +50,7 @@ from jestlab.platform.store.trust import is_trusted
 
 if TYPE_CHECKING:
     from jestlab.analysis.frames import Frames
+    from jestlab.analysis.tables.core import Table
 
 _TABLE_FILES = {".md": "markdown", ".tex": "latex", ".csv": "csv", ".html": "html", ".json": "json"}
 
@@ -286,20 +287,11 @@ def _write_report(
     own: Loader,
 ) -> list[Path]:
     """The files of one report; ValueError if the store cannot fill it yet."""
-    from jestlab.analysis import figures, tables
+    from jestlab.analysis import figures
 
-    shown: tuple[str, ...] | None = getattr(report, "runs", None)
-    everything = results
-    if shown is not None:
-        results = cache(lambda: everything().only(shown))
-
+    results = _shown(results, report)
     if isinstance(report, TableReport):
-        table = tables.table(
-            url, report.name, [study.name], baseline=report.baseline, scope=report.scope, mean=report.mean,
-            crossing=report.crossing, with_published=report.published, results={study.name: results},
-            score=report.score, shape=report.shape, options=report.options,
-            own=own if report.is_own else None,
-        )  # fmt: skip
+        table = _table(url, study.name, results, report, own)
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())
             for suffix, format in _TABLE_FILES.items()
@@ -311,6 +303,36 @@ def _write_report(
     request = figures.Request(url, study.name, results=results, sheet=sheet, own=loader, **options)
     plot = figures.draw(report.kind, request)
     return replace(plot, name=name).save(folder)
+
+
+def _shown(results: Callable[[], Frames], report: Report) -> Callable[[], Frames]:
+    """The results of the runs that a report is about."""
+    shown: tuple[str, ...] | None = getattr(report, "runs", None)
+    return results if shown is None else cache(lambda: results().only(shown))
+
+
+def _table(
+    url: str, experiment: str, results: Callable[[], Frames], report: TableReport, own: Loader
+) -> Table:
+    from jestlab.analysis import tables
+
+    return tables.table(
+        url, report.name, [experiment], baseline=report.baseline, scope=report.scope, mean=report.mean,
+        crossing=report.crossing, with_published=report.published, results={experiment: results},
+        score=report.score, shape=report.shape, options=report.options,
+        own=own if report.is_own else None,
+    )  # fmt: skip
+
+
+def tables_of(lab: Lab, study: Study) -> Iterator[Table]:
+    """Make the tables that a study ends in, but for its claims, and those that the store cannot fill yet."""
+    from jestlab.analysis import frames
+
+    results, own = cache(lambda: frames.read(lab.store_url, study.name)), Loader(lab.store_url)
+    for report in study.reports:
+        if isinstance(report, TableReport) and report.name != "claims":
+            with suppress(ValueError):
+                yield _table(lab.store_url, study.name, _shown(results, report), report, own)
 
 
 # ---- the page of an experiment

@@ -13,6 +13,7 @@ from jestlab.platform.cli.options import (
     json_option,
     lab_options,
     spec_options,
+    wide_option,
 )
 from jestlab.platform.lab.lab import Lab
 
@@ -52,6 +53,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @click.option("--replace", is_flag=True,
               help="Replace the experiment of this name: another study, or another user's.")  # fmt: skip
 @_no_reports
+@wide_option
 @_json
 @lab_options
 @click.pass_context
@@ -71,6 +73,7 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
 @click.argument("name", metavar="SUBJECT")
 @how_options
 @_no_reports
+@wide_option
 @_json
 @lab_options
 @click.pass_context

@@ -48,7 +48,7 @@ def launch(
         lab, study, How(**how), _listener(as_json, study.name), Rerun(rerun_changed, rerun_retracted, runs),
         max_chip_hours=max_chip_hours, replacing=replace, reported=not no_reports,
     )  # fmt: skip
-    return _ended(launched, as_json)
+    return _ended(lab, launched, as_json)
 
 
 def retry(lab: Lab, name: str, how: dict[str, Any], *, no_reports: bool, as_json: bool) -> int:
@@ -59,16 +59,16 @@ def retry(lab: Lab, name: str, how: dict[str, Any], *, no_reports: bool, as_json
         lab, named.experiment, {row.fingerprint for row in named.runs}, How(**how),
         _listener(as_json, named.experiment), reported=not no_reports,
     )  # fmt: skip
-    return _ended(launched, as_json)
+    return _ended(lab, launched, as_json)
 
 
-def _ended(launched: Launched, as_json: bool) -> int:
+def _ended(lab: Lab, launched: Launched, as_json: bool) -> int:
     """Print how a launch ended, and return its exit code."""
     plan, runs, outcome, made = launched.plan, launched.runs, launched.outcome, launched.made
     if as_json:
         print_json(outcome_data(plan, runs, outcome, made, launched.exit_code))
     else:
-        show_outcome(plan, runs, outcome, made)
+        show_outcome(lab, plan, runs, outcome, made)
     return launched.exit_code
 
 

@@ -12,12 +12,15 @@ from typing import Any
 from jestlab.analysis.metrics import Metric
 from jestlab.analysis.tables.claims import MARKS, difference
 from jestlab.platform import reports
+from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.naming import pasted
 from jestlab.platform.cli.options import same_lab_options
-from jestlab.platform.cli.output import say, table
+from jestlab.platform.cli.output import default_format, print_or_write, say, table
 from jestlab.platform.cli.tables import Table
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.planning.plan import Plan, PlannedRun
+from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.terminal import Styled, joined, state, styled
 
@@ -58,13 +61,15 @@ def outcome_data(
     return data
 
 
-def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: reports.Made) -> None:
+def show_outcome(
+    lab: Lab, plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made: reports.Made
+) -> None:
     """Print tables, paths, and what went wrong with the runs that were launched of a plan."""
     study = plan.study
     if plan.parts:
         _show_parts(plan, outcome, made)
     else:
-        _show_reports(study.name, made.files.get(study.name, []))
+        _show_reports(lab, study, made.files.get(study.name, []))
     counts = Counter(outcome.states.values())
     if counts[RunState.COMPLETED] < len(runs):
         say(_states({str(state): count for state, count in counts.items()}))
@@ -78,12 +83,16 @@ def show_outcome(plan: Plan, runs: Sequence[PlannedRun], outcome: Outcome, made:
             say(f"then: jestlab retry {pasted(study.name)}{same}", fit=False)
 
 
-def _show_reports(study: str, written: Sequence[Path]) -> None:
+def _show_reports(lab: Lab, study: Study, written: Sequence[Path]) -> None:
     """Print the tables of one study, and the paths of its other reports."""
-    _show_claims(written, study)
-    for path in written:
-        if path.suffix == ".md" and path.stem != "claims":
-            say("\n" + path.read_text(encoding="utf-8"))
+    _show_claims(written, study.name)
+    if written and default_format(None) == "text":
+        for table_ in reports.tables_of(lab, study):
+            say(["", *result_tables.blocks(table_), ""])
+    else:
+        for path in written:
+            if path.suffix == ".md" and path.stem != "claims":
+                print_or_write(None, f"\n{path.read_text(encoding='utf-8')}\n")
     if written:
         say(f"reports: {written[0].parent}")
     for path in written:

@@ -40,15 +40,20 @@ Examples:
   jestlab query
   jestlab query --where "state = 'FAILED'" --columns label,seed,reason
   jestlab query --where "tag = 'keep'" --columns label,seed,tags
-  jestlab query --view evaluations --where 'final and selection.rule = "joint"'
+  jestlab query --view evaluations --where "selection.rule = 'joint'"
   jestlab query --columns label,seed,config.* -o runs.parquet
-  jestlab query "SELECT state, COUNT(*) FROM v_runs GROUP BY state" --format csv
+  jestlab query "SELECT state, COUNT(*) FROM v_runs GROUP BY 1" --json
 """
 
 _ENDINGS = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 _OF_VIEWS = ("view", "column", "meaning")
 _LONG, _BROAD = 60, 24  # letters: JSON and the like; a sentence
+_IMPORTANCE = {
+    "value": 90, "label": 85, "seed": 80, "state": 75, "name": 70, "step": 60, "number": 60, "text": 60,
+    "reason": 55, "run": 30, "position": 5, "run_id": 5, "fingerprint": 45, "directory": 20,
+}  # fmt: skip
+"""Columns of views → what is left out last on a terminal, where others are of their size's importance."""
 
 Rows = Sequence[Sequence[Any]]
 
@@ -147,7 +152,9 @@ def _text(headers: Sequence[str], rows: Rows) -> Table:
     ]
     sizes = [max(map(len, column), default=0) for column in columns]
     importance = {
-        header: (ESSENTIAL if number == 0 else 10 if size > _LONG else 40 if size > _BROAD else USUAL)
+        header: ESSENTIAL
+        if number == 0
+        else _IMPORTANCE.get(header) or (10 if size > _LONG else 40 if size > _BROAD else USUAL)
         for number, (header, size) in enumerate(zip(headers, sizes, strict=True))
     }
     if tuple(headers) == _OF_VIEWS:

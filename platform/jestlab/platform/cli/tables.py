@@ -19,7 +19,7 @@ USUAL = 50
 
 _GAP = 2  # columns between two cells
 _READABLE = 24  # columns that a text takes before others are left out for it
-_SEPARATORS = re.compile(r"(?<=[/=,:;|._-])")
+_SEPARATORS = re.compile(r"(?<=[/=,:;|_])")
 
 Cell = str | Styled
 
