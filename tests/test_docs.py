@@ -22,7 +22,17 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 NOT_RUN = {
+    ("index.md", "make install"): "installs, and changes the reader's shell",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
+    ("clusters.md", "createdb results"): "needs a PostgreSQL server",
+    (
+        "clusters.md",
+        "jestlab db backup before.db --store sqlite:///lab/results.db",
+    ): "needs a PostgreSQL server",
+    ("clusters.md", "CREATE ROLE reader LOGIN PASSWORD 'choose one';"): "needs a PostgreSQL server",
+    ("clusters.md", "jestlab launch study.yaml --on kubernetes --max-chip-hours 500"): "needs a cluster",
+    ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
+    ("data.md", "runs:"): "needs a checkpoint of SigLIP",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
