@@ -19,9 +19,13 @@ from jestlab.analysis.query import frame
 from jestlab.experiments import paper
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
 
 NOT_RUN: dict[tuple[str, str], str] = {
+    (
+        "../README.md",
+        "make demo   # installs into .venv, then runs `jestlab launch quickstart`: 15 runs, 2 minutes on two cores",
+    ): "installs, and changes the reader's shell",
     ("clusters.md", "createdb results"): "needs a PostgreSQL server",
     ("clusters.md", "export JESTLAB_STORE=postgresql://lab@server/results"): "needs a PostgreSQL server",
     ("clusters.md", "jestlab db backup before.db"): "needs a PostgreSQL server",
