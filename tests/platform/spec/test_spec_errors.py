@@ -212,7 +212,7 @@ CASES = {
     "an unknown value of a report": (
         "runs: {a: {}}\nreports:\n- {kind: curves, effort: flop}",
         ":3: reports.0.effort: 'flop' is not valid: did you mean 'flops'? (valid: examples_seen, flops, "
-        "seconds, chip_hours)",
+        "seconds, chip_hours, steps)",
     ),
     "an unknown resource": (
         "runs: {a: {}}\nresources: {paralel: 3}",

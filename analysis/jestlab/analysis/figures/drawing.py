@@ -1,18 +1,18 @@
-"""Every figure as it is printed, drawn with matplotlib from data that is ready: no numbers are made here.
+"""Figures as they are printed, drawn with matplotlib from data that is ready: no numbers are made here.
 
-`charts` draws learning curves and the Pareto plot for the page, from the same data. All sizes are in inches.
+Learning curves and bars have modules of their own. `charts` hands curves and the Pareto plot to the page,
+from the same data. All sizes are in inches.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..efforts import WORDS, unit
 from ..sheet import Sheet
 from .canvas import (
     EDGE,
@@ -28,10 +28,11 @@ from .canvas import (
     single,
     tick_at_values,
 )
+from .drawing_bars import bar_names, draw_cost_bars, factor, widest_line
 from .drawing_curves import MOST_TOGETHER
-from .names import Box, End, Key, Naming, name_ends, name_level, name_points, widest, wrapped
+from .names import Box, End, Key, Naming, name_ends, name_level, name_points, widest
 from .plot import Texts, axis_unit, near_references
-from .style import COMPONENT_LOOKS, GREY, ink, label_size, points
+from .style import GREY, ink, points
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -242,9 +243,9 @@ def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     naming = Naming.of_lines(sheet, keys, sheet.width or math.inf, _LEFT, 0.31)
     slots = [Slot(_LEFT, 2.4, naming.right if naming.where == "direct" else _GAP)]
     if bars is not None:
-        factors = max(widest(map(_factor, bars.to_dict("records"))), 0.3)
-        bars = bars.assign(text=_bar_names(bars["text"], sheet))
-        slots.append(Slot((0.16 + _widest_line(bars["text"])) / points(1), 1.9, 0.16 + factors))
+        factors = max(widest(map(factor, bars.to_dict("records"))), 0.3)
+        bars = bars.assign(text=bar_names(bars["text"], sheet))
+        slots.append(Slot((0.16 + widest_line(bars["text"])) / points(1), 1.9, 0.16 + factors))
     if methods is not None:
         slots.append(Slot(_LEFT, 3.0, 0.15))
     if naming.where == "right":
@@ -259,7 +260,7 @@ def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
     first, *others = all_axes
     ends = _draw_curves_with_factors(first, curves, texts)
     if bars is not None:
-        _draw_cost_bars(others.pop(0), bars)
+        draw_cost_bars(others.pop(0), bars)
     if methods is not None:
         _draw_methods(others[0], methods)
     fit(all_axes, sheet)
@@ -269,79 +270,6 @@ def draw_speedup(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
         _name_methods(others[0], methods)
     naming.draw(all_axes if naming.where == "below" else [first], 0.42)
     return figure_of(first)
-
-
-def draw_stacked_bars(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
-    """Draw a horizontal bar a label, the first on top, with its sum at the end; a dotted line at 1.
-
-    Args:
-        data: As of `step_costs`.
-        texts: The words; `y` is what is measured.
-        sheet: Size, font, legend.
-    """
-    bars = data.drop_duplicates("label")
-    shown = [name for name in COMPONENT_LOOKS if data.loc[data["component"] == name, "relative"].gt(0).any()]
-    names = list(data[data["component"].isin(shown)].drop_duplicates("component")["name"])
-    bars = bars.assign(text=_bar_names(bars["text"], sheet))
-    beside = 0.16 + _widest_line(bars["text"])
-    slot = Slot(beside / points(1), 3.6, 0.55)
-    room = (sheet.width or beside + slot.width + slot.right) - 2 * EDGE
-    each = 0.3 + max(widest([name]) for name in names)
-    columns = max(1, min(len(names), int(room / each)))
-    above, foot = (0.24 * math.ceil(len(names) / columns), 0.0) if sheet.legend != "none" else (0.0, 0.0)
-    if sheet.legend == "below":
-        above, foot = 0.0, points(above)
-    axes = row(
-        texts, sheet, [slot], 0.26 * (len(bars) + 0.4), above=above, title_left=0.62, foot=foot,
-        narrowest=0.9,
-    )[0]  # fmt: skip
-    few_ticks([axes], sheet)
-    positions = {label: len(bars) - 1 - place for place, label in enumerate(bars["label"])}
-    starts = dict.fromkeys(positions, 0.0)
-    for name in shown:
-        of_component = data[data["component"] == name]
-        part = of_component.set_index("label")["relative"]
-        colour, hatch = COMPONENT_LOOKS[name]
-        axes.barh(
-            [positions[label] for label in part.index], part, 0.72, color=colour, hatch=hatch,
-            left=[starts[label] for label in part.index], label=of_component["name"].iloc[0],
-            edgecolor="white", linewidth=0.5,
-        )  # fmt: skip
-        for label, value in part.items():
-            starts[str(label)] += float(value)
-    for _, bar in bars.iterrows():
-        _write_at_end(axes, f"{bar['total']:.2f}", bar["total"], positions[bar["label"]], 4)
-    axes.axvline(1, color="black", **(_DOTTED | {"zorder": 2}))
-    _name_bars(axes, list(positions.values()), bars["text"])
-    axes.set_ylim(-0.7, len(bars) - 0.3)
-    axes.set_xlabel(texts.y)
-    fit([axes], sheet)
-    if sheet.legend != "none":
-        _name_components(axes, columns, sheet)
-    return figure_of(axes)
-
-
-def _name_components(axes: Axes, columns: int, sheet: Sheet) -> None:
-    """The legend of stacked bars: above them, since nothing else names their parts, or below."""
-    figure, frame = figure_of(axes), axes.get_position()
-    width, height = figure.get_size_inches()
-    style: dict[str, Any] = {
-        "ncols": columns, "frameon": False, "fontsize": label_size(), "handlelength": 1.0,
-        "handleheight": 0.9, "columnspacing": 1.2, "borderaxespad": 0.1, "handletextpad": 0.4,
-    }  # fmt: skip
-    handles, _ = axes.get_legend_handles_labels()
-    low = frame.y0 - points(0.42) / height
-    below = sheet.legend == "below"
-    figure.legend(
-        handles=handles, loc="upper left" if below else "lower left",
-        bbox_to_anchor=(_legend_start(frame, width, columns, handles), low if below else frame.y1), **style,
-    )  # fmt: skip
-
-
-def _legend_start(frame: Any, width: float, columns: int, handles: Any) -> float:
-    """Where a legend of stacked bars begins: with them, or further left, lest it be cut at the right."""
-    each = 0.32 + max(widest([handle.get_label()]) for handle in handles)
-    return float(max(EDGE / width, min(frame.x0, 1 - EDGE / width - columns * each / width)))
 
 
 def _keys(rows: pd.DataFrame, line: str | None = None) -> list[Key]:
@@ -494,60 +422,3 @@ def _with_factor(data: pd.DataFrame, curve: pd.Series[Any]) -> str:
     """A curve's name with its factor, since beside the crossings many factors would overlap."""
     match = _of(data, "match")[lambda rows: rows["label"] == curve["label"]]
     return f"{curve['text']}, {match['factor'].iloc[0]:.1f}×" if len(match) else str(curve["text"])
-
-
-def _draw_cost_bars(axes: Axes, bars: pd.DataFrame) -> None:
-    """Cost to match the baseline, which is at the top."""
-    most, cost = bars["x"].fillna(bars["spent"]), bars["cost"].iloc[0]
-    scale, name = unit(cost, most.dropna().sort_values().tail(1))
-    positions, ends = list(range(len(bars)))[::-1], []
-    for position, length, (_, bar) in zip(positions, most / scale, bars.iterrows(), strict=True):
-        reached = not math.isnan(bar["x"])
-        axes.barh(
-            position, length, 0.7, facecolor=bar["colour"] if reached else "white", edgecolor=bar["colour"],
-            linewidth=0.8, alpha=0.9 if reached else 1.0, hatch=None if reached else "////",
-        )  # fmt: skip
-        if bar["high"] > bar["low"]:
-            axes.hlines(position, bar["low"] / scale, bar["high"] / scale, colors="black", linewidth=0.9)
-            length = max(length, bar["high"] / scale)
-        ends.append(length)
-        _write_at_end(axes, _factor(bar), length, position, 3, color=ink(bar["colour"]))
-    _name_bars(axes, positions, bars["text"])
-    for tick, colour in zip(axes.get_yticklabels(), bars["colour"], strict=True):
-        tick.set_color(ink(colour))
-    axes.set_ylim(-0.6, len(bars) - 0.4)
-    axes.set_xlim(0, max(ends))
-    axes.locator_params(axis="x", nbins=5)
-    round_ticks(axes)
-    what = WORDS[cost].amount
-    axes.set_xlabel(f"{what[0].upper()}{what[1:]} to match the baseline{f' ({name})' if name else ''}")
-
-
-def _factor(bar: Mapping[Any, Any] | pd.Series[Any]) -> str:
-    """What is written at the end of a bar."""
-    return "not reached" if math.isnan(bar["x"]) else f"{bar['factor']:.1f}×"
-
-
-def _write_at_end(axes: Axes, text: str, x: float, y: float, gap: float, **style: Any) -> None:
-    """Write a text right of the end of a horizontal bar; the gap is in points."""
-    axes.annotate(
-        text, (x, y), xytext=(gap, 0), textcoords="offset points", va="center_baseline", size=label_size(),
-        annotation_clip=False, **style,
-    )  # fmt: skip
-
-
-def _widest_line(names: Iterable[str]) -> float:
-    return widest(line for name in names for line in name.split("\n"))
-
-
-def _bar_names(names: Iterable[str], sheet: Sheet) -> list[str]:
-    """Names of bars, in two lines where they would take most of the figure."""
-    most = math.inf if sheet.width is None else 0.38 * sheet.width
-    return [name if widest([name]) <= most else "\n".join(wrapped(name, most)) for name in names]
-
-
-def _name_bars(axes: Axes, positions: list[int], names: Iterable[str]) -> None:
-    """Write names left of horizontal bars."""
-    axes.set_yticks(positions, list(names), size=label_size(), linespacing=0.95)
-    axes.tick_params(axis="y", length=0)
-    axes.yaxis.grid(False)
