@@ -141,7 +141,7 @@ def test_a_report_may_show_only_some_runs(asking):
     )
     contents, tables, stills = shown(lab)
     assert (tables, stills) == (["summary", "speedups", "summary-2", "comparison"], ["curves-2"])
-    assert contents.results[2].title == "Summary: runs uniform, joint"
+    assert contents.results[2].title == "Summary: rows uniform, joint"
     assert list(contents.results[2].table.frame["label"]) == ["uniform", "joint"]
     own = contents.results[3].table.frame.query("section == 'study'")
     assert list(own["row"]) == ["independent", "joint"]

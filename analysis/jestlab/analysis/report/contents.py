@@ -454,7 +454,7 @@ def _in_words(options: Mapping[str, Any]) -> str:
     for key, value in sorted(plain.items()):
         if key in ("options", "figure", "caption", "label", "notes", "width"):  # the words around it
             continue
-        if key == "runs" and "baseline" in options:  # which is enough
+        if key in ("runs", "rows") and "baseline" in options:  # which is enough
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))
