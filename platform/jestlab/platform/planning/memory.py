@@ -124,7 +124,7 @@ def _remedy(memory: Memory, needed: float, room: Room) -> str:
     if room.each is not None and memory.process > limit:
         return f"raise that above {_gigabytes(needed)}"
     raised = "raise that, " if room.each is not None and needed <= room.bytes else ""
-    if needed - memory.work < limit / 2:  # all but what parts of a batch can save
+    if needed * (1 - memory.work / memory.device) < limit / 2:  # without what parts of a batch can save
         remat = " or runtime.remat" if room.on_chip else ""
         return f"{raised}set a higher runtime.microbatches{remat}, or lower schedule.batch_size"
     if memory.batches > memory.state:

@@ -7,9 +7,12 @@ are: every device holds all parameters, and its share of the rows.
 
 How close it is, against XLA's own account of the compiled step (JAX 0.10.2, arguments and temporaries):
 
-- On CPU (2026-11-24), float32: from 8% below to 14% above for seven of eight configs of 17 MB to 1.8 GB, and
-  46 MB estimated for 31 MB. XLA's CPU compiler undoes rematerialisation (`runtime.remat: dots` changes
-  nothing there), so it counts on TPUs alone.
+- On CPU (2026-11-24): from 8% below to 17% above for nine of ten configs of 17 MB to 7.3 GB, and 46 MB
+  estimated for 31 MB. XLA's CPU compiler undoes rematerialisation where layers are not scanned, and computes
+  bfloat16 in float32; so does the estimate.
+- Peak resident memory of the processes of such runs, one at a time (same day): 1.0 GB estimated for 1.1
+  (quickstart), 1.6 for 1.6, 3.0 for 3.1, and 1.8 for 2.1 (joint selection with the reference online). Of that
+  0.4 GB are pages that processes on one machine share; they are counted for each.
 - On TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
   microbatches 12.3 for 12.9; with `remat: all` 8.1 for 7.3. Nothing has been measured on a chip.
 
@@ -60,8 +63,11 @@ _DIAGNOSED_ROWS = 256
 _AHEAD = 5
 """Batches that are read ahead, and the one that is handed over."""
 
-_PROCESS = 600e6
-"""Python, JAX and compiled functions."""
+_PROCESS = 1e9
+"""What a process takes that only imports, compiles and evaluates."""
+
+_FRAGMENTS = 0.15
+"""What the allocator takes beside what is allocated, as a share of it."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,7 @@ class _Tower:
         """Return the bytes that a forward and backward pass holds."""
         one = self.block(rows, compiler.kept)
         pooling = 4 * rows * self.tokens * self.width * self.bytes if self.pools else 0.0
-        if remat == "none" or not compiler.rematerializes:
+        if remat == "none":
             return self.depth * one + pooling
         kept = self.block(rows, (5, 1, 0)) if remat == "dots" else self.block(rows, (1, 0, 0))
         return self.depth * kept + one + pooling
@@ -128,18 +134,20 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
 
     A reference of unknown architecture is assumed to have the learner's.
     """
-    count, towers = parameters(config.model), _towers(config.model)
+    count, towers = parameters(config.model), _towers(config.model, chips)
     devices, compiler = chips or 1, _ON_TPU if chips else _ON_CPU
     b, super_batch = config.batch_size / devices, config.super_batch_size / devices
     if count is None:
         return None
     state, gradient = 3 * count * _FLOAT, 2 * count * _FLOAT
     rows = b / config.runtime.microbatches
+    undone = not (compiler.rematerializes or config.runtime.scan_layers)
+    remat = "none" if undone else config.runtime.remat
     share = config.approximate_size / config.batch_size
     seen = [_approximated(towers, config), towers] if share else [towers]
     shares = (share, 1 - share) if share else (1.0,)
     training = sum(
-        tower.trained(part * rows, config.runtime.remat, compiler)
+        tower.trained(part * rows, remat, compiler)
         for part, pair in zip(shares, seen, strict=True)
         for tower in pair
     )
@@ -156,17 +164,14 @@ def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0
         else:
             model = getattr(need, "model", None) or config.model
             state += (parameters(model) or count) * _FLOAT
-            scoring += _scored(_towers(model), model, at_once, compiler)
+            scoring += _scored(_towers(model, chips), model, at_once, compiler)
     row = _row(config.model) + cached
     steps = config.runtime.steps_per_dispatch
-    return Memory(
+    return _memory(
         state=state,
         work=gradient + max(training, scoring),
         batches=2 * steps * super_batch * row,
-        process=_PROCESS
-        + (_AHEAD + steps) * super_batch * row
-        + _decoded(config, config.model)
-        + 3 * count * _FLOAT,
+        host=(_AHEAD + steps) * super_batch * row + _decoded(config, config.model) + 3 * count * _FLOAT,
     )
 
 
@@ -176,11 +181,11 @@ def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 
     if not isinstance(model, TwoTowers) or (count := parameters(model)) is None:
         return None
     rows = config.runtime.batch_size / (chips or 1)
-    return Memory(
+    return _memory(
         state=count * _FLOAT,
-        work=_scored(_towers(model), model, rows, _ON_TPU if chips else _ON_CPU),
+        work=_scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU),
         batches=2 * rows * _row(model),
-        process=_PROCESS + (_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
+        host=(_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
     )
 
 
@@ -192,22 +197,30 @@ def of_diagnosis(config: DiagnoseConfig, needs: Mapping[str, Config], chips: int
     reference = getattr(needs.get(DIAGNOSE_REFERENCE), "model", None)
     models = [learner, *([reference] if isinstance(reference, TwoTowers) else [])]
     rows, candidates = _DIAGNOSED_ROWS, config.super_batch_size()
-    return Memory(
+    return _memory(
         state=sum(parameters(model) or count for model in models) * _FLOAT,
-        work=sum(_scored(_towers(model), model, rows, _ON_TPU if chips else _ON_CPU) for model in models),
+        work=sum(
+            _scored(_towers(model, chips), model, rows, _ON_TPU if chips else _ON_CPU) for model in models
+        ),
         batches=2 * rows * _row(learner) + 2 * candidates * 2 * learner.embedding_dim * _FLOAT,
-        process=_PROCESS + (_AHEAD + 1) * rows * _row(learner),
+        host=(_AHEAD + 1) * rows * _row(learner),
     )
 
 
 def of_weights(config: WeightsConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
     """Estimate the memory of an import of weights: they are there twice, as read and as written."""
     count = None if config.model is None else parameters(config.model)
-    return None if count is None else Memory(count * _FLOAT, count * _FLOAT, 0.0, _PROCESS)
+    return None if count is None else _memory(count * _FLOAT, count * _FLOAT, 0.0, 0.0)
 
 
-def _towers(model: TwoTowers) -> tuple[_Tower, _Tower]:
-    size = 2 if model.compute_dtype == "bfloat16" else _FLOAT
+def _memory(state: float, work: float, batches: float, host: float) -> Memory:
+    """Add what every process takes to what a run holds on devices and, as `host`, in its process."""
+    return Memory(state, work, batches, _PROCESS + host + _FRAGMENTS * (state + work + batches))
+
+
+def _towers(model: TwoTowers, chips: int) -> tuple[_Tower, _Tower]:
+    # XLA computes in float32 on CPU.
+    size = 2 if model.compute_dtype == "bfloat16" and chips else _FLOAT
     vision, text = model.vision, model.text
     image = _Tower(
         tokens=(vision.image_size // vision.patch_size) ** 2,
