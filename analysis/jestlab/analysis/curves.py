@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from .costs import Scope, break_even_runs, check_scope, planned_flops
-from .efforts import EFFORTS, MEASURED, WORDS, Over
+from .efforts import EFFORTS, MEASURED, WORDS, Effort
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,7 +207,7 @@ class _Places:
         return found
 
 
-def mean_curves(curves: pd.DataFrame, effort: Over, band: Band = "range") -> pd.DataFrame:
+def mean_curves(curves: pd.DataFrame, effort: Effort | Literal["step"], band: Band = "range") -> pd.DataFrame:
     """Average the curves of each label over its seeds, with a band.
 
     Of a label with completed runs only these count, so that a run that died early cuts nothing short; of one
@@ -218,7 +218,7 @@ def mean_curves(curves: pd.DataFrame, effort: Over, band: Band = "range") -> pd.
 
     Args:
         curves: From `score_curves`.
-        effort: The horizontal axis.
+        effort: The horizontal axis: an effort, or the step.
         band: "range" from the least to the greatest seed, "std" for the mean ± the sample standard deviation.
 
     Returns:

@@ -16,7 +16,7 @@ Effort = Literal["examples_seen", "flops", "seconds", "chip_hours"]
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
 
-Over = Literal["examples_seen", "flops", "seconds", "chip_hours", "step"]
+Over = Literal["examples_seen", "flops", "seconds", "chip_hours", "steps"]
 """What learning curves may be drawn over."""
 
 OVERS: tuple[Over, ...] = get_args(Over)

@@ -6,6 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from types import TracebackType
 
 
 class UserError(Exception):
@@ -14,6 +15,14 @@ class UserError(Exception):
     def _render_traceback_(self) -> list[str]:
         """Show the line alone in a notebook: IPython asks exceptions for this."""
         return [f"Error: {self}"]
+
+
+class UserErrors(UserError):
+    """Several kinds of bad input at once, each told in a line; the last line may count them."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = tuple(lines)
+        super().__init__("\n".join(lines))
 
 
 @contextmanager
@@ -68,13 +77,73 @@ Path = tuple[str, ...]
 """A place in a spec: `("runs", "joint", "selection", "rule")`, written `runs.joint.selection.rule`."""
 
 
-class SpecError(UserError):
-    """A spec that cannot be planned: its place from the spec's root, and what is wrong and would be right."""
+class SpecError(UserError, ValueError):
+    """A spec that cannot be planned: its place from the spec's root, and what is wrong and would be right.
+
+    It is a ValueError as well, so that pydantic collects those that validators raise.
+    """
 
     def __init__(self, path: Sequence[str], message: str) -> None:
         self.path: Path = tuple(path)
         self.message = message
         super().__init__(f"{dotted(path)}: {message}" if path else message)
+
+    @property
+    def errors(self) -> tuple[SpecError, ...]:
+        """This mistake, or all of several."""
+        return (self,)
+
+
+class SpecErrors(SpecError):
+    """Several mistakes in a spec. As one error it is the first of them."""
+
+    def __init__(self, errors: Sequence[SpecError]) -> None:
+        self._errors = tuple(errors)
+        super().__init__(self._errors[0].path, self._errors[0].message)
+
+    @property
+    def errors(self) -> tuple[SpecError, ...]:
+        """All of the mistakes."""
+        return self._errors
+
+
+class Mistakes:
+    """Gathers the mistakes in a spec, each once, to raise them together.
+
+    `with mistakes: …` takes in the mistakes that are raised inside; what follows is executed all the same.
+    """
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._found: dict[tuple[Path, str], SpecError] = {}
+
+    def __len__(self) -> int:
+        """Return the number of mistakes so far."""
+        return len(self._found)
+
+    def add(self, errors: Iterable[SpecError]) -> None:
+        """Take in mistakes."""
+        for error in errors:
+            self._found.setdefault((error.path, error.message), error)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if isinstance(error, SpecError):
+            self.add(error.errors)
+        return isinstance(error, SpecError)
+
+    def together(self) -> SpecError:
+        """Return what was found as one error; there has to be something."""
+        return next(iter(self._found.values())) if len(self) == 1 else SpecErrors([*self._found.values()])
+
+    def check(self) -> None:
+        """Raise what was found, if anything."""
+        if self._found:
+            raise self.together() from None
 
 
 @contextmanager
@@ -83,7 +152,9 @@ def within(*place: str) -> Iterator[None]:
     try:
         yield
     except SpecError as error:
-        raise SpecError((*place, *error.path), error.message) from None
+        mistakes = Mistakes()
+        mistakes.add(SpecError((*place, *one.path), one.message) for one in error.errors)
+        raise mistakes.together() from None
 
 
 def dotted(path: Sequence[str]) -> str:

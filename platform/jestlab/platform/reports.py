@@ -297,7 +297,8 @@ def _write_report(
         table = tables.table(
             url, report.name, [study.name], baseline=report.baseline, scope=report.scope, mean=report.mean,
             crossing=report.crossing, with_published=report.published, results={study.name: results},
-            score=report.score, options=report.options, own=own if report.is_own else None,
+            score=report.score, shape=report.shape, options=report.options,
+            own=own if report.is_own else None,
         )  # fmt: skip
         return [
             write_whole(folder / f"{name}{suffix}", getattr(table, format)())

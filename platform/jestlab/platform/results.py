@@ -172,7 +172,7 @@ class Results:
             )  # fmt: skip
             request = figures.Request(
                 self._lab.store_url, self.experiment, baseline=baseline, scope=scope, effort=over,
-                cost=None if over == "step" else over, trajectories=trajectories, surfaces=surfaces, run=run,
+                cost=None if over == "steps" else over, trajectories=trajectories, surfaces=surfaces, run=run,
                 x=x, by=tuple(_names(by) or ()), split=split, metric=metrics[0] if metrics else None,
                 metrics=metrics, smooth=smooth, scale=scale, highlight=tuple(_names(highlight) or ()),
                 group=group, source=source, score=None if score is None else tuple(_names(score) or ()),

@@ -193,3 +193,11 @@ def test_figures_of_a_column_s_width_fit_a_two_column_article(lab, tmp_path):
     assert "Overfull" not in log
     widths = re.findall(r"Graphic file \(type pdf\)|<([\w.]+\.pdf)", log)
     assert len([name for name in widths if name]) >= len(names)
+
+
+def test_the_study_s_figure_holds_for_all_that_is_drawn_of_it(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.1, 0.2]), spec={"figure": {"width": "3.25in", "caption": "none"}}
+    )
+    plot = draw("curves", Request(store.url, "study", sheet=Sheet.parse({"caption": "Mine."})))
+    assert plot.sheet == Sheet(width=3.25, caption="Mine.")

@@ -29,7 +29,7 @@ def plotted(lab, **options):
 
 
 def test_the_loss_over_steps(lab):
-    plot = plotted(lab, metric="loss", effort="step")
+    plot = plotted(lab, metric="loss", effort="steps")
     assert (plot.name, plot.texts.x, plot.texts.y) == (
         "curves_loss",
         "steps",
@@ -70,7 +70,7 @@ def test_an_evaluation_in_its_declared_unit(lab):
 
 
 def test_several_metrics_have_a_panel_each(lab):
-    plot = plotted(lab, metrics=("loss", "lr", "shapes/zero_shot"), effort="step")
+    plot = plotted(lab, metrics=("loss", "lr", "shapes/zero_shot"), effort="steps")
     figure = plot.figure()
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "training loss (nats), less is better", "lr", "shapes/zero_shot (%)",
@@ -87,14 +87,14 @@ def test_an_unknown_metric_names_the_nearest_recorded(lab):
 
 
 def test_smoothing_is_a_running_mean_of_each_seed(lab):
-    raw = plotted(lab, metric="loss", effort="step").data
-    smooth = plotted(lab, metric="loss", effort="step", smooth=3)
+    raw = plotted(lab, metric="loss", effort="steps").data
+    smooth = plotted(lab, metric="loss", effort="steps", smooth=3)
     of = {name: data[data["label"] == "joint"]["mean"].to_numpy() for name, data in
           (("raw", raw), ("smooth", smooth.data))}  # fmt: skip
     assert of["smooth"][1:-1] == pytest.approx(np.convolve(of["raw"], np.ones(3) / 3, "valid"))
     assert of["smooth"][0] == pytest.approx(of["raw"][:2].mean())  # the window is cut at the ends
     assert "running mean over 3 points of each seed" in smooth.texts.caption
-    share = plotted(lab, metric="loss", effort="step", smooth="25%")
+    share = plotted(lab, metric="loss", effort="steps", smooth="25%")
     assert "running mean over 25% of the points" in share.texts.caption
     for wrong in (1, "80%", "wide", True):
         with pytest.raises(ValueError, match="must be a number of recorded points from 2"):
@@ -109,7 +109,7 @@ def test_the_scale_of_the_axis(lab):
 def test_long_curves_are_thinned_but_end_where_they_end(new_store, stored_run):
     values = [1.0 / step for step in range(1, 3002)]
     run = stored_run("uniform", [0.1, 0.2], logged={"loss": values})
-    data = plotted(new_store().add(run), metric="loss", effort="step").data
+    data = plotted(new_store().add(run), metric="loss", effort="steps").data
     assert len(data) <= 502
     assert data["effort"].iloc[-1] == 3001
     assert data["mean"].iloc[-1] == pytest.approx(values[-1])

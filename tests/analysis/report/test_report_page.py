@@ -395,7 +395,7 @@ def test_hostile_names_are_shown_as_text(opened, new_lab, a_run):
         for place in range(tab.locator("#pareto .plot .marks path").count()):
             tab.locator("#pareto .plot .marks path").nth(place).hover(force=True)
             told.add(tab.locator("#pareto .tip strong").inner_text())
-        assert told & {HOSTILE[0], HOSTILE[1]}
+        assert any(text.startswith(HOSTILE[0]) for text in told)
         assert tab.evaluate("window.hacked") is None
         assert shown.complaints == []
         assert shown.requests == [page.as_uri()]

@@ -56,7 +56,7 @@ def test_errors_name_the_place_and_the_remedy(reports, more, said):
 
 
 def test_curves_of_metrics():
-    found = study({"curves": {"metrics": "loss", "effort": "step", "smooth": 5, "highlight": "uniform"}})
+    found = study({"curves": {"metrics": "loss", "effort": "steps", "smooth": 5, "highlight": "uniform"}})
     assert found.reports[0].metrics == ("loss",)
     assert found.reports[0].highlight == ("uniform",)
     assert Study.parse(found.to_dict()) == found

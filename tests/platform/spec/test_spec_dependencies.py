@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import Study, grid
-from jestlab.platform.spec.expand import Reference, order
+from jestlab.platform.spec.order import Reference, order
 
 
 def node(name, needs=(), point=None):

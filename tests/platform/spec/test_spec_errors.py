@@ -202,16 +202,12 @@ CASES = {
         ":3: reports.0.baseline: no run 'unifrom': did you mean 'uniform'?",
     ),
     "a report of an unknown run": (
-        "runs: {uniform: {}}\nreports:\n- table: {runs: [uniform, unifrom]}",
+        "runs: {uniform: {}}\nreports:\n- curves: {runs: [uniform, unifrom]}",
         ":3: reports.0.runs.1: no run 'unifrom': did you mean 'uniform'?",
     ),
     "a report of no run": (
-        "runs: {uniform: {}}\nreports:\n- table: {runs: []}",
+        "runs: {uniform: {}}\nreports:\n- curves: {runs: []}",
         ":3: reports.0.runs:",
-    ),
-    "claims of some runs": (
-        "runs: {uniform: {}}\nreports:\n- table: {name: claims, runs: [uniform]}",
-        ":3: reports.0: a table of claims shows no runs: leave out `runs`",
     ),
     "an unknown value of a report": (
         "runs: {a: {}}\nreports:\n- {kind: curves, effort: flop}",

@@ -90,7 +90,7 @@ class Request:
         group: Group of rows of the published table, which share one baseline.
         source: Where the published table is published; None for the one with most points.
         score: Evaluations whose mean is the score; None for the study's.
-        sheet: Size, font, words and legend of the printed figure.
+        sheet: Size, font, words and legend of the printed figure, over those of the study's spec.
         results: Reads the experiment, if several requests share it; None to read it here.
         options: Arguments of a figure of one's own.
         own: Imports the code of one; None where none may be executed.
@@ -201,16 +201,31 @@ def draw(kind: str, request: Request) -> Plot:
         ValueError: If there is no such kind, the experiment lacks what it needs, which the message names, or
             code of one's own fails.
     """
-    request.sheet.settings  # noqa: B018 — is its font installed?
-    if kind in KINDS:
-        return replace(KINDS[kind](request), sheet=request.sheet)
-    if request.own is None and ":" not in kind:
+    if kind not in KINDS and request.own is None and ":" not in kind:
         raise ValueError(f"no figure {kind!r}: choose one of {', '.join(KINDS)}")
+    sheet = _sheet(request)
+    sheet.settings  # noqa: B018 — is its font installed?
+    if sheet != request.sheet:
+        read = request
+        request = replace(read, sheet=sheet, results=lambda: read.frames)
+    if kind in KINDS:
+        return replace(KINDS[kind](request), sheet=sheet)
     code = load(request.own, request.experiment, "figure", kind)
     results = Results(
         request.url, request.experiment, lambda: request.frames, request.baseline, request.scope
     )
-    return replace(own_plot(code, results, request.options), sheet=request.sheet)
+    return replace(own_plot(code, results, request.options), sheet=sheet)
+
+
+def _sheet(request: Request) -> Sheet:
+    """The sheet that is asked for, over that of the study's spec."""
+    if not request.experiment:
+        return request.sheet
+    try:
+        spec = request.frames.spec
+    except ValueError:  # nothing has been evaluated: some kinds need no more than what was logged
+        return request.sheet
+    return request.sheet.over(Sheet.parse(spec.get("figure") or {}))
 
 
 def all_possible(request: Request) -> list[Plot]:

@@ -37,6 +37,7 @@ _TICKS, _LABELS, _HEADING = 0.46, 0.42, 0.22  # room left of, below and above ax
 _BAR_LABELS = 0.24  # room below the bars
 _BAR_WIDTH, _BAR_GAP, _BAR_TICKS = 0.07, 0.06, 0.52  # the colour bar: width, distance, its numbers
 _NAMES, _GAP = 0.14, 0.1  # room between a panel and its names, and right of them
+_NARROW = 5.0  # inches
 _CLIPPED = 0.02  # share of the pairs that may exceed the colour scale, since a few are outliers
 _DIVERGING = "RdBu_r"
 _BY_RATIO = re.compile(r"learnability/filtering_ratio/([^/]+)/(independent|joint)")
@@ -265,6 +266,8 @@ def draw_panels(data: pd.DataFrame, texts: Texts, sheet: Sheet) -> Figure:
             points(_BARS_HEIGHT),
         )  # fmt: skip
         _draw_bars(axes, of["selected"])
+        if whole < _NARROW:  # room for the names above the bars
+            axes.set_ylim(top=1.6 * axes.get_ylim()[1])
     fit(figure.axes, sheet)
     for axes, ends in named:
         if direct:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -87,15 +87,16 @@ def learning_curves(
     measured = list(shown) or [Recorded("", frames.score, score_curves(frames, scope))]
     if effort is None:
         effort = _usual(measured[0].curves)
+    column: Effort | Literal["step"] = "step" if effort == "steps" else effort
     parts = []
     for each in measured:
-        curves = mean_curves(smooth(each.curves) if smooth else each.curves, effort, band)
+        curves = mean_curves(smooth(each.curves) if smooth else each.curves, column, band)
         if curves.empty:
             what = each.name or "score"
             missing = f"no {what} to draw over {effort} yet"
             raise ValueError(f"experiment {frames.experiment!r} has {missing}: {frames.progress()}")
         ends = ["mean", "low", "high"]
-        part = styled(frames, curves, compared, []).rename(columns={effort: "effort"})
+        part = styled(frames, curves, compared, []).rename(columns={column: "effort"})
         part[ends] *= each.metric.factor
         part["panel"], part["y_label"] = each.name, each.axis if shown else score_axis(frames)
         part["log"] = each.metric.scale == "log"
@@ -129,7 +130,7 @@ def learning_curves(
         sentences += about_references(frames, data, metric)
     if effort == "flops":
         sentences.append(f"FLOPs: {frames.counted(scope)}.")
-    axis = "steps" if effort == "step" else WORDS[effort].axis
+    axis = "steps" if effort == "steps" else WORDS[effort].axis
     y_label = str(data["y_label"].iloc[0])
     words = Texts(title(frames), " ".join(sentences), axis, y_label, metric)
     named = "_".join(["curves", *(re.sub(r"\W+", "_", each.name) for each in shown)])
@@ -139,7 +140,7 @@ def learning_curves(
 def _usual(curves: pd.DataFrame) -> Over:
     """What curves are drawn over where nobody says: examples seen; else seconds, else steps."""
     there = known(curves)
-    return "examples_seen" if "examples_seen" in there else "seconds" if "seconds" in there else "step"
+    return "examples_seen" if "examples_seen" in there else "seconds" if "seconds" in there else "steps"
 
 
 def _thinned(data: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from ..provenance import History, Origins, Recipe, recipe
 from ..provenance import load as load_history
 from ..sheet import Sheet
 from ..soundness import Soundness
-from ..tables import finals, speedup_table, summary
+from ..tables import Shape, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..tables.core import Table
@@ -384,6 +384,8 @@ def requested(
             if seen[stem] > 1:
                 part, heading = f"{stem}-{seen[stem]}", f"{heading}: {_in_words(options)}"
             shown, compared = frames, baseline
+            if is_table and "runs" in options:  # as older specs have it
+                options["rows"] = options.pop("runs")
             if frames is not None and "runs" in options:
                 shown = frames.only(options["runs"])
                 compared = baseline if baseline in shown.labels else None
@@ -407,6 +409,7 @@ def _table(
     own: Loader | None,
 ) -> Table:
     known = {_RENAMED.get(key, key): value for key, value in options.items() if key in _TABLE_OPTIONS}
+    known["shape"] = Shape.of(options)
     results = None if frames is None else {history.experiment: lambda: frames}
     return named_table(url, name, [history.experiment], results=results, own=own, **known)
 
@@ -438,8 +441,9 @@ def _is_on_every_page(
     named = options.get("baseline")
     if frames is not None and named is not None and frames.baseline(named) != baseline:
         return False
-    other = {"runs", "score", "metric", "metrics", "smooth", "scale", "highlight"}
-    fits = name in _ALWAYS and not other & options.keys() and options.get("scope", scope) == scope
+    shaping = (each.name for each in fields(Shape))
+    other = {"runs", "score", "metric", "metrics", "smooth", "scale", "highlight", *shaping} & options.keys()
+    fits = name in _ALWAYS and not other and options.get("scope", scope) == scope
     return fits and all(options.get(key, value) == value for key, value in _ALWAYS[name].items())
 
 
@@ -448,7 +452,9 @@ def _in_words(options: Mapping[str, Any]) -> str:
     words = []
     plain = {**options, **options.get("options", {})}  # those of a function of one's own are no less words
     for key, value in sorted(plain.items()):
-        if key in ("options", "figure") or (key == "runs" and "baseline" in options):  # which is enough
+        if key in ("options", "figure", "caption", "label", "notes", "width"):  # the words around it
+            continue
+        if key == "runs" and "baseline" in options:  # which is enough
             continue
         text = ", ".join(value) if isinstance(value, list | tuple) else str(value)
         words.append(key.replace("_", " ") + ("" if value is True else f" {text}"))

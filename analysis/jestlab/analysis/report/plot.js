@@ -53,7 +53,7 @@ function ticks(low, high, count, log) {
   }
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((digit) => digit * power).find((each) => each >= rough);
+  const step = [1, 2, 2.5, 5, 10].map((digit) => digit * power).find((each) => each >= rough);
   const found = [];
   for (let i = Math.ceil(low / step); i * step <= high; i++) found.push(Number((i * step).toPrecision(12)));
   return found;
@@ -124,7 +124,7 @@ class Plot {
     const letters = Math.max(...yTicks.map((tick) => tickText(tick).length));
     this.frame = { left: 34 + 7.5 * letters, right: width - 12, top: 12, bottom: height - 48 };
     const { left, right, top, bottom } = this.frame;
-    const xTicks = ticks(...this.ranges.x, Math.max(2, (right - left) / 90), x.log);
+    const xTicks = ticks(...this.ranges.x, Math.max(2, (right - left) / 70), x.log);
     this.svg.replaceChildren();
 
     const clip = `clip-${this.place.closest("section").id}`;

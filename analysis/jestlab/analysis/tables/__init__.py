@@ -18,6 +18,7 @@ from .claims import claims_table
 from .core import Table
 from .own import own_table
 from .paper import LAYOUTS, paper_table
+from .shape import Shape
 from .summary import MEANS, Finals, Mean, finals, speedup_table, summary
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = [
     "NAMES",
     "Finals",
     "Mean",
+    "Shape",
     "Table",
     "claims_table",
     "default_name",
@@ -38,6 +40,9 @@ __all__ = [
     "summary",
     "table",
 ]
+
+WHOLE = Shape()
+"""All rows and columns, in the table's own words."""
 
 _OF_ONE_EXPERIMENT = {"summary": summary, "speedups": speedup_table}
 
@@ -59,6 +64,7 @@ def table(
     results: Mapping[str, Callable[[], Frames]] | None = None,
     options: Mapping[str, Any] | None = None,
     own: Loader | None = None,
+    shape: Shape = WHOLE,
 ) -> Table:
     """Build a table by its name.
 
@@ -79,14 +85,20 @@ def table(
         results: Functions that return results of experiments that have been read already.
         options: Arguments of a table of one's own.
         own: Imports the code of one, and then knows more names; None where none may be executed.
+        shape: What is shown of it.
 
     Raises:
         FileNotFoundError: The URL names a SQLite file that does not exist.
         ValueError: There is no such table or experiment, nothing to show in it, or code of one's own fails.
     """
+    studies = list(dict.fromkeys(studies))
+    seen: list[Frames] = []
 
     def results_of(study: str) -> Frames:
         frames = results[study]() if results and study in results else read(url, study)
+        seen.append(frames)
+        named = baseline if len(studies) == 1 else None
+        frames = shape.narrowed(frames, named) if shape.rows else frames
         return frames.scored_by(score) if score else frames
 
     if name not in NAMES and (own is not None or ":" in name):
@@ -94,9 +106,11 @@ def table(
         code = load(own, study, "table", name)
         made = own_table(code, Results(url, study, lambda: results_of(study), baseline, scope), options or {})
     else:
-        made = _table(url, name, studies, baseline, scope, mean, crossing, with_published, score, results_of)
+        made = _table(
+            url, name, studies, baseline, scope, mean, crossing, with_published, score, results_of, shape
+        )
     made = replace(made, notes=(*made.notes, *_imported(url, made.experiments or list(studies))))
-    return Soundness.read(url, made.experiments).marked(made)
+    return shape.applied(Soundness.read(url, made.experiments).marked(made), seen)
 
 
 def _imported(url: str, shown: Sequence[str]) -> Iterator[str]:
@@ -117,8 +131,9 @@ def _table(
     with_published: bool,
     score: Sequence[str] | None,
     results_of: Callable[[str], Frames],
+    shape: Shape,
 ) -> Table:
-    studies = list(dict.fromkeys(studies))
+    """Build it with all columns of the rows that are shown."""
     if not studies and name in experiments(url):
         is_shown = with_published and name in set(published.read(url)["table"])
         studies = [] if is_shown else [name]
@@ -133,11 +148,11 @@ def _table(
     cells = published.read(url)
     if name not in LAYOUTS:
         _check_published(name, cells, experiments(url))
-    own = [results_of(study) for study in studies]
+    read_here = [results_of(study) for study in studies]
     return paper_table(
         name,
         cells if with_published else cells[:0],
-        _all_finals(own, baseline, scope, mean, crossing),
+        _all_finals(read_here, baseline, scope, mean, crossing),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..intervals import INTERVAL
@@ -57,22 +58,48 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
             Column(
                 "statement", "claim", lambda row: str(row["statement"]), align="left", importance=ESSENTIAL
             ),
-            Column("source", "source", lambda row: str(row["source"]), align="left", importance=40),
-            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
             Column(
-                "difference",
-                "difference",
-                lambda row: difference(row, meant[row["row"]]) + _allowed(row, meant[row["row"]]),
-                formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
-                f"its {INTERVAL} by Student's t; a run adds its value times its weight",
-                inputs=("value", "weight"),
-                importance=80,
+                "source",
+                "source",
+                lambda row: str(row["source"]),
+                align="left",
+                importance=40,
+                data=("source",),
             ),
+            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
+            _difference_column(meant),
             Column("seeds", "n", show.seeds, formula=_SEEDS, importance=30),
-            Column("reason", "why not", lambda row: str(row["reason"]), align="left", importance=20),
+            Column(
+                "reason",
+                "why not",
+                lambda row: str(row["reason"]),
+                align="left",
+                importance=20,
+                data=("reason",),
+            ),
         ),
         notes=(*_RULES, *_gaps(judged)),
         parts=_parts(judged),
+    )
+
+
+def _difference_column(meant: Mapping[str, Metric]) -> Column:
+    """Column of differences.
+
+    Args:
+        meant: Row → what its difference is one of.
+    """
+    return Column(
+        "difference",
+        "difference",
+        lambda row: difference(row, meant[row["row"]]) + _allowed(row, meant[row["row"]]),
+        formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
+        f"its {INTERVAL} by Student's t; a run adds its value times its weight",
+        inputs=("value", "weight"),
+        importance=80,
+        family="differences",
+        data=("difference", "low", "high"),
+        rounded=lambda n: _difference_column({row: replace(each, digits=n) for row, each in meant.items()}),
     )
 
 

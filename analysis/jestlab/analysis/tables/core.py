@@ -7,7 +7,7 @@ people; Markdown, LaTeX and HTML share those texts (`Cell`) and differ in emphas
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -48,6 +48,9 @@ class Column:
         compares: Whether the same inputs of the run that it is compared with went into it, too.
         importance: What is kept longer where a table is too wide for a page or a terminal: the column of the
             least importance goes first, of several the last; `ESSENTIAL` ones stay.
+        family: What columns of its kind are called together: "scores", "differences", "costs", "factors".
+        data: Columns of the frame that hold its raw numbers, the one that rows are sorted by first.
+        rounded: Makes the column with another number of digits; None where numbers have none to choose.
     """
 
     key: str
@@ -62,6 +65,9 @@ class Column:
     inputs: tuple[str, ...] = ()
     compares: bool = False
     importance: int = 50
+    family: str = ""
+    data: tuple[str, ...] = ()
+    rounded: Callable[[int], Column] | None = None
 
     @property
     def made(self) -> bool:
@@ -144,6 +150,8 @@ class Table:
         shown: Row → the name that is shown for it, where that differs.
         label: LaTeX's label; empty for one made of the name.
         width: How wide it may be in LaTeX; see `latex.parse_width`.
+        raw: Columns of the frame that CSV and JSON hold; None for all.
+        explains: Note → keys of the columns that it is about, where it is about some alone.
     """
 
     name: str
@@ -159,6 +167,8 @@ class Table:
     shown: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     width: str = "auto"
+    raw: Collection[str] | None = None
+    explains: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     @property
     def opens(self) -> bool:
@@ -169,6 +179,12 @@ class Table:
     def experiments(self) -> list[str]:
         """Names of the experiments that its cells come from."""
         return [] if self.parts is None else [str(name) for name in self.parts["experiment"].unique()]
+
+    def notes_on(self, columns: Sequence[Column]) -> tuple[str, ...]:
+        """Return the notes that a reader of some columns needs."""
+        keys = {column.key for column in columns}
+        about = {note: set(named) for note, named in self.explains.items()}
+        return tuple(note for note in self.notes if note not in about or about[note] & keys)
 
     def render(self, format: Format) -> str:
         """Write the table in a format; the text ends with a newline."""
@@ -227,6 +243,7 @@ class Table:
     def _raw(self) -> pd.DataFrame:
         """The frame as programs read it: with the names that are shown, where rows have such."""
         raw = self.frame.drop(columns="row")
+        raw = raw if self.raw is None else raw[[name for name in raw.columns if name in self.raw]]
         if any(row in self.shown for row in self.frame["row"]):
             raw.insert(1, "shown", [self.shown.get(row, row) for row in self.frame["row"]])
         return raw

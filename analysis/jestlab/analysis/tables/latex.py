@@ -130,7 +130,7 @@ def latex(table: Table) -> str:
             *body,
             "    \\bottomrule",
             "  \\end{tabular}",
-            *_notes(table.notes, layout),
+            *_notes(table.notes_on(columns), layout),
             f"\\end{{{layout.environment}}}",
             "",
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .. import units
@@ -283,16 +283,19 @@ def _columns(
 
         return of
 
-    def column(quantity: str) -> Column:
+    def column(quantity: str, digits: int | None = None) -> Column:
         header, group = _heading(quantity, several, mixed)
         if quantity in called:
             header, group = called[quantity], ""
         return Column(
-            quantity, header, _text(quantity, meant), _rank(quantity, meant), group=group,
+            quantity, header, _text(quantity, meant, digits), _rank(quantity, meant, digits), group=group,
             shade=shade(quantity), mark=mark(quantity), formula=_formula(quantity, own, mixed),
             inputs=inputs.get(quantity, ()), compares=quantity in inputs,
             align="center" if quantity == FILTERED else "right",
             importance=60 if is_score(quantity) else _IMPORTANCE.get(quantity, 50),
+            family=_family(quantity),
+            data=(quantity, *(f"{quantity}_{end}" for end in ("printed", "std", "seeds", "low", "high"))),
+            rounded=(lambda n: column(quantity, n)) if _family(quantity) else None,
         )  # fmt: skip
 
     variant = Column(
@@ -313,6 +316,13 @@ def _called(scores: Sequence[str], own: Sequence[Finals]) -> dict[str, str]:
         if len(declared) == 1:
             found[score] = declared.pop()
     return found
+
+
+def _family(quantity: str) -> str:
+    """What columns of the kind of a quantity are called together; empty where digits cannot be chosen."""
+    if is_score(quantity) or quantity == MEAN:
+        return "scores"
+    return "differences" if quantity == DELTA else ""
 
 
 def _is_quantity(name: str) -> bool:
@@ -357,7 +367,7 @@ def _heading(quantity: str, several: Counter[str], mixed: bool) -> tuple[str, st
     return headers[quantity]
 
 
-def _text(quantity: str, meant: _Meant) -> Callable[[Record], str]:
+def _text(quantity: str, meant: _Meant, digits: int | None = None) -> Callable[[Record], str]:
     """Make a function that writes a row's value: as it was printed, or in our own format."""
 
     def own(row: Record, value: float) -> str:
@@ -367,7 +377,7 @@ def _text(quantity: str, meant: _Meant) -> Callable[[Record], str]:
             return units.count(value)
         if quantity in (PER_ITERATION, TOTAL, *_COUNTED):
             return f"{100 * value:.0f}"
-        metric = meant(row, quantity)
+        metric = _to_digits(meant(row, quantity), digits)
         if quantity == DELTA:
             return show.difference(value, row[f"{DELTA}_low"], row[f"{DELTA}_high"], metric)
         std, count = row[f"{quantity}_std"], row[f"{quantity}_seeds"]
@@ -382,12 +392,16 @@ def _text(quantity: str, meant: _Meant) -> Callable[[Record], str]:
     return text
 
 
-def _rank(quantity: str, meant: _Meant) -> Callable[[Record], float] | None:
+def _to_digits(metric: Metric, digits: int | None) -> Metric:
+    return metric if digits is None else replace(metric, digits=digits)
+
+
+def _rank(quantity: str, meant: _Meant, digits: int | None = None) -> Callable[[Record], float] | None:
     """Make a function that ranks rows: by the score's goal, and by the lowest cost."""
     if quantity in (TOTAL, _COUNTED[1]):
         return lambda row: -round(float(row[quantity]), 2)
     if is_score(quantity) or quantity in (MEAN, DELTA):
-        return lambda row: meant(row, quantity).rank(float(row[quantity]))
+        return lambda row: _to_digits(meant(row, quantity), digits).rank(float(row[quantity]))
     return None
 
 

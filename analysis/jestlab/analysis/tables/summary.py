@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median_high
 from typing import TYPE_CHECKING, Literal, get_args
@@ -168,13 +168,15 @@ def summary(found: Finals) -> Table:
     unit = " in %" if all(metric.in_percent for metric in shown) else ""
     several = found.runs["label"].duplicated().any()
     over = "mean ± standard deviation over seeds" if several else "one seed each"
+    conventions = _conventions(found)
     table = Table(
         name=f"{frames.experiment} summary",
         caption=f"{frames.experiment}{': ' + frames.question if frames.question else '.'} "
         f"Scores{unit}, {over}{_about_score(found)}.",
         frame=_rows(found),
         columns=_columns(found),
-        notes=(*_conventions(found), *show.gaps(found)),
+        notes=(*conventions, *show.gaps(found)),
+        explains=conventions,
         parts=found.runs.assign(row=found.runs["label"], experiment=frames.experiment),
         baselines=found.baselines,
         shown=found.renamed,
@@ -227,7 +229,9 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         return Column(
             key, header, text, lambda row: metric.rank(float(row[f"{key}_mean"])),
             mark=show.one_seed(f"{key}_seeds"), formula=f"mean over seeds of the {formula}", inputs=inputs,
-            importance=importance,
+            importance=importance, family="scores",
+            data=tuple(f"{key}_{part}" for part in ("mean", "std", "seeds")),
+            rounded=lambda n: score(key, header, replace(metric, digits=n), formula, inputs, importance),
         )  # fmt: skip
 
     scored, differs = [], []
@@ -236,22 +240,18 @@ def _columns(found: Finals) -> tuple[Column, ...]:
         name = show.heading("score", metric) if shows_arrows else "score"
         scored = [score("score", name, metric, f"mean of {', '.join(found.averaged)}", found.averaged, 90)]
         # Never bold: the best score is.
-        delta = Column(
-            "delta",
-            f"Δ {baseline}",
-            lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric),
-            mark=show.one_seed("delta_seeds"),
-            formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
-            f"{INTERVAL} by Student's t",
-            inputs=("score",),
-            compares=True,
-            importance=80,
-        )
-        differs = [delta] if comparing else []
+        differs = [_delta_column(metric, baseline)] if comparing else []
     factors = [factor_column(effort, baseline) for effort in found.efforts]
     return (
         Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
-        Column("seeds", "seeds", show.seeds, formula="runs that completed, of those planned", importance=30),
+        Column(
+            "seeds",
+            "seeds",
+            show.seeds,
+            formula="runs that completed, of those planned",
+            importance=30,
+            data=("seeds", "seeds_planned"),
+        ),
         *(score(name, header, declared.of(name), f"final {name}") for name, header in headers.items()),
         *scored,
         *differs,
@@ -260,10 +260,28 @@ def _columns(found: Finals) -> tuple[Column, ...]:
     )
 
 
-def _spent_column(effort: Effort, found: Finals) -> Column:
+def _delta_column(metric: Metric, baseline: str) -> Column:
+    """Column of the difference to the baseline's score."""
+    return Column(
+        "delta",
+        f"Δ {baseline}",
+        lambda row: show.difference(row["delta_mean"], row["delta_low"], row["delta_high"], metric),
+        mark=show.one_seed("delta_seeds"),
+        formula=f"mean over seeds of score minus that of {baseline} with the same seed; in brackets its "
+        f"{INTERVAL} by Student's t",
+        inputs=("score",),
+        compares=True,
+        importance=80,
+        family="differences",
+        data=tuple(f"delta_{part}" for part in ("mean", "std", "seeds", "low", "high")),
+        rounded=lambda digits: _delta_column(replace(metric, digits=digits), baseline),
+    )
+
+
+def _spent_column(effort: Effort, found: Finals, digits: int | None = None) -> Column:
     """Column of what runs have spent in all."""
     divisor, unit_name = unit(effort, found.runs[effort])
-    write = writer(effort, divisor)
+    write = writer(effort, divisor) if digits is None else lambda amount: f"{amount / divisor:,.{digits}f}"
     header, formula = {
         "examples_seen": ("examples", "examples that the learner trained on, mean over seeds"),
         "flops": (unit_name, f"mean over seeds of the FLOPs of {found.frames.counted(found.scope)}"),
@@ -276,29 +294,34 @@ def _spent_column(effort: Effort, found: Finals) -> Column:
     }[effort]
     importance = {"flops": 50, "examples_seen": 25, "seconds": 20, "chip_hours": 15}[effort]
     return Column(
-        effort, header, lambda row: show.known(row[effort], write), formula=formula, importance=importance
-    )
+        effort, header, lambda row: show.known(row[effort], write), formula=formula, importance=importance,
+        family="costs", data=(effort,), rounded=lambda n: _spent_column(effort, found, n),
+    )  # fmt: skip
 
 
-def _conventions(found: Finals) -> list[str]:
-    """Notes on the meaning of the columns."""
+def _conventions(found: Finals) -> dict[str, tuple[str, ...]]:
+    """Notes on the meaning of the columns, each with the columns that it is about."""
     frames, baseline = found.frames, found.against
-    said = [f"FLOPs: {frames.counted(found.scope)}"] if "flops" in found.efforts else []
+    said: dict[str, tuple[str, ...]] = {}
+    if "flops" in found.efforts:
+        said[f"FLOPs: {frames.counted(found.scope)}"] = ("flops", "fewer_flops")
+    scores = (*frames.metrics, "score")
     if frames.no_score:
-        return [*said, frames.no_score]
+        return said | {frames.no_score: scores}
     if any(label != found.baseline for label in frames.competitors):
         better = {"max": "", "min": "; less is better", None: ""}[found.metric.goal]
-        said.append(f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}")
+        said[f"Δ: score minus that of {baseline} with the same seed, mean [{INTERVAL}]{better}"] = ("delta",)
     if found.compares and found.efforts:
         fewer = [WORDS[effort].fewer for effort in found.efforts]
         what = ", ".join([fewer[0], *(each.removeprefix("fewer ") for each in fewer[1:])])
-        said.append(
+        factors = (
             f"{what}: factor by which a run reaches the final score of {baseline} "
             f"sooner than {baseline} itself; same seed, {crossing_words(found.crossing, found.metric)}, "
             "median over seeds (seeds that reach it)" + _with_references(found)
         )
+        said[factors] = tuple(f"fewer_{WORDS[effort].name}" for effort in found.efforts)
     unranked = [name for name in frames.metrics if frames.declared.of(name).goal is None]
-    return [*said, f"not ranked: {lacks_goal(unranked)}"] if unranked else said
+    return said | ({f"not ranked: {lacks_goal(unranked)}": tuple(unranked)} if unranked else {})
 
 
 def _with_references(found: Finals) -> str:
@@ -366,7 +389,7 @@ def speedup_table(found: Finals) -> Table:
             Column("run", "run", lambda row: frames.shown[row["label"]], align="left", importance=ESSENTIAL),
             Column(
                 "seeds", "reached", lambda row: f"{row['seeds_reached']} of {row['seeds_compared']}",
-                formula=reached, importance=30,
+                formula=reached, importance=30, data=_REACHED,
             ),
             *(
                 column
@@ -408,6 +431,7 @@ def _break_even_column(baseline: str) -> Column:
         inputs=("making_flops", "scored_flops"),
         compares=True,
         importance=45,
+        data=("break_even",),
     )
 
 
@@ -455,11 +479,15 @@ _MATCHING: dict[Effort, int] = {"flops": 75, "examples_seen": 70, "seconds": 40,
 """Importance of the factor by which a run needs less of an effort; of how much it needs it is 10 less."""
 
 
-def effort_column(kind: Effort, found: Finals) -> Column:
+_REACHING = ("to_match", "most", "low", "high", "spent", "at_most", "low_at_most")
+_REACHED = ("seeds_reached", "seeds_compared")
+
+
+def effort_column(kind: Effort, found: Finals, digits: int | None = None) -> Column:
     """Column of the effort at which the baseline's score is reached."""
     effort, baseline = WORDS[kind].name, found.against
     divisor, unit_name = unit(kind, found.runs[kind])
-    shown = writer(kind, divisor)
+    shown = writer(kind, divisor) if digits is None else lambda amount: f"{amount / divisor:,.{digits}f}"
     header = {
         "examples_seen": "examples to match",
         "flops": f"{unit_name} to match",
@@ -491,10 +519,13 @@ def effort_column(kind: Effort, found: Finals) -> Column:
         "greatest]",
         inputs=("target", "score_before", "score_after", f"{effort}_before", f"{effort}_after"),
         importance=_MATCHING[kind] - 10,
+        family="costs",
+        data=tuple(f"{effort}_{part}" for part in _REACHING),
+        rounded=lambda n: effort_column(kind, found, n),
     )
 
 
-def factor_column(kind: Effort, baseline: str) -> Column:
+def factor_column(kind: Effort, baseline: str, digits: int = 1) -> Column:
     """Column of the factor by which less effort is needed than by the baseline."""
     words = WORDS[kind]
     effort, key = words.name, f"fewer_{words.name}"
@@ -504,7 +535,7 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         of_seeds = f" ({reached:.0f}/{compared:.0f})" if 0 < reached < compared else ""
         if not math.isnan(factor):
             least = "≥ " if row[f"{key}_at_least"] is True and math.isfinite(factor) else ""
-            return ("∞" if math.isinf(factor) else f"{least}{factor:.1f}×") + of_seeds
+            return ("∞" if math.isinf(factor) else f"{least}{factor:.{digits}f}×") + of_seeds
         unreached = compared > 0 and 2 * reached <= compared
         return f"not reached{of_seeds}" if unreached else show.MISSING
 
@@ -512,13 +543,16 @@ def factor_column(kind: Effort, baseline: str) -> Column:
         key,
         words.fewer,
         text,
-        lambda row: round(float(row[key]), 1),
+        lambda row: round(float(row[key]), digits),
         mark=one_seed_mark(text),
         formula=f"median over seeds of the {words.amount} that {baseline} takes to its final score, over "
         "those that the run takes to it with the same seed",
         inputs=(f"{effort}_to_match",),
         compares=True,
         importance=_MATCHING[kind],
+        family="factors",
+        data=(key, f"{key}_at_least", *_REACHED, *(f"{effort}_{part}" for part in _REACHING)),
+        rounded=lambda n: factor_column(kind, baseline, n),
     )
 
 

@@ -12,7 +12,7 @@ import click
 
 from jestlab.platform.cli.help import with_headings
 from jestlab.platform.cli.output import say
-from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.errors import UserError, UserErrors, nearest
 
 VERBS = {
     "init": "Write a study to begin with.",
@@ -106,6 +106,8 @@ def cli(debug: bool) -> None:
 def main(args: list[str] | None = None) -> None:
     """Run the command line; an error is one line on standard error, with exit code 1 (usage: 2).
 
+    Several mistakes in a spec are a line each.
+
     Args:
         args: Words after `jestlab`; those of this process by default.
     """
@@ -139,5 +141,6 @@ def main(args: list[str] | None = None) -> None:
     except (UserError, ValueError, OSError) as error:
         if "--debug" in argv:
             raise
-        say("jestlab: " + " ".join(str(error).split()), err=True)
+        for line in error.lines if isinstance(error, UserErrors) else (str(error),):
+            say("jestlab: " + " ".join(line.split()), err=True)
         sys.exit(1)

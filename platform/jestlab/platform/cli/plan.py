@@ -17,9 +17,11 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.cost import done, to_do, total, utilisation, wall_hours
 from jestlab.platform.planning.explain import Explanation
+from jestlab.platform.planning.memory import lines as memory_lines
+from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey, survey
-from jestlab.platform.programs import Price
+from jestlab.platform.programs import Memory, Price
 from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.terminal import styled
@@ -59,7 +61,8 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
 
     Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
-    on this machine in hours, once runs of the same program have completed here.
+    on this machine in hours, once runs of the same program have completed here. Memory is estimated, and a
+    run that will not fit is named.
     """
     found = survey(lab, study, why=why)
     data = _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}
@@ -99,6 +102,8 @@ def sentences(found: Survey) -> Iterator[str]:
     yield from waiting_lines(plan)
     yield from _undecidable(study)
     yield from absent_data(plan)
+    if there := room(study.resources, local=found.here):
+        yield from memory_lines(to_do(plan), there)
     if _budget_headers(plan):
         yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
     elif study.resources.tpu is None and found.place is not None:
@@ -347,6 +352,7 @@ def _as_data(plan: Plan, reasons: Mapping[str, Explanation]) -> dict[str, Any]:
                 "price": _price(run.price) | {"paper_flops": run.price.by_paper}
                 if run.price is not None
                 else None,
+                "memory": _memory(run.memory),
                 "budget": {**asdict(run.budget), "hours": run.budget.hours} if run.budget else None,
                 "state": run.state,
                 "action": run.action,
@@ -383,6 +389,11 @@ def _price(price: Price) -> dict[str, float]:
         "learner_flops": price.cost.learner,
         "total_flops": price.total,
     }
+
+
+def _memory(memory: Memory | None) -> dict[str, float] | None:
+    """Describe what a run occupies, in bytes."""
+    return None if memory is None else asdict(memory) | {"device": memory.device, "here": memory.here}
 
 
 def _why(why: Explanation | None) -> dict[str, Any] | None:

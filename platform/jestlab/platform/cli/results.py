@@ -18,7 +18,7 @@ from jestlab.analysis.frames import experiments as known
 from jestlab.analysis.provenance import Origins
 from jestlab.analysis.sheet import Sheet
 from jestlab.analysis.smoothing import Smoothing
-from jestlab.analysis.tables import MEANS, NAMES, Mean, default_name, table
+from jestlab.analysis.tables import MEANS, NAMES, Mean, Shape, default_name, table
 from jestlab.analysis.tables.core import FORMATS, Format, Table
 from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.figures import sheet_options
@@ -41,6 +41,7 @@ from jestlab.platform.cli.output import (
     writing,
 )
 from jestlab.platform.cli.own import Named, options_option, parsed
+from jestlab.platform.cli.shaping import shape_options
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 
@@ -53,7 +54,8 @@ _TABLES = examples(
     "table quickstart --score shapes/zero_shot",
     "table speedups quickstart",
     "table claims quickstart",
-    "table comparison quickstart --format latex -o table.tex",
+    "table quickstart --rows uniform,joint --columns score,delta --sort -score --digits 2",
+    "table comparison quickstart --format latex --width column -o table.tex",
     "table specialists",
     "table mine.py:per_class quickstart --option top=5",
 )
@@ -74,6 +76,7 @@ _TABLES = examples(
               help="Whether the paper's tables also show published rows.")  # fmt: skip
 @score_option
 @options_option
+@shape_options
 @click.option("--explain", nargs=2, metavar="ROW COLUMN",
               help="Print where one number comes from: runs, attempts, commit, config, formula.")  # fmt: skip
 @output_option()
@@ -92,6 +95,7 @@ def table_command(
     with_published: bool,
     score: tuple[str, ...],
     own_options: tuple[str, ...],
+    shape: Shape,
     explain: tuple[str, str] | None,
     output: Path | None,
     as_json: bool,
@@ -102,7 +106,8 @@ def table_command(
     of one EXPERIMENT; claims, with verdicts, of one or more; or a table of the paper (comparison,
     longer_training, specialists, laion, raw_vs_filtered) with published rows, those of the EXPERIMENTs, or
     both; or a table of your own: file.py:function, module:function, an entry point of jestlab.tables, or what
-    a report of EXPERIMENT is called. Numbers are over completed seeds; csv and json hold the raw numbers.
+    a report of EXPERIMENT is called. Numbers are over completed seeds; csv and json hold the raw numbers of
+    what is shown.
     """
     url = lab.store_url
     if name not in NAMES and name in known(url):
@@ -113,7 +118,7 @@ def table_command(
     own = asked(url, first, "table", name, parsed(own_options), NAMES, "--option")
     made = table(
         url, own.name if own else name, experiments, baseline=baseline, scope=scope, mean=mean,
-        crossing=crossing, with_published=with_published, score=score,
+        crossing=crossing, with_published=with_published, score=score, shape=shape,
         options=own.options if own else None, own=own.loader if own else None,
     )  # fmt: skip
     form = "json" if as_json else form or default_format(output)
@@ -145,7 +150,7 @@ _PLOTS = examples(
     "plot quickstart",
     "plot quickstart --kind pareto --over seconds -o figures",
     "plot quickstart --kind against --x schedule.examples_seen",
-    "plot quickstart --kind curves --metric loss --over step --smooth 5",
+    "plot quickstart --kind curves --metric loss --over steps --smooth 5",
     "plot quickstart --width 3.25in --no-title --no-caption --font serif",
     "plot --kind published",
     "plot quickstart --kind mine.py:scatter --option x=seconds",
@@ -241,14 +246,14 @@ def plot_command(
         raise UserError("missing EXPERIMENT: only --kind published needs none")
     if by:
         options["by"] = by
-    if over == "step" and kind not in ("curves", "all"):
-        raise UserError("--over step is for curves: a step is no cost")
+    if over == "steps" and kind not in ("curves", "all"):
+        raise UserError("--over steps is for curves: a step is no cost")
     if options["smooth"] is not None:
         try:
             Smoothing.parse(options["smooth"])
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--smooth") from None
-    options |= {"effort": over, "cost": None if over == "step" else over, "score": score or None}
+    options |= {"effort": over, "cost": None if over == "steps" else over, "score": score or None}
     options |= {"metric": metrics[0] if metrics else None, "metrics": metrics, "sheet": sheet}
     own = asked(lab.store_url, experiment, "figure", kind, parsed(own_options), (*KINDS, "all"), "--option")
     if own is not None:

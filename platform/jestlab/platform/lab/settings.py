@@ -40,12 +40,11 @@ from pydantic import (
     ConfigDict,
     Field,
     PositiveFloat,
-    ValidationError,
     model_validator,
 )
 
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
-from jestlab.platform.spec.config_tree import fields_of, first_error
+from jestlab.platform.spec.config_tree import validated
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
 from jestlab.platform.spec.yaml import Document
 from jestlab.platform.store.provenance import PARTS, Part
@@ -215,10 +214,9 @@ class Settings(_Section):
         if not isinstance(written, dict):
             raise SpecError((), f"must be a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
         try:
-            return cls.model_validate(written)
-        except ValidationError as error:
-            where, message = first_error(error, fields_of(cls))
-            raise SpecError([part for part in where if part != "[key]"], message) from None
+            return validated(cls, written)
+        except SpecError as error:
+            raise SpecError([part for part in error.path if part != "[key]"], error.message) from None
 
 
 def path(environment: Mapping[str, str] = os.environ) -> Path:

@@ -15,7 +15,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.planning.identity import fingerprint, identity_of
 from jestlab.platform.planning.matching import Timed, examples_in_time, examples_within
 from jestlab.platform.planning.timings import Timings, config_key, plain
-from jestlab.platform.programs import Config, Contents, Price, Where
+from jestlab.platform.programs import Config, Contents, Memory, Price, Where
 from jestlab.platform.spec.expand import Member, written_at
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
@@ -80,6 +80,7 @@ class PlannedRun:
         config: The whole resolved config, plain.
         needs: Role → fingerprint of each run that it needs; they precede it in the plan.
         price: Cost of the whole run; None where its program has no price.
+        memory: What it occupies at its peak; None where its program does not say.
         state: In the store; None where the store does not know it.
         aliases: Other places in the study where it appears: equal fingerprints make one run.
         budget: What it is expected to occupy; None where that is unknown.
@@ -96,6 +97,7 @@ class PlannedRun:
     config: dict[str, Any] = field(repr=False)
     needs: Mapping[str, str]
     price: Price | None
+    memory: Memory | None = None
     state: RunState | None = None
     aliases: tuple[Alias, ...] = ()
     budget: Budget | None = None
@@ -187,9 +189,10 @@ def plan(
             is named.
     """
     contents = Contents(note_absent=absent == "note", where=where)
+    chips = 0 if (slice_ := study.resources.slice) is None else slice_.chips
     resolved: list[_Resolved | Waiting] = []
     while len(resolved) < len(study.members):
-        resolved.append(_resolve(study.members, resolved, contents, timings or Timings()))
+        resolved.append(_resolve(study.members, resolved, contents, timings or Timings(), chips))
     parts, end = [], 0
     for part in study.studies.values():
         begin, end = end, end + len(part.members)
@@ -205,6 +208,7 @@ class _Resolved:
     fingerprint: str
     needs: Mapping[str, str]
     price: Price | None
+    memory: Memory | None
 
 
 def _resolve(
@@ -212,6 +216,7 @@ def _resolve(
     before: Sequence[_Resolved | Waiting],
     contents: Contents,
     timings: Timings,
+    chips: int,
 ) -> _Resolved | Waiting:
     """Complete the next member's config from its data, solve for its budget, and price and fingerprint it."""
     member = members[len(before)]
@@ -247,7 +252,8 @@ def _resolve(
         config = _with_value(cast(BaseModel, config), program.extent, seen)
         price = program.price(config, configs)
     needs = {role: need.fingerprint for role, need in needed.items()}
-    return _Resolved(config, _fingerprint(member, config, needs), needs, price)
+    memory = program.memory(config, configs, chips)
+    return _Resolved(config, _fingerprint(member, config, needs), needs, price, memory)
 
 
 def _waiting(members: Sequence[Member], index: int, config: Config, timings: Timings) -> Waiting:
@@ -335,6 +341,7 @@ def _planned(member: Member, its: _Resolved) -> PlannedRun:
         config=plain(its.config),
         needs=its.needs,
         price=its.price,
+        memory=its.memory,
         match=None if variant.match is None else str(variant.match),
     )
 

@@ -52,12 +52,14 @@ class Survey:
 
     Attributes:
         plan: Its plan, compared with the store and with what each run is expected to occupy.
-        place: Where runs go; None for this machine, and where nothing says it.
+        here: Whether runs go to this machine.
+        place: Where else they go; None for this machine, and where nothing says it.
         reasons: Fingerprint → why the run would run; empty if nobody asked.
         remarks: What speaks against results that are there, or against a launch.
     """
 
     plan: Plan
+    here: bool
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
@@ -135,7 +137,7 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         plan = budgeted(plan, store, local=is_here)
         reasons = explain(plan, store.finished() if store is not None else []) if why else {}
         remarks = [] if store is None else _remarks(store, plan)
-        return Survey(plan, None if is_here else place, reasons, remarks)
+        return Survey(plan, is_here, None if is_here else place, reasons, remarks)
     finally:
         if store is not None:
             store.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from jestlab.platform.programs import Config, Program
-from jestlab.platform.spec.expand import SEED
+from jestlab.platform.spec.layers import SEED
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from jestlab.models.extensions import references
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.programs.builtin import DIAGNOSE, EMBED, TRAIN, WEIGHTS
 from jestlab.platform.programs.command import COMMAND
-from jestlab.platform.programs.program import Config, Contents, Price, Program, Where
+from jestlab.platform.programs.program import Config, Contents, Memory, Price, Program, Where
 
-__all__ = ["BUILTIN", "Config", "Contents", "Price", "Program", "Where", "get", "imports_of"]
+__all__ = ["BUILTIN", "Config", "Contents", "Memory", "Price", "Program", "Where", "get", "imports_of"]
 
 BUILTIN = {own.name: own for own in (TRAIN, EMBED, WEIGHTS, DIAGNOSE, COMMAND)}
 

@@ -23,7 +23,7 @@ from jestlab.models.config import (
     WeightsConfig,
 )
 from jestlab.platform.errors import UserError
-from jestlab.platform.programs import pricing
+from jestlab.platform.programs import memory, pricing
 from jestlab.platform.programs.fits import check_fits
 from jestlab.platform.programs.own_code import described
 from jestlab.platform.programs.program import Contents, Price, Program
@@ -199,6 +199,7 @@ TRAIN = _own(
     "train",
     TrainConfig,
     pricing.price_train,
+    memory_of=memory.of_training,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
     imports=(*_IMPORTS, "tensorboardX.summary"),
@@ -210,6 +211,7 @@ EMBED = _own(
     "embed",
     EmbedConfig,
     pricing.price_embed,
+    memory_of=memory.of_embedding,
     complete=_complete_data,
     inherits=("data",),
     imports=_IMPORTS,
@@ -220,6 +222,7 @@ WEIGHTS = _own(
     "weights",
     WeightsConfig,
     pricing.price_weights,
+    memory_of=memory.of_weights,
     complete=_complete_weights,
     collective=False,
     imports=("jestlab.models.training.loop",),
@@ -230,6 +233,7 @@ DIAGNOSE = _own(
     "diagnose",
     DiagnoseConfig,
     pricing.price_diagnose,
+    memory_of=memory.of_diagnosis,
     complete=_complete_data,
     collective=False,
     inherits=("data", "loss"),

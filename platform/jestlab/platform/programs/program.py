@@ -60,6 +60,34 @@ class Price:
         return self.cost.total("reference_scoring")
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a run occupies at its peak, in bytes: an estimate.
+
+    Attributes:
+        state: On each device, parameters and the optimiser's state; also the parameters of a reference.
+        work: On each device, what a step computes with: activations, the gradient.
+        batches: On each device, the examples.
+        process: Beside all that, in the process on the host: Python and JAX, compiled functions, examples
+            that are read ahead.
+    """
+
+    state: float
+    work: float
+    batches: float
+    process: float
+
+    @property
+    def device(self) -> float:
+        """On each device that is not the host itself."""
+        return self.state + self.work + self.batches
+
+    @property
+    def here(self) -> float:
+        """In a process that computes on the host's own processor."""
+        return self.device + self.process
+
+
 Where = Literal["here", "elsewhere", "nowhere"]
 """Where the runs of a plan are executed: on this machine, so that scripts have to be there; on others; or
 nowhere, if the plan only prices them: then nothing has to fit."""
@@ -169,6 +197,8 @@ class Program:
         local_paths: Fields of a free-form config that hold paths of files and folders.
         identity_of: Selects what in a config decides the result; None for all of it.
         price_of: Prices a config, given the configs of the runs it depends on by role; None if unknown.
+        memory_of: Estimates the memory of a run of a config, given the configs of the runs it depends on by
+            role, and the TPU chips that it computes on, 0 for this machine's processor; None if unknown.
         extent: Field of the config for the training length, to which the price is proportional; None if
             there is no such field.
         complete: Fills in what only the data can tell, such as their digests, and checks that what a config
@@ -192,6 +222,7 @@ class Program:
     local_paths: tuple[tuple[str, ...], ...] = ()
     identity_of: Callable[[Any], dict[str, Any]] | None = None
     price_of: Callable[[Any, Mapping[str, Config]], Price | None] | None = None
+    memory_of: Callable[[Any, Mapping[str, Config], int], Memory | None] | None = None
     extent: tuple[str, ...] | None = None
     complete: Callable[[Any, Contents], Config] | None = None
     spec_folder: str | None = None
@@ -225,6 +256,10 @@ class Program:
     def price(self, config: Config, needs: Mapping[str, Config]) -> Price | None:
         """Return the cost of a run; None if unknown."""
         return None if self.price_of is None else self.price_of(config, needs)
+
+    def memory(self, config: Config, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+        """Return an estimate of a run's memory, on TPU chips or without any; None if unknown."""
+        return None if self.memory_of is None else self.memory_of(config, needs, chips)
 
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run by its config as planned and stored, plain; raises whatever ends the program."""

@@ -114,7 +114,8 @@ def _labelled(labels: Labels | None) -> dict[str, Any]:
 def table(**options: Any) -> dict[str, Any]:
     """Report final scores, mean ± std over seeds, and the difference to `baseline`, the name of a run.
 
-    With `name` another table: "speedups", or one of the paper's, such as "comparison".
+    With `name` another table: "speedups", or one of the paper's, such as "comparison". What is shown of it:
+    `columns`, `rows`, `digits`, `sort`, `caption`, `label` and `width` in LaTeX, `notes=False`.
     """
     return figure("table", **options)
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, model_serializer
 
-from jestlab.platform.errors import Path, SpecError, kind_of, nearest, shown
+from jestlab.platform.errors import Mistakes, Path, SpecError, kind_of, nearest, shown
 from jestlab.platform.spec.config_tree import flatten, is_mapping, plain
 from jestlab.platform.spec.labels import LABELS, AxisLabels, parse_labels
 
@@ -107,7 +107,12 @@ def parse_axes(given: Any) -> list[dict[str, Any]]:
         written = [_mapping(axis, (*root, str(i))) for i, axis in enumerate(given)]
     else:
         raise SpecError(root, f"must be a list, or a mapping by names of runs, not {shown(given)}")
-    return [_parse(axis, i) for i, axis in enumerate(written)]
+    mistakes, parsed = Mistakes(), []
+    for i, axis in enumerate(written):
+        with mistakes:
+            parsed.append(_parse(axis, i))
+    mistakes.check()
+    return parsed
 
 
 def _mapping(value: Any, path: Path) -> dict[str, Any]:
@@ -118,10 +123,13 @@ def _mapping(value: Any, path: Path) -> dict[str, Any]:
 
 def _parse(axis: dict[str, Any], index: int) -> dict[str, Any]:
     path = ("axes", str(index))
-    for key in axis:
-        if key not in ("runs", *KINDS, LABELS):
-            known = ("runs", *KINDS, LABELS)
-            raise SpecError((*path, str(key)), f"unknown key: {nearest(str(key), known)}")
+    mistakes, known = Mistakes(), ("runs", *KINDS, LABELS)
+    mistakes.add(
+        SpecError((*path, str(key)), f"unknown key: {nearest(str(key), known)}")
+        for key in axis
+        if key not in known
+    )
+    mistakes.check()
     kinds = [kind for kind in KINDS if axis.get(kind) is not None]
     if len(kinds) != 1:
         raise SpecError(
@@ -164,14 +172,16 @@ def _names(given: Any, path: Path) -> tuple[str, ...]:
 def _columns(given: Any, path: Path) -> dict[str, tuple[Any, ...]]:
     if not is_mapping(given) or not given:
         raise SpecError(path, f"must be a mapping from keys to lists of values, not {shown(given)}")
-    columns = {}
+    mistakes, columns = Mistakes(), {}
     for key, values in flatten(plain(given, path)).items():
         here = (*path, *key.split("."))
-        if not isinstance(values, list):
-            raise SpecError(here, f"must be a list of values, not {shown(values)} ({kind_of(values)})")
-        if not values:
-            raise SpecError(here, "has no values: give at least one, or drop the key")
-        columns[key] = tuple(values)
+        with mistakes:
+            if not isinstance(values, list):
+                raise SpecError(here, f"must be a list of values, not {shown(values)} ({kind_of(values)})")
+            if not values:
+                raise SpecError(here, "has no values: give at least one, or drop the key")
+            columns[key] = tuple(values)
+    mistakes.check()
     return columns
 
 

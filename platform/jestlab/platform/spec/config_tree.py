@@ -16,12 +16,14 @@ import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from jestlab.platform.errors import Path, SpecError, choices, dotted, kind_of, nearest, shown
+from jestlab.platform.errors import Mistakes, Path, SpecError, choices, dotted, kind_of, nearest, shown
+
+Model = TypeVar("Model", bound=BaseModel)
 
 Tree = dict[str, Any]
 """A plain mapping: string keys without dots, values that JSON can hold."""
@@ -287,23 +289,28 @@ def check(tree: Tree, root: Field, path: Sequence[str]) -> None:
     Raises:
         SpecError: Names the place, and the nearest key or the right type.
     """
-    _check(tree, root, root, tuple(path))
+    mistakes = Mistakes()
+    mistakes.add(_wrong(tree, root, root, tuple(path)))
+    mistakes.check()
 
 
-def _check(tree: Tree, section: Field, root: Field, path: Path) -> None:
+def _wrong(tree: Tree, section: Field, root: Field, path: Path) -> Iterator[SpecError]:
     parts = section.parts(tree)
     for key, value in tree.items():
         here = (*path, key)
         if key not in parts:
-            raise SpecError(here, _unknown(key, tree, section, root))
+            yield SpecError(here, _unknown(key, tree, section, root))
+            continue
         part = parts[key]
         if part.children:
-            if not isinstance(value, dict):
-                raise SpecError(here, f"must be a mapping of {', '.join(part.children)}, not {shown(value)}")
-            _check(value, part, root, here)
+            if isinstance(value, dict):
+                yield from _wrong(value, part, root, here)
+            else:
+                message = f"must be a mapping of {', '.join(part.children)}, not {shown(value)}"
+                yield SpecError(here, message)
         # The exact type: a bool is an int to Python, but a spec that says `chunks: true` is wrong.
         elif part.types and type(value) not in part.types:
-            raise SpecError(here, f"must be {_words(part.types)}, not {shown(value)} ({kind_of(value)})")
+            yield SpecError(here, f"must be {_words(part.types)}, not {shown(value)} ({kind_of(value)})")
 
 
 def _words(accepted: tuple[type, ...]) -> str:
@@ -324,13 +331,30 @@ def _unknown(key: str, tree: Tree, section: Field, root: Field) -> str:
     return f"unknown key: {hint}"
 
 
-def first_error(error: ValidationError, root: Field) -> tuple[Path, str]:
-    """Say the first thing that pydantic found wrong in the words of a spec's writer.
+def validated(model: type[Model], given: Any) -> Model:
+    """Validate what is written for a model.
 
-    Returns:
-        Its path from the schema's root, and one line that says what is wrong and what would be right.
+    Raises:
+        SpecError: All that pydantic finds wrong, in the words of a spec's writer, with places from the model.
     """
-    details = error.errors(include_url=False)[0]
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        mistakes = Mistakes()
+        mistakes.add(_errors_of(error, fields_of(model)))
+        raise mistakes.together() from None
+
+
+def _errors_of(error: ValidationError, root: Field) -> Iterator[SpecError]:
+    for details in error.errors(include_url=False):
+        own = details.get("ctx", {}).get("error")
+        if isinstance(own, SpecError):
+            yield from own.errors
+        else:
+            yield _translated(details, root)
+
+
+def _translated(details: Mapping[str, Any], root: Field) -> SpecError:
     path: list[str] = []
     section, beside = root, root.children
     parts = beside
@@ -342,7 +366,7 @@ def first_error(error: ValidationError, root: Field) -> tuple[Path, str]:
         path.append(part)
         beside, section = parts, parts.get(part, Field())
         parts, at_tag = section.children, bool(section.variants)
-    return tuple(path), _message(details, beside)
+    return SpecError(path, _message(details, beside))
 
 
 def _message(details: Mapping[str, Any], beside: Mapping[str, Field]) -> str:

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import heapq
-import json
 import os
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from jestlab.analysis.names import compose, short_names
-from jestlab.platform import programs
-from jestlab.platform.errors import Path, SpecError, UserError, nearest, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, within
 from jestlab.platform.programs import Config, Program
 from jestlab.platform.spec.axes import Point, Step, count, place_on, span
 from jestlab.platform.spec.config_tree import (
     MATCH,
     STUDIES,
     Tree,
-    check,
     depth_of,
     fields_of,
-    first_error,
     lookup,
     merge,
     nested,
     run_names,
+    validated,
 )
 from jestlab.platform.spec.labels import check_shown, names_of
-from jestlab.platform.spec.reports import LearnabilityReport
+from jestlab.platform.spec.layers import SEED, check_known, check_layers, program_of
+from jestlab.platform.spec.order import Reference, order
+from jestlab.platform.spec.reports import LearnabilityReport, TableReport
 
 if TYPE_CHECKING:
     from jestlab.platform.spec.schema import Match, Study
@@ -39,18 +36,7 @@ if TYPE_CHECKING:
 MAX_RUNS, MOST_RUNS = "JESTLAB_MAX_RUNS", 100_000
 """Environment variable that says how many runs a study may have, and what holds without it."""
 
-SEED = "seed"
-"""The config key that replicates differ in."""
-
 _MATCH_ROLE = " match"  # cannot be the role of a dependency: no key begins with a space
-
-
-class Reference(NamedTuple):
-    """The name of another run, as it appears in a run."""
-
-    role: str  # under which the program finds it: the config's dotted key, or the role given in `needs`
-    name: str  # of the other run
-    path: Path  # where it is written
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +87,7 @@ def expand(study: Study) -> tuple[Member, ...]:
     """
     if study.studies:
         return _of_union(study)
-    _check_size(study)
-    _check_layers(study)
-    _check_matches(study)
-    variants = [variant for name in study.runs for variant in _Run(study, name).variants()]
-    check_shown(study, variants)
-    _check_reports(study, variants)
+    variants = checked(study)
     ordered = order([(v.name, v.label, v.point, (*v.references, *_matched(v))) for v in variants])
     matched = {index: needs.pop(_MATCH_ROLE) for index, needs in ordered if _MATCH_ROLE in needs}
     _check_shared(study, variants, ordered)
@@ -122,6 +103,34 @@ def expand(study: Study) -> tuple[Member, ...]:
         for replicate, seed in enumerate(study.seeds)
         for index, needs in ordered
     )
+
+
+def checked(study: Study, unsure: Collection[str] = ()) -> list[Variant]:
+    """List the variants of all runs, if nothing is wrong in any of them.
+
+    Args:
+        study: Not a union.
+        unsure: Runs of which something is known to be wrong: their configs are not looked into.
+
+    Raises:
+        SpecError: All that is wrong and does not follow from something else that is; the places are named.
+    """
+    _check_size(study)
+    mistakes = Mistakes()
+    unsure = {*unsure, *check_layers(study, unsure, mistakes)}
+    variants: list[Variant] = []
+    for name in study.runs:
+        if name not in unsure:
+            before = len(mistakes)
+            with mistakes:
+                variants += _Run(study, name).variants()
+            if len(mistakes) > before:
+                unsure.add(name)
+    with mistakes:
+        check_shown(study, variants)
+    _check_named(study, variants, unsure, mistakes)
+    mistakes.check()
+    return variants
 
 
 def _check_size(study: Study) -> None:
@@ -140,10 +149,14 @@ def _check_size(study: Study) -> None:
 def _of_union(study: Study) -> tuple[Member, ...]:
     """List the members of a union's parts in order, with the part's name before theirs: "part/run"."""
     together: list[Member] = []
+    mistakes = Mistakes()
+    for part_name, part in study.studies.items():
+        with mistakes, within(STUDIES, part_name):
+            part.members  # noqa: B018 — reading validates
+    mistakes.check()
     for part_name, part in study.studies.items():
         start = len(together)
-        with within(STUDIES, part_name):
-            own = part.members
+        own = part.members
         variants = {
             id(one): replace(
                 one,
@@ -170,64 +183,6 @@ def written_at(run: str) -> str:
     """Say where a run is written: `runs.joint`, or `studies.part.runs.joint` for a union's `part/joint`."""
     part, slash, name = run.rpartition("/")
     return f"{STUDIES}.{part}.runs.{name}" if slash else f"runs.{run}"
-
-
-def program_of(study: Study, name: str | None = None) -> Program:
-    """Return what a run executes; without a name, what the study's runs execute unless they say otherwise.
-
-    Raises:
-        SpecError: There is no such program.
-    """
-    own = study.runs[name].program if name is not None else None
-    path = ("program",) if own is None else ("runs", str(name), "program")
-    try:
-        return programs.get(own or study.program)
-    except UserError as error:
-        raise SpecError(path, str(error)) from None
-
-
-def _check_layers(study: Study) -> None:
-    """Check each part of the spec where it is written, before anything is laid over anything."""
-    schema = program_of(study).schema
-    if schema is not None:
-        check(study.base, fields_of(schema), ("base",))
-    if SEED in study.base:
-        remedy = "replicates are set by `seeds`; a run that they share may fix its own seed"
-        raise SpecError(("base", SEED), remedy)
-    for name, run in study.runs.items():
-        schema, seed = program_of(study, name).schema, run.overrides.get(SEED, 0)
-        if schema is not None:
-            check(run.overrides, fields_of(schema), ("runs", name))
-        elif not isinstance(seed, int) or isinstance(seed, bool):
-            raise SpecError(("runs", name, SEED), f"must be a whole number, not {shown(seed)}")
-    for index, axis in enumerate(study.axes):
-        path = ("axes", str(index))
-        if SEED in axis.keys:
-            raise SpecError((*path, axis.kind, SEED), "replicates are set by `seeds`")
-        for schema in {program_of(study, name).schema for name in axis.runs} - {None}:
-            for key, value, number in axis.values():
-                keys = key.split(".")
-                place = (*path, *axis.place(key, number))
-                check(nested(keys, value), fields_of(schema), place[: -len(keys)])
-
-
-def _check_matches(study: Study) -> None:
-    """Check what can be checked of a study's matches before its points are known."""
-    for name, run in study.runs.items():
-        if run.match is None:
-            continue
-        path, program = ("runs", name, MATCH), program_of(study, name)
-        if (extent := program.extent) is None:
-            raise SpecError(path, f"{program.name} has no examples_seen to solve for: drop it")
-        other = study.runs.get(run.match.run)
-        if other is not None and other.match is not None:
-            raise SpecError(path, f"{run.match.run!r} itself matches: name {other.match.run!r} instead")
-        solved = f"conflicts with {'.'.join(path)}, which solves for it: drop one of them"
-        if depth_of(run.overrides, extent) == len(extent):
-            raise SpecError(("runs", name, *extent), solved)
-        for index, axis in enumerate(study.axes):
-            if name in axis.runs and ".".join(extent) in axis.keys:
-                raise SpecError(("axes", str(index), *axis.place(".".join(extent), 0)), solved)
 
 
 def _matched(variant: Variant) -> tuple[Reference, ...]:
@@ -264,22 +219,50 @@ def _member(variant: Variant, seed: int, needs: Mapping[str, int], match: int | 
     return Member(variant, config[SEED], config, needs, match)
 
 
-def _check_reports(study: Study, variants: Sequence[Variant]) -> None:
-    """Check that a baseline, and what is shown or claimed, is the name of a run or the label of a point."""
-    known = set(names_of(study, variants).known)
+def _check_named(
+    study: Study, variants: Sequence[Variant], unsure: Collection[str], mistakes: Mistakes
+) -> None:
+    """Check that the runs exist that configs, reports and claims name."""
+    for variant in variants:
+        for reference in variant.references:
+            with mistakes:
+                check_known(reference.name, study.runs, reference.path)
+    with mistakes:
+        _check_reports(study, variants, unsure)
+
+
+def _check_reports(study: Study, variants: Sequence[Variant], unsure: Collection[str] = ()) -> None:
+    """Check that a baseline, and what is shown or claimed, is the name of a run or the label of a point.
+
+    Args:
+        study: The study.
+        variants: Of its runs.
+        unsure: Runs whose points are not known, because something is wrong with them.
+    """
+    known = {*names_of(study, variants).known, *study.runs}
+    points = tuple(f"{name} " for name in unsure)
+    mistakes = Mistakes()
+    for path, name in _shown_runs(study):
+        if not name.startswith(points):
+            with mistakes:
+                check_known(name, known, path)
+    mistakes.check()
+
+
+def _shown_runs(study: Study) -> Iterator[tuple[Path, str]]:
+    """Yield the names and labels of runs in reports and claims, each with its place."""
     for index, report in enumerate(study.reports):
         option = "run" if isinstance(report, LearnabilityReport) else "baseline"
         named: dict[Path, str | None] = {(option,): getattr(report, option)}
-        named |= {("runs", str(i)): name for i, name in enumerate(getattr(report, "runs", None) or ())}
-        for place, name in named.items():
-            if name is not None and name not in known:
-                raise SpecError(("reports", str(index), *place), f"no run {name!r}: {nearest(name, known)}")
+        of_runs = report.rows_of_runs if isinstance(report, TableReport) else getattr(report, "runs", None)
+        option = "rows" if isinstance(report, TableReport) else "runs"
+        named |= {(option, str(i)): name for i, name in enumerate(of_runs or ())}
+        yield from (
+            (("reports", str(index), *place), name) for place, name in named.items() if name is not None
+        )
     for index, claim in enumerate(study.claims):
         for key, side in (("of", claim.of), (claim.comparison, claim.other)):
-            for below, name in side.named():
-                if name not in known:
-                    path = ("claims", str(index), key, *below)
-                    raise SpecError(path, f"no run {name!r}: {nearest(name, known)}")
+            yield from ((("claims", str(index), key, *below), name) for below, name in side.named())
 
 
 class _Run:
@@ -293,8 +276,9 @@ class _Run:
         self.fields = fields_of(self.program.schema) if self.program.schema is not None else None
         self.base: Tree = self.program.inherited(study.base, program_of(study))
 
-    def variants(self) -> Iterator[Variant]:
-        """Yield the run at each of its points, its config validated."""
+    def variants(self) -> list[Variant]:
+        """List the run at each of its points, its config validated."""
+        mistakes, found = Mistakes(), []
         beneath = merge(self.base, self.spec.overrides, self.fields)
         points = span(self.axes, self.name)
         short = short_names({key: None for spanned in points for key in spanned.point})
@@ -306,22 +290,29 @@ class _Run:
             label = compose(self.name, point, short)
             if label in labels:
                 axis = ("axes", str(steps[-1].axis))
-                raise SpecError(axis, f"duplicate point {label!r}: give each point once")
+                mistakes.add([SpecError(axis, f"duplicate point {label!r}: give each point once")])
             labels.add(label)
-            config = self._validated(tree, steps)
-            references = tuple(self._references(config, steps))
-            yield Variant(self.name, label, point, self.program, config, references, self.spec.match)
+            with mistakes:
+                config = self._validated(tree, steps)
+                references = tuple(self._references(config, steps))
+                found.append(
+                    Variant(self.name, label, point, self.program, config, references, self.spec.match)
+                )
+        mistakes.check()
+        return found
 
     def _validated(self, tree: Tree, steps: Sequence[Step]) -> Config:
-        if self.program.schema is None or self.fields is None:
+        mistakes = Mistakes()
+        if self.program.schema is None:
             for path, message in self.program.problems(tree, self.spec.needs):
-                raise SpecError(self._place(path, steps), message)
+                mistakes.add([SpecError(self._place(path, steps), message)])
+            mistakes.check()
             return tree
         try:
-            return self.program.schema.model_validate(tree)
-        except ValidationError as error:
-            path, message = first_error(error, self.fields)
-            raise SpecError(self._place(path, steps), message) from None
+            return validated(self.program.schema, tree)
+        except SpecError as error:
+            mistakes.add(SpecError(self._place(one.path, steps), one.message) for one in error.errors)
+            raise mistakes.together() from None
 
     def _place(self, path: Path, steps: Sequence[Step]) -> Path:
         """Find where the value at a path of the config is written: on an axis, in the run or in the base."""
@@ -344,111 +335,3 @@ class _Run:
         for path in run_names(self.program.schema):
             if depth_of(identity, path) == len(path):
                 yield Reference(".".join(path), str(lookup(identity, path)), self._place(path, steps))
-
-
-# ---- dependencies
-
-Node = tuple[str, str, Point, Sequence[Reference]]
-"""A run at a point: name, label, values on its axes, references."""
-
-
-def order(nodes: Sequence[Node]) -> list[tuple[int, dict[str, int]]]:
-    """Resolve references and sort: dependencies first, else as given. Linear in nodes and references.
-
-    A reference means the run of that name with equal values on all axis keys that both have.
-
-    Returns:
-        For each place in the new order, the node's index and its dependencies, role → index.
-
-    Raises:
-        SpecError: A reference to no run or to several, or a cycle.
-    """
-    resolver = _Resolver(nodes)
-    needs = [
-        {one.role: resolver.resolve(point, one) for one in references} for *_, point, references in nodes
-    ]
-    waiting = [len(set(needed.values())) for needed in needs]
-    dependants: dict[int, list[int]] = defaultdict(list)
-    for index, needed in enumerate(needs):
-        for other in set(needed.values()):
-            dependants[other].append(index)
-    ready = [index for index, count in enumerate(waiting) if count == 0]
-    heapq.heapify(ready)
-    ordered = []
-    while ready:
-        index = heapq.heappop(ready)
-        ordered.append((index, needs[index]))
-        for dependant in dependants[index]:
-            waiting[dependant] -= 1
-            if waiting[dependant] == 0:
-                heapq.heappush(ready, dependant)
-    if len(ordered) < len(nodes):
-        _raise_cycle(nodes, needs, {index for index, count in enumerate(waiting) if count})
-    return ordered
-
-
-class _Resolver:
-    """Finds the run that a reference means; looks through the runs of a name once per set of axis keys."""
-
-    def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
-        self._by_name: dict[str, list[int]] = defaultdict(list)
-        for index, (name, *_) in enumerate(nodes):
-            self._by_name[name].append(index)
-        self._tables: dict[tuple[str, frozenset[str]], dict[frozenset[str], dict[str, list[int]]]] = {}
-
-    def resolve(self, point: Point, reference: Reference) -> int:
-        """Return the index of the run that is meant by a run at a point."""
-        name = reference.name
-        if name not in self._by_name:
-            raise SpecError(reference.path, f"no run {name!r}: {nearest(name, self._by_name)}")
-        found = []
-        for shared, table in self._table(name, frozenset(point)).items():
-            found += table.get(_values(point, shared), [])
-        if len(found) != 1:
-            raise SpecError(reference.path, self._complaint(point, name, found))
-        return found[0]
-
-    def _table(self, name: str, keys: frozenset[str]) -> dict[frozenset[str], dict[str, list[int]]]:
-        """Map the keys that runs of a name share with a point, then the values on these keys, to the runs."""
-        if (name, keys) not in self._tables:
-            tables: dict[frozenset[str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-            for index in self._by_name[name]:
-                own = self._nodes[index][2]
-                shared = keys.intersection(own)
-                tables[shared][_values(own, shared)].append(index)
-            self._tables[name, keys] = tables
-        return self._tables[name, keys]
-
-    def _complaint(self, point: Point, name: str, found: Sequence[int]) -> str:
-        own = {key for index in self._by_name[name] for key in self._nodes[index][2]}
-        if not found:
-            where = ", ".join(f"{key}={point[key]}" for key in sorted(own & point.keys()))
-            return f"no run {name!r} with {where}: give it the same values"
-        missing = ", ".join(sorted(own - point.keys()))
-        some = ", ".join(repr(self._nodes[index][1]) for index in found[:3])
-        return (
-            f"{name!r} is {len(found)} runs ({some}{', …' if len(found) > 3 else ''}): "
-            f"put this run on their axis too ({missing}), or name a run without it"
-        )
-
-
-def _values(point: Point, keys: frozenset[str]) -> str:
-    return json.dumps([point[key] for key in sorted(keys)], sort_keys=True)
-
-
-def _raise_cycle(nodes: Sequence[Node], needs: Sequence[Mapping[str, int]], blocked: Collection[int]) -> None:
-    """Raise for a cycle among runs whose dependencies cannot be met: each of them needs another of them."""
-    index = min(blocked)
-    path: dict[int, None] = {}  # in order
-    while index not in path:
-        path[index] = None
-        index = next(other for other in needs[index].values() if other in blocked)
-    cycle = list(path)[list(path).index(index) :]
-    first = cycle.index(min(cycle))
-    cycle = [*cycle[first:], *cycle[:first]]
-    by_label = len({nodes[i][0] for i in cycle}) < len(cycle)
-    names = [nodes[i][1] if by_label else nodes[i][0] for i in [*cycle, cycle[0]]]
-    role = next(role for role, other in needs[cycle[0]].items() if other == cycle[1 % len(cycle)])
-    reference = next(r for r in nodes[cycle[0]][3] if r.role == role)
-    raise SpecError(reference.path, f"dependencies form a cycle: {' → '.join(names)}")

@@ -31,9 +31,10 @@ from jestlab.platform.spec.config_tree import (
     merge,
     nested,
 )
-from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.labels import LABELS
+from jestlab.platform.spec.layers import program_of
 from jestlab.platform.spec.meant import check_meant
+from jestlab.platform.spec.mistakes import all_of, told
 from jestlab.platform.spec.names import check_names
 from jestlab.platform.spec.own_reports import check as check_own_reports
 from jestlab.platform.spec.schema import Study
@@ -68,7 +69,7 @@ def load(
         The study. Every config and every dependency in it has been checked.
 
     Raises:
-        UserError: One line that names file, place and remedy.
+        UserError: One line that names file, place and remedy; of several mistakes a line each.
     """
     source = _source(spec, scale) if isinstance(spec, str) else _given(spec, scale)
     parsed: list[tuple[Place, Any]] = []
@@ -90,9 +91,7 @@ def load(
         if source.folder is not None or study.name != source.name:
             check_names(study, study_names())
     except SpecError as error:
-        path = error.path[2:] if error.path[:1] == (STUDIES,) else error.path  # may be set for all parts
-        by_override = any(_is_within(at, place) for at in (error.path, path) for place, _ in parsed)
-        raise UserError(f"{override}{error}" if by_override else source.located(error)) from None
+        raise source.told(error, [place for place, _ in parsed], override) from None
     except RecursionError:
         raise UserError(f"{source.file}: nested too deeply for a spec") from None
     return study
@@ -135,12 +134,22 @@ class _Source:
     asked: str | None = None
 
     def parse(self) -> Study:
-        """Parse the study; its configs are not validated yet."""
+        """Parse the study; its configs are not validated yet.
+
+        Raises:
+            SpecError: It cannot be parsed. Then the rest of it, configs included, has been checked as well.
+        """
         written = self.written
         if is_mapping(written):
             written = {"name": self.name, **dict(written.items())}
             if isinstance(named := written.get(STUDIES), list | tuple):
                 written[STUDIES] = self._loaded(named, written.get("scale"))
+        try:
+            return self._parsed(written)
+        except SpecError as error:
+            raise all_of(error, written, self._parsed) from None
+
+    def _parsed(self, written: Any) -> Study:
         study = Study.parse(written)
         return anchor(study, self.folder, self.folder) if self.folder is not None else study
 
@@ -165,7 +174,7 @@ class _Source:
             try:
                 part = source.parse()
             except SpecError as error:
-                raise UserError(source.located(error)) from None
+                raise source.told(error) from None
             if part.name in parts:
                 raise SpecError(place, f"duplicate study name {part.name!r}: rename one of the two")
             parts[part.name] = part.to_dict()
@@ -176,10 +185,17 @@ class _Source:
             )
         return parts
 
-    def located(self, error: SpecError) -> str:
-        """Write an error with its file, and its line where that is known."""
-        number = self.line(error.path)
-        return f"{self.file}:{number}: {error}" if number else f"{self.file}: {error}"
+    def told(self, error: SpecError, overrides: Sequence[Place] = (), override: str = "--set ") -> UserError:
+        """Write mistakes with their file, and their lines where these are known; or with the override."""
+
+        def tell(one: SpecError) -> str:
+            path = one.path[2:] if one.path[:1] == (STUDIES,) else one.path  # may be set for all parts
+            if any(_is_within(at, place) for at in (one.path, path) for place in overrides):
+                return f"{override}{one}"
+            number = self.line(one.path)
+            return f"{self.file}:{number}: {one}" if number else f"{self.file}: {one}"
+
+        return told(error, self.file, self.line, tell)
 
 
 def _source(name_or_path: str, scale: str | None) -> _Source:

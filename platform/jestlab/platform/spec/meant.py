@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from jestlab.platform.errors import SpecError, shown, within
+from jestlab.platform.errors import Mistakes, SpecError, shown, within
 from jestlab.platform.spec.config_tree import STUDIES, flatten
 
 if TYPE_CHECKING:
@@ -26,9 +26,11 @@ def check_meant(study: Study) -> None:
     Raises:
         SpecError: There is such a text; with its place and both remedies.
     """
+    mistakes = Mistakes()
     for name, part in study.studies.items():
-        with within(STUDIES, name):
+        with mistakes, within(STUDIES, name):
             check_meant(part)
+    mistakes.check()
     if study.studies:
         return
     variants = {id(member.variant): member.variant for member in study.members}.values()
@@ -45,9 +47,10 @@ def check_meant(study: Study) -> None:
             is_other = value in study.runs and value != variant.name and (key, value) not in values[value]
             is_known = value in run.needs.values() or key in run.texts or key in _NEVER
             if is_other and not is_known:
-                raise SpecError(
-                    ("runs", variant.name),
+                message = (
                     f"{key} is the text {shown(value)}, which is also the name of a run: write "
                     f"`needs: {{{key}: {value}}}` instead if that run is meant, or add "
-                    f"`needs: {{{key}: null}}` if the text is",
+                    f"`needs: {{{key}: null}}` if the text is"
                 )
+                mistakes.add([SpecError(("runs", variant.name), message)])
+    mistakes.check()

@@ -22,8 +22,8 @@ from jestlab.platform.spec.config_tree import (
     nested,
     plain,
 )
-from jestlab.platform.spec.expand import program_of
 from jestlab.platform.spec.labels import LABEL, LABELS, without_stale
+from jestlab.platform.spec.layers import program_of
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import Document
 

@@ -10,9 +10,12 @@ from jestlab.analysis.costs import Scope
 from jestlab.analysis.efforts import Effort, Over
 from jestlab.analysis.metrics import Scale
 from jestlab.analysis.smoothing import Smoothing
+from jestlab.analysis.tables.latex import parse_width
+from jestlab.analysis.tables.shape import Shape
 from jestlab.models import extensions
 from jestlab.models.extensions import references
 from jestlab.platform.errors import nearest, shown
+from jestlab.platform.spec.config_tree import flatten
 from jestlab.platform.spec.figure import FigureOptions
 
 TableName = Literal[
@@ -39,6 +42,21 @@ def _table_name(name: str) -> str:
 def _window(written: Any) -> Any:
     Smoothing.parse(written)
     return written
+
+
+_MOST_DIGITS = 12
+
+
+def _checked_digits(digits: Any) -> Any:
+    """A number, or a mapping by column, whose keys may have been taken for dotted ones, as it was written."""
+    by_column = flatten(digits) if isinstance(digits, dict) else None
+    for number in [] if digits is None else by_column.values() if by_column is not None else [digits]:
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= _MOST_DIGITS:
+            raise ValueError(
+                f"must be a whole number from 0 to {_MOST_DIGITS}, or a mapping of such by column, not "
+                f"{shown(digits)}"
+            )
+    return digits if by_column is None else by_column
 
 
 class _Report(BaseModel):
@@ -80,10 +98,19 @@ class _Printed(_Report):
     figure: FigureOptions | None = None
 
 
-class TableReport(_CostComparison):
+def _checked_width(width: str) -> str:
+    parse_width(width)
+    return width
+
+
+class TableReport(_Report):
     """A table of the study's runs.
 
     Attributes:
+        baseline: Name or label of the run that others are compared with; null for the first that is not a
+            reference.
+        score: Evaluations whose mean is the score here; null for the study's.
+        scope: What counts as FLOPs.
         name: Which table: summary shows final scores of every run with the difference to the baseline;
             speedups what it takes to match the baseline; claims what the study claims, with verdicts, which
             is shown in any case; the others are the paper's tables, with the study's runs in them, or a table
@@ -93,14 +120,44 @@ class TableReport(_CostComparison):
         mean: Whether the score is over all metrics, or over those that all runs have.
         crossing: When the baseline's score counts as reached: at first, or for good.
         published: Whether the paper's tables also show published rows, where the store has them.
+        columns: Columns that are shown, in their order: keys, headings, or "scores", "costs", "factors".
+        rows: Rows that are shown, in their order: names or labels of runs, or names as the table shows them.
+            `runs` means the same.
+        digits: Behind the decimal point: of scores and differences, or by column.
+        sort: Column by which rows are sorted; "-score" for descending.
+        caption: Instead of the table's own.
+        label: LaTeX's label.
+        notes: Whether notes are shown.
+        width: How wide it may be in LaTeX: "auto", "column", "text", or a length such as "3.25in".
     """
 
     kind: Literal["table"]
+    baseline: str | None = None
+    score: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    scope: Scope = "scoring"
     name: Annotated[str, AfterValidator(_table_name)] = "summary"
     options: dict[str, Any] = {}
     mean: Literal["all", "shared"] = "all"
     crossing: Literal["first", "lasting"] = "first"
     published: bool = True
+    columns: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    rows: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] | None = None
+    digits: Annotated[int | dict[str, int] | None, BeforeValidator(_checked_digits)] = None
+    sort: str = ""
+    caption: str | None = None
+    label: str = ""
+    notes: Annotated[bool, Field(strict=True)] = True
+    width: Annotated[str, AfterValidator(_checked_width)] = "auto"
+
+    @property
+    def shape(self) -> Shape:
+        """What is shown of the table."""
+        return Shape.of(self.model_dump())
+
+    @property
+    def rows_of_runs(self) -> tuple[str, ...]:
+        """Rows that have to be runs: those of tables that show nothing else."""
+        return () if self.is_the_papers or self.name == "claims" else self.rows or ()
 
     @property
     def is_the_papers(self) -> bool:
@@ -119,9 +176,7 @@ class TableReport(_CostComparison):
         return self
 
     @model_validator(mode="after")
-    def _shows_no_runs_of_claims(self) -> TableReport:
-        if self.name == "claims" and self.runs is not None:
-            raise ValueError("a table of claims shows no runs: leave out `runs`")
+    def _is_of_claims(self) -> TableReport:
         if self.name == "claims" and self.score is not None:
             raise ValueError("claims say what they are measured by: leave out `score`, give them a `measure`")
         return self
@@ -131,7 +186,7 @@ class CurvesReport(_CostComparison, _Printed):
     """Learning curves of every run.
 
     Attributes:
-        effort: What curves are drawn over: an effort, or step; null for examples seen, where no run's are
+        effort: What curves are drawn over: an effort, or steps; null for examples seen, where no run's are
             known for seconds, else steps.
         metric: What is drawn in place of the score: an evaluation, or any training metric, such as loss.
         metrics: Several metrics, with a panel each.
@@ -269,6 +324,14 @@ _AnyReport = (
     | LearnabilityReport
 )
 Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
+
+
+def modern(kind: object, options: dict[str, Any]) -> dict[str, Any]:
+    """Rename options of a report that once had another name: a table's `runs` are its `rows`."""
+    if kind == "table" and "runs" in options and "rows" not in options:
+        return {("rows" if key == "runs" else key): value for key, value in options.items()}
+    return options
+
 
 REPORTS: dict[str, type[BaseModel]] = {
     kind: report

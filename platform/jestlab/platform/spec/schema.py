@@ -12,7 +12,6 @@ from pydantic import (
     ConfigDict,
     InstanceOf,
     PlainSerializer,
-    ValidationError,
     field_validator,
     model_serializer,
     model_validator,
@@ -22,23 +21,21 @@ from jestlab.analysis.claims import Claim, ClaimError, parse_claims
 from jestlab.analysis.costs import Scope
 from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
 from jestlab.models.extensions import references
-from jestlab.platform.errors import Path, SpecError, nearest, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.config_tree import (
     MATCH,
     STUDIES,
-    Field,
     Tree,
-    fields_of,
-    first_error,
     is_mapping,
     plain,
+    validated,
 )
 from jestlab.platform.spec.expand import Member, expand
 from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.labels import LABEL, parse_label
 from jestlab.platform.spec.record import Record
-from jestlab.platform.spec.reports import REPORTS, Report, report_of
+from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
 
@@ -90,7 +87,8 @@ class RunSpec(_Part):
         texts: Keys of its config whose values are meant as texts, although they are names of runs: written as
             roles without a run, `needs: {init: null}`.
         match: Whose FLOPs or seconds it spends; its examples seen are solved for when it is planned.
-        label: What tables and figures show for it; None for its name, empty for the values on its axes alone.
+        label: What tables and figures show for the run; null for its name, empty for the values on its axes
+            alone.
         overrides: Laid over the base.
     """
 
@@ -171,11 +169,17 @@ class Study(_Part):
         """
         if not is_mapping(written):
             raise SpecError((), f"a spec is a mapping of {', '.join(cls.model_fields)}, not {shown(written)}")
-        try:
-            return cls.model_validate(dict(written.items()))
-        except ValidationError as error:
-            path, message = first_error(error, _FIELDS)
-            raise SpecError(path, message) from None
+        mistakes = Mistakes()
+        for key in written:
+            if key not in cls.model_fields:
+                mistakes.add([SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")])
+        known = {key: value for key, value in written.items() if key in cls.model_fields}
+        if "runs" not in known and STUDIES not in known:
+            mistakes.check()  # one of them may be what is meant
+        with mistakes:
+            study = validated(cls, known)
+        mistakes.check()
+        return study
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -199,9 +203,6 @@ class Study(_Part):
     def _known(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        for key in data:
-            if key not in cls.model_fields:
-                raise SpecError((str(key),), f"unknown key: {nearest(str(key), cls.model_fields)}")
         if data.get(STUDIES):
             return _union(data)
         if "runs" not in data and STUDIES in data:
@@ -229,7 +230,12 @@ class Study(_Part):
             raise SpecError(
                 ("runs",), f"must be a mapping from names to overrides of the base, not {shown(runs)}"
             )
-        return {_checked_name(name, ("runs",)): _run(name, run) for name, run in runs.items()}
+        mistakes, parsed = Mistakes(), {}
+        for name, run in runs.items():
+            with mistakes:
+                parsed[_checked_name(name, ("runs",))] = _run(name, run)
+        mistakes.check()
+        return parsed
 
     @field_validator("axes", mode="before")
     @classmethod
@@ -255,7 +261,12 @@ class Study(_Part):
     def _reports(cls, reports: Any) -> Any:
         if not isinstance(reports, list | tuple | None):
             raise SpecError(("reports",), f"must be a list of {', '.join(REPORTS)}, not {shown(reports)}")
-        return tuple(_report(report, ("reports", str(i))) for i, report in enumerate(reports or ()))
+        mistakes, parsed = Mistakes(), []
+        for i, report in enumerate(reports or ()):
+            with mistakes:
+                parsed.append(_report(report, ("reports", str(i))))
+        mistakes.check()
+        return tuple(parsed)
 
     @field_validator("score", mode="before")
     @classmethod
@@ -270,14 +281,26 @@ class Study(_Part):
     @field_validator("metrics", mode="before")
     @classmethod
     def _metrics(cls, metrics: Any) -> Any:
-        try:
-            return parse_metrics(plain({} if metrics is None else metrics, ("metrics",)))
-        except MetricError as error:
-            raise SpecError(error.path, error.message) from None
+        written = plain({} if metrics is None else metrics, ("metrics",))
+        mistakes = Mistakes()
+        for each in [{name: meant} for name, meant in written.items()] if is_mapping(written) else [written]:
+            try:
+                parse_metrics(each)
+            except MetricError as error:
+                mistakes.add([SpecError(error.path, error.message)])
+        mistakes.check()
+        return parse_metrics(written)
 
     @field_validator("claims", mode="before")
     @classmethod
     def _claims(cls, claims: Any) -> Any:
+        mistakes = Mistakes()
+        for i, claim in enumerate(claims if isinstance(claims, list | tuple) else ()):
+            try:
+                Claim.parse(claim, ("claims", str(i)))
+            except ClaimError as error:
+                mistakes.add([SpecError(error.path, error.message)])
+        mistakes.check()
         try:
             return parse_claims(claims)
         except ClaimError as error:
@@ -285,17 +308,18 @@ class Study(_Part):
 
     @model_validator(mode="after")
     def _axes_are_of_runs(self) -> Study:
+        mistakes = Mistakes()
         for i, axis in enumerate(self.axes):
-            for name in axis.runs:
-                if name not in self.runs:
-                    raise SpecError(("axes", str(i), "runs"), f"no run {name!r}: {nearest(name, self.runs)}")
-        for name, run in self.runs.items():
-            if run.label == "" and not any(name in axis.runs for axis in self.axes):
-                raise SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
+            place = ("axes", str(i), "runs")
+            unknown = [name for name in axis.runs if name not in self.runs]
+            mistakes.add(SpecError(place, f"no run {name!r}: {nearest(name, self.runs)}") for name in unknown)
+        mistakes.add(
+            SpecError(("runs", name, LABEL), "is empty, and the run is on no axis: give it a text")
+            for name, run in self.runs.items()
+            if run.label == "" and not any(name in axis.runs for axis in self.axes)
+        )
+        mistakes.check()
         return self
-
-
-_FIELDS: Field = fields_of(Study)
 
 
 def _is_whole(value: object) -> bool:
@@ -326,17 +350,21 @@ def _run(name: str, given: Any) -> dict[str, Any]:
         raise SpecError(path, f"must be a mapping of overrides of the base, not {shown(given)}")
     overrides = dict(given.items()) if given is not None else {}
     program, needs = overrides.pop("program", None), overrides.pop("needs", None)
+    mistakes, parsed = Mistakes(), {"program": program}
     if program is not None and not isinstance(program, str):
-        raise SpecError((*path, "program"), f"must be a string, not {shown(program)}")
-    roles = _needs(needs, (*path, "needs"))
-    return {
-        "program": program,
-        "needs": {role: name for role, name in roles.items() if name is not None},
-        "texts": tuple(role for role, name in roles.items() if name is None),
-        "match": _match(overrides.pop(MATCH, None), (*path, MATCH)),
-        "label": parse_label(overrides.pop(LABEL, None), (*path, LABEL)),
-        "overrides": plain(overrides, path),
-    }
+        mistakes.add([SpecError((*path, "program"), f"must be a string, not {shown(program)}")])
+    with mistakes:
+        roles = _needs(needs, (*path, "needs"))
+        parsed["needs"] = {role: name for role, name in roles.items() if name is not None}
+        parsed["texts"] = tuple(role for role, name in roles.items() if name is None)
+    with mistakes:
+        parsed["match"] = _match(overrides.pop(MATCH, None), (*path, MATCH))
+    with mistakes:
+        parsed["label"] = parse_label(overrides.pop(LABEL, None), (*path, LABEL))
+    with mistakes:
+        parsed["overrides"] = plain(overrides, path)
+    mistakes.check()
+    return parsed
 
 
 def _needs(given: Any, path: Path) -> dict[str, str | None]:
@@ -387,19 +415,20 @@ def _report(given: Any, path: Path) -> BaseModel:
     kind = options.get("kind")
     if not isinstance(kind, str):
         raise SpecError((*path, "kind"), f"no report {shown(kind)}: {nearest(str(kind), REPORTS)}")
+    options = modern(kind, options)
     try:
-        report = report_of(kind)
+        report, mistakes = report_of(kind), Mistakes()
     except ValueError as error:
         raise SpecError((*path, "kind"), str(error)) from None
-    for key in options:
-        if key not in report.model_fields:
-            others = [name for name in report.model_fields if name != "kind"]
-            raise SpecError((*path, key), f"{kind} has no such option: {nearest(key, others)}")
-    try:
-        return report.model_validate(options)
-    except ValidationError as error:
-        below, message = first_error(error, fields_of(report))
-        raise SpecError((*path, *below), message) from None
+    others = [name for name in report.model_fields if name != "kind"]
+    mistakes.add(
+        SpecError((*path, key), f"{kind} has no such option: {nearest(key, others)}")
+        for key in options
+        if key not in report.model_fields
+    )
+    mistakes.check()
+    with within(*path):
+        return validated(report, options)
 
 
 def _union(written: Mapping[str, Any]) -> dict[str, Any]:
@@ -414,16 +443,20 @@ def _union(written: Mapping[str, Any]) -> dict[str, Any]:
         raise SpecError(
             (STUDIES,), f"must be specs by name, or a list of names and paths, not {shown(given)}"
         )
-    for key in _OF_PARTS[:-1]:
-        if written.get(key):
-            raise SpecError((key,), f"not valid in a spec with {STUDIES}: each of them has its own")
-    parts = {}
+    mistakes, parts = Mistakes(), {}
+    mistakes.add(
+        SpecError((key,), f"not valid in a spec with {STUDIES}: each of them has its own")
+        for key in _OF_PARTS[:-1]
+        if written.get(key)
+    )
     for name, part in given.items():
-        _checked_name(name, (STUDIES,))
-        if name == written.get("name"):
-            raise SpecError((STUDIES, name), "has the name of the union itself: give one another name")
-        with within(STUDIES, name):
-            parts[name] = _part(name, part, written.get("scale"), written.get("figure"))
+        with mistakes:
+            _checked_name(name, (STUDIES,))
+            if name == written.get("name"):
+                raise SpecError((STUDIES, name), "has the name of the union itself: give one another name")
+            with within(STUDIES, name):
+                parts[name] = _part(name, part, written.get("scale"), written.get("figure"))
+    mistakes.check()
     union = {key: value for key, value in written.items() if key not in _OF_PARTS}
     if union.get("resources") is None:
         union["resources"] = _common_resources(parts)

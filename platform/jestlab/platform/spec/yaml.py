@@ -103,6 +103,8 @@ class Document:
             raise SpecError(
                 (), f"not valid YAML: the character U+{error.character:04X} is not allowed"
             ) from None
+        except SpecError:
+            raise
         except ValueError as error:
             raise SpecError((), f"not valid YAML: {error}") from None
         except RecursionError:

@@ -1,0 +1,255 @@
+"""How much memory jestlab's own programs occupy by their configs: an estimate, before anything is compiled.
+
+It adds up what is there at the peak of a training step, in float32 or the towers' own type: parameters,
+Adam's two moments and the gradient; what the forward pass keeps for the backward pass, in as many parts as
+`runtime.microbatches` says; what scoring a super-batch takes; the batches themselves. Data parallel, as runs
+are: every device holds all parameters, and its share of the rows.
+
+How close it is, against XLA's own account of the compiled step (JAX 0.10.2, arguments and temporaries):
+
+- On CPU (2026-11-24), float32: from 8% below to 14% above for seven of eight configs of 17 MB to 1.8 GB, and
+  46 MB estimated for 31 MB. XLA's CPU compiler undoes rematerialisation (`runtime.remat: dots` changes
+  nothing there), so it counts on TPUs alone.
+- On TPU, compiled for v5e 16×16 (BENCHMARKS.md, B/16 at b = 32,768): 36.1 GB estimated for 36.6; with four
+  microbatches 12.3 for 12.9; with `remat: all` 8.1 for 7.3. Nothing has been measured on a chip.
+
+Letters: n rows at a time, L tokens, D width, M hidden width, H heads, B super-batch, b sub-batch, P devices.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jestlab.models.config import (
+    DiagnoseConfig,
+    EmbedConfig,
+    TrainConfig,
+    TwoTowers,
+    WeightsConfig,
+)
+from jestlab.platform.programs.pricing import (
+    DIAGNOSE_LEARNER,
+    DIAGNOSE_REFERENCE,
+    EMBED_REFERENCE,
+    TRAIN_REFERENCE,
+)
+from jestlab.platform.programs.program import Config, Memory
+
+_FLOAT = 4
+_Arrays = tuple[int, int, int]
+"""Numbers of arrays of n L D, of n L M and of n H L²."""
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    """What a block takes as XLA compiles it: kept for its backward pass, and in passing if there is none."""
+
+    kept: _Arrays
+    passing: _Arrays
+    rematerializes: bool
+
+
+_ON_CPU = _Compiler((10, 3, 3), (4, 2, 1), rematerializes=False)
+_ON_TPU = _Compiler((12, 4, 4), (2, 1, 1), rematerializes=True)
+
+_DIAGNOSED_ROWS = 256
+"""Examples that a diagnosis embeds at a time: see `training.diagnose`."""
+
+_AHEAD = 5
+"""Batches that are read ahead, and the one that is handed over."""
+
+_PROCESS = 600e6
+"""Python, JAX and compiled functions."""
+
+
+@dataclass(frozen=True)
+class _Tower:
+    """A tower as far as memory goes; `pools` if attention makes one embedding of its tokens."""
+
+    tokens: int
+    width: int
+    hidden: int
+    heads: int
+    depth: int
+    bytes: int  # of a number
+    pools: bool
+
+    def block(self, rows: float, arrays: _Arrays) -> float:
+        """Return the bytes of one block's arrays for a number of rows."""
+        of_width, of_hidden, of_attention = arrays
+        of_tokens = self.tokens * (of_width * self.width + of_hidden * self.hidden)
+        return rows * self.bytes * (of_tokens + of_attention * self.heads * self.tokens**2)
+
+    def trained(self, rows: float, remat: str, compiler: _Compiler) -> float:
+        """Return the bytes that a forward and backward pass holds."""
+        one = self.block(rows, compiler.kept)
+        pooling = 4 * rows * self.tokens * self.width * self.bytes if self.pools else 0.0
+        if remat == "none" or not compiler.rematerializes:
+            return self.depth * one + pooling
+        kept = self.block(rows, (5, 1, 0)) if remat == "dots" else self.block(rows, (1, 0, 0))
+        return self.depth * kept + one + pooling
+
+
+def parameters(model: TwoTowers) -> int | None:
+    """Count the parameters of two towers; None if one of them is of one's own."""
+    vision, text = model.vision, model.text
+    if vision.is_own or text.is_own:
+        return None
+    hidden = vision.mlp_dim or 4 * vision.width
+    embeds = 0 if vision.width == model.embedding_dim else _dense(vision.width, model.embedding_dim)
+    patches = (vision.image_size // vision.patch_size) ** 2
+    count = _dense(3 * vision.patch_size**2, vision.width) + patches * vision.width + embeds
+    count += _encoder(vision.width, hidden, vision.depth)
+    if vision.pooling == "map":
+        count += 3 * vision.width + 4 * _dense(vision.width, vision.width) + _mlp(vision.width, hidden)
+    count += (text.vocabulary_size + text.length) * text.width + _dense(text.width, model.embedding_dim)
+    return count + _encoder(text.width, text.mlp_dim or 4 * text.width, text.depth) + 2
+
+
+def _dense(inputs: int, outputs: int) -> int:
+    return (inputs + 1) * outputs
+
+
+def _mlp(width: int, hidden: int) -> int:
+    return _dense(width, hidden) + _dense(hidden, width)
+
+
+def _encoder(width: int, hidden: int, depth: int) -> int:
+    return 2 * width + depth * (4 * width + 4 * _dense(width, width) + _mlp(width, hidden))
+
+
+# ---- the programs
+
+
+def of_training(config: TrainConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+    """Estimate the memory of a training run; None if a tower is of one's own.
+
+    A reference of unknown architecture is assumed to have the learner's.
+    """
+    count, towers = parameters(config.model), _towers(config.model)
+    devices, compiler = chips or 1, _ON_TPU if chips else _ON_CPU
+    b, super_batch = config.batch_size / devices, config.super_batch_size / devices
+    if count is None:
+        return None
+    state, gradient = 3 * count * _FLOAT, 2 * count * _FLOAT
+    rows = b / config.runtime.microbatches
+    share = config.approximate_size / config.batch_size
+    seen = [_approximated(towers, config), towers] if share else [towers]
+    shares = (share, 1 - share) if share else (1.0,)
+    training = sum(
+        tower.trained(part * rows, config.runtime.remat, compiler)
+        for part, pair in zip(shares, seen, strict=True)
+        for tower in pair
+    )
+    training += 3 * b**2 * _FLOAT + 2 * rows * _pixels(config.model) * _FLOAT
+    at_once = super_batch if config.runtime.microbatches == 1 else min(rows, super_batch)
+    scoring, cached = 0.0, 0
+    if config.scores_learner:
+        pair = _approximated(towers, config) if config.approximation.score else towers
+        scoring += _scored(pair, config.model, at_once, compiler)
+    if config.needs_reference:
+        need = needs.get(TRAIN_REFERENCE)
+        if isinstance(need, EmbedConfig):
+            cached = 2 * config.model.embedding_dim * _FLOAT
+        else:
+            model = getattr(need, "model", None) or config.model
+            state += (parameters(model) or count) * _FLOAT
+            scoring += _scored(_towers(model), model, at_once, compiler)
+    row = _row(config.model) + cached
+    steps = config.runtime.steps_per_dispatch
+    return Memory(
+        state=state,
+        work=gradient + max(training, scoring),
+        batches=2 * steps * super_batch * row,
+        process=_PROCESS
+        + (_AHEAD + steps) * super_batch * row
+        + _decoded(config, config.model)
+        + 3 * count * _FLOAT,
+    )
+
+
+def of_embedding(config: EmbedConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+    """Estimate the memory of a run that embeds; None if the architecture of its reference is not known."""
+    model = getattr(needs.get(EMBED_REFERENCE), "model", None)
+    if not isinstance(model, TwoTowers) or (count := parameters(model)) is None:
+        return None
+    rows = config.runtime.batch_size / (chips or 1)
+    return Memory(
+        state=count * _FLOAT,
+        work=_scored(_towers(model), model, rows, _ON_TPU if chips else _ON_CPU),
+        batches=2 * rows * _row(model),
+        process=_PROCESS + (_AHEAD + 1) * rows * _row(model) + _decoded(config, model),
+    )
+
+
+def of_diagnosis(config: DiagnoseConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+    """Estimate the memory of a diagnosis, which computes on one device; None if its learner is not known."""
+    learner = getattr(needs.get(DIAGNOSE_LEARNER), "model", None)
+    if not isinstance(learner, TwoTowers) or (count := parameters(learner)) is None:
+        return None
+    reference = getattr(needs.get(DIAGNOSE_REFERENCE), "model", None)
+    models = [learner, *([reference] if isinstance(reference, TwoTowers) else [])]
+    rows, candidates = _DIAGNOSED_ROWS, config.super_batch_size()
+    return Memory(
+        state=sum(parameters(model) or count for model in models) * _FLOAT,
+        work=sum(_scored(_towers(model), model, rows, _ON_TPU if chips else _ON_CPU) for model in models),
+        batches=2 * rows * _row(learner) + 2 * candidates * 2 * learner.embedding_dim * _FLOAT,
+        process=_PROCESS + (_AHEAD + 1) * rows * _row(learner),
+    )
+
+
+def of_weights(config: WeightsConfig, needs: Mapping[str, Config], chips: int = 0) -> Memory | None:
+    """Estimate the memory of an import of weights: they are there twice, as read and as written."""
+    count = None if config.model is None else parameters(config.model)
+    return None if count is None else Memory(count * _FLOAT, count * _FLOAT, 0.0, _PROCESS)
+
+
+def _towers(model: TwoTowers) -> tuple[_Tower, _Tower]:
+    size = 2 if model.compute_dtype == "bfloat16" else _FLOAT
+    vision, text = model.vision, model.text
+    image = _Tower(
+        tokens=(vision.image_size // vision.patch_size) ** 2,
+        width=vision.width,
+        hidden=vision.mlp_dim or 4 * vision.width,
+        heads=vision.heads,
+        depth=vision.depth,
+        bytes=size,
+        pools=vision.pooling == "map",
+    )
+    hidden = text.mlp_dim or 4 * text.width
+    return image, _Tower(text.length, text.width, hidden, text.heads, text.depth, size, pools=False)
+
+
+def _approximated(towers: tuple[_Tower, _Tower], config: TrainConfig) -> tuple[_Tower, _Tower]:
+    """Return the towers as they see the approximation: with fewer patches."""
+    image, text = towers
+    tokens = math.ceil(config.approximation.keep * image.tokens)
+    if config.approximation.method == "flexi":
+        tokens = (config.model.vision.image_size // config.approximate_patch_size) ** 2
+    return replace(image, tokens=tokens), text
+
+
+def _scored(towers: tuple[_Tower, _Tower], model: TwoTowers, rows: float, compiler: _Compiler) -> float:
+    """Return the bytes of a forward pass alone."""
+    return sum(tower.block(rows, compiler.passing) for tower in towers) + rows * _pixels(model) * _FLOAT
+
+
+def _pixels(model: TwoTowers) -> int:
+    return 3 * model.vision.image_size**2
+
+
+def _row(model: TwoTowers) -> int:
+    """Return the bytes of one example as it is read."""
+    return _pixels(model) + 4 * model.text.length
+
+
+def _decoded(config: TrainConfig | EmbedConfig, model: TwoTowers) -> float:
+    """Return the bytes of the images that are decoded once for all runs, in a file that they share."""
+    most = config.runtime.decoded_megabytes * 10**6
+    examples = config.data.train.examples
+    if examples is None:
+        return most
+    whole = examples * _pixels(model)
+    return whole if whole <= most else 0.0

@@ -1,0 +1,191 @@
+"""What is shown of a table: columns, rows, digits, order, and the words around it, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from jestlab.analysis import published, tables
+from jestlab.analysis.provenance import Origins
+from jestlab.analysis.tables import Shape
+from jestlab.platform.cli import main
+
+ZS, R1 = "shapes/zero_shot", "shapes_retrieval/i2t_r1"
+
+
+def made(store, name="summary", **options):
+    return tables.table(store.url, name, ["study"], baseline="uniform", shape=Shape.of(options))
+
+
+def keys(table):
+    return [column.key for column in table.columns]
+
+
+def rows(table):
+    return [line.key for line in table.lines]
+
+
+def text(table, row, column):
+    return table.cell(row, table.column_named(column)).text
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (["score", "delta"], ["run", "score", "delta"]),
+        (["delta", "score", "run"], ["run", "delta", "score"]),
+        (["scores"], ["run", ZS, R1, "score"]),
+        (["delta", "scores"], ["run", "delta", ZS, R1, "score"]),
+        (["score", "scores"], ["run", "score", ZS, R1]),
+        (["factors,flops"], ["run", "fewer_examples", "fewer_flops", "flops"]),
+        (["Δ uniform"], ["run", "delta"]),
+    ],
+)
+def test_columns_are_chosen_in_the_order_in_which_they_are_named(study, columns, shown):
+    assert keys(made(study, columns=columns)) == shown
+
+
+def test_groups_of_headings_are_columns_too():
+    cells = published.frame(published.paper())
+    table = Shape(columns=("COCO", "mean_delta")).applied(tables.paper_table("comparison", cells))
+    assert keys(table) == ["method", "coco/i2t_r1", "coco/t2i_r1", "mean_delta"]
+
+
+def test_what_is_not_there_is_an_error_with_the_nearest_name(study):
+    for options, said in (
+        ({"columns": ["scor3"]}, "table 'study summary' has no column 'scor3': did you mean 'score'?"),
+        ({"rows": ["jiont"]}, "table 'study summary' has no row 'jiont': did you mean 'joint'?"),
+        ({"sort": "-delat"}, "table 'study summary' has no column 'delat': did you mean 'delta'?"),
+        ({"digits": {"dleta": 1}}, "table 'study summary' has no column 'dleta': did you mean 'delta'?"),
+        ({"digits": {"seeds": 1}}, "column 'seeds' of table 'study summary' has no digits to choose"),
+        ({"digits": 40}, "digits must be a whole number from 0 to 12, not 40"),
+        (
+            {"width": "3"},
+            "invalid width '3': expected auto, column, text, or a length such as 3.25in or 240pt",
+        ),
+    ):
+        with pytest.raises(ValueError) as raised:
+            made(study, **options)
+        assert str(raised.value) == said
+
+
+def test_rows_keep_their_order_and_what_they_are_compared_with(study):
+    whole, some = made(study), made(study, rows=["joint", "independent"])
+    assert rows(some) == ["joint", "independent"]
+    assert text(some, "joint", "delta") == text(whole, "joint", "delta")
+    assert text(some, "joint", "fewer_flops") == text(whole, "joint", "fewer_flops")
+    assert not any(note.startswith("reference:") for note in some.notes)
+    fewer = made(study, rows=["uniform", "independent"])
+    for table, bold in ((whole, False), (fewer, True)):  # the best of what is shown is bold
+        assert table.cell("independent", table.column_named("score")).bold is bold
+
+
+def test_a_run_stands_for_its_points(new_store, stored_run):
+    point = [stored_run("joint", [0.3 + f], f"joint f={f}", point={"f": f}) for f in (0.1, 0.2)]
+    store = new_store().add(stored_run("uniform", [0.2]), *point, stored_run("other", [0.1]))
+    assert rows(made(store, rows=["joint", "uniform"])) == ["joint f=0.1", "joint f=0.2", "uniform"]
+    assert rows(made(store, rows=["joint f=0.2,other"])) == ["joint f=0.2", "other"]
+    assert rows(made(store, "comparison", rows=["joint"])) == ["joint f=0.1", "joint f=0.2"]
+
+
+def test_published_rows_are_chosen_by_their_names():
+    cells = published.frame(published.paper())
+    table = Shape(rows=("JEST++ B", "SigLIP B")).applied(tables.paper_table("comparison", cells))
+    assert rows(table) == ["JEST++ B", "SigLIP B"]
+
+
+def test_digits_of_scores_and_differences_or_by_column(study):
+    two = made(study, digits=2)
+    assert text(two, "joint", "score") == "65.00 ± 7.07"
+    assert text(two, "joint", "delta").startswith("+20.00 [")
+    assert text(two, "joint", "fewer_examples") == text(made(study), "joint", "fewer_examples")
+    some = made(study, digits={"score": 0, "factors": 3, "flops": 2})
+    assert text(some, "joint", "score") == "65 ± 7"
+    assert text(some, "joint", ZS) == "65.0 ± 7.1"
+    assert text(some, "joint", "fewer_examples") == "2.333×"
+    assert text(some, "joint", "flops") == "32.00"
+    assert text(made(study, "comparison", digits=0), "joint", ZS) == "65 ± 7"
+
+
+def test_bold_goes_by_the_digits_that_are_shown(new_store, stored_run):
+    store = new_store().add(
+        stored_run("uniform", [0.5]), stored_run("a", [0.7011]), stored_run("b", [0.7044])
+    )
+    for table, bold in ((made(store), [False, True]), (made(store, digits=0), [True, True])):
+        score = table.column_named("score")
+        assert [table.cell(row, score).bold for row in ("a", "b")] == bold
+
+
+def test_sorting(study):
+    assert rows(made(study, sort="-score")) == ["reference", "joint", "uniform", "independent"]  # set apart
+    assert rows(made(study, sort="score"))[1:] == ["uniform", "independent", "joint"]
+    assert rows(made(study, sort="run"))[1:] == ["independent", "joint", "uniform"]
+    assert rows(made(study, sort="-delta", rows=["uniform", "joint"])) == ["uniform", "joint"]  # rows say it
+
+
+def test_the_words_around_it(study):
+    table = made(study, caption="Ours & theirs.", label="tab:main", notes=False, width="column")
+    assert table.notes == ()
+    latex = table.latex()
+    assert "\\caption{Ours \\& theirs.}\n  \\label{tab:main}" in latex
+    assert "\\begin{table}[t]" in latex
+    assert "\\parbox" not in latex
+    assert "Ours & theirs." in table.markdown()
+
+
+def test_notes_go_with_the_columns_that_they_explain(study):
+    whole, some = made(study), made(study, columns=["score"])
+    assert [note.split(":")[0] for note in whole.notes] == [
+        "FLOPs", "Δ", "fewer examples, FLOPs", "reference",
+    ]  # fmt: skip
+    assert [note.split(":")[0] for note in some.notes] == ["reference"]
+
+
+def test_data_is_of_the_rows_and_columns_that_are_shown(study):
+    table = made(study, columns=["delta"], rows=["joint", "uniform"], digits=0)
+    found = list(csv.DictReader(io.StringIO(table.csv())))
+    assert [row["label"] for row in found] == ["joint", "uniform"]
+    assert "score_mean" not in found[0]
+    assert "flops" not in found[0]
+    assert float(found[0]["delta_mean"]) == pytest.approx(0.2)  # raw, whatever the digits
+    content = json.loads(table.json())
+    assert set(content["rows"][0]) >= {"label", "run", "delta_mean", "delta_low"}
+
+
+def test_a_cell_is_explained_although_its_baseline_is_not_shown(study):
+    table = made(study, rows=["joint"], columns=["delta"])
+    told = Origins.read(study.url, ["study"]).explain(table, "joint", "delta")
+    assert told.baseline == "uniform"
+    assert told.runs[0].against == pytest.approx({"score": 0.4})
+
+
+@pytest.fixture
+def printed(capsys, study, tmp_path):
+    """What `jestlab table study` prints with further arguments, and its exit code."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main(["table", "study", "--store", study.url, "--root", str(tmp_path / "lab"), *arguments])
+        streams = capsys.readouterr()
+        return streams.out or streams.err, stop.value.code
+
+    return run
+
+
+def test_the_verb(printed):
+    out, code = printed(
+        "--columns", "score,delta", "--rows", "joint,uniform", "--digits", "2", "--sort", "-score",
+        "--caption", "Mine.", "--no-notes",
+    )  # fmt: skip
+    assert code == 0
+    lines = out.splitlines()
+    assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["run", "score", "Δ uniform"]
+    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["joint", "uniform"]
+    assert lines[5:] == ["Mine."]
+    out, code = printed("--format", "latex", "--label", "tab:x", "--width", "3in", "--columns", "score")
+    assert "\\label{tab:x}" in out
+    assert printed("--digits", "scores=2,fewer_flops=3")[1] == 0
+    assert printed("--digits", "two")[0].startswith("jestlab: Invalid value for --digits: 'two' is neither")

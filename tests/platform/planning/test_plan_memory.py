@@ -1,0 +1,252 @@
+"""What runs occupy: the formulas against what XLA allocates, and what a plan says of runs that do not fit."""
+
+import json
+import math
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from jestlab.models.config import EmbedConfig, TrainConfig, TwoTowers
+from jestlab.models.training import diagnose
+from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.two_towers import initialize
+from jestlab.models.weights.layout import parameter_shapes
+from jestlab.platform.cli import main
+from jestlab.platform.planning import memory as planning
+from jestlab.platform.planning.memory import Room, lines, room
+from jestlab.platform.planning.plan import plan
+from jestlab.platform.programs import Memory, memory
+from jestlab.platform.spec import Study
+from jestlab.platform.spec.config_tree import plain
+from jestlab.platform.spec.resources import Resources
+
+QUICKSTART = {
+    "model.vision": {"width": 64, "depth": 2, "mlp_dim": 128, "pooling": "mean"},
+    "model.text": {"width": 64, "mlp_dim": 128, "pooling": "mean"},
+    "model.embedding_dim": 64,
+}
+LARGER = {
+    "model.vision": {"image_size": 32, "patch_size": 4, "width": 96, "depth": 2, "heads": 3},
+    "model.text": {"width": 96, "depth": 2, "heads": 3, "length": 16},
+    "model.embedding_dim": 96,
+    "schedule.batch_size": 128,
+}
+B16 = {"model": {"variant": "B/16", "compute_dtype": "bfloat16"}, "schedule.batch_size": 32_768}
+CACHED = {"selection": {"rule": "joint", "reference": "cache"}}
+
+
+def config(*parts):
+    return TrainConfig.model_validate(plain({key: value for part in parts for key, value in part.items()}))
+
+
+def allocated(its):
+    """Return the bytes that XLA allocates for one step: arguments and temporaries."""
+    batch, size = its.super_batch_size, its.model.vision.image_size
+    parameters = jax.eval_shape(lambda key: initialize(its.model, key), jax.random.key(0))
+    state = jax.eval_shape(lambda p, key: initial_state(its, p, key), parameters, jax.random.key(0))
+    examples = {
+        "image": jax.ShapeDtypeStruct((batch, size, size, 3), jnp.uint8),
+        "text": jax.ShapeDtypeStruct((batch, its.model.text.length), jnp.int32),
+    }
+    scalars = None
+    if its.selects:
+        z = jax.ShapeDtypeStruct((batch, its.model.embedding_dim), jnp.float32)
+        examples |= {"index": jax.ShapeDtypeStruct((batch,), jnp.uint32)}
+        examples |= {"reference_image_embedding": z, "reference_text_embedding": z}
+        scalars = {name: parameters[name] for name in "tb"}
+    found = build_step(its, None).lower(state, examples, scalars).compile().memory_analysis()
+    return found.argument_size_in_bytes + found.temp_size_in_bytes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "parts",
+    [(QUICKSTART,), (QUICKSTART, CACHED), (LARGER,), (LARGER, {"runtime.microbatches": 4})],
+    ids=["quickstart", "quickstart, joint", "larger", "larger, in microbatches"],
+)
+def test_the_estimate_is_what_xla_allocates_within_a_third(parts):
+    its = config(*parts)
+    estimate = memory.of_training(its, {"selection.reference": EmbedConfig(reference="r")})
+    assert estimate.device == pytest.approx(allocated(its), rel=0.34)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "gigabytes"),
+    [({}, 36.6), ({"runtime.microbatches": 4}, 12.9), ({"runtime.remat": "all"}, 7.3)],
+)
+def test_the_estimate_is_what_the_tpu_compiler_allocates_within_a_sixth(runtime, gigabytes):
+    """Arguments and temporaries on a device of a v5e 16×16, as BENCHMARKS.md has them."""
+    joint = {"selection": {"rule": "joint", "reference": "cache", "chunks": 16}}
+    its = config(B16, joint, runtime)
+    estimate = memory.of_training(its, {"selection.reference": EmbedConfig(reference="r")}, 256)
+    assert estimate.device == pytest.approx(gigabytes * 1e9, rel=1 / 6)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {},
+        {"variant": "B/16"},
+        {"variant": "L/16", "vision": {"pooling": "mean"}, "embedding_dim": 512},
+        {"vision": {"width": 48, "depth": 3}, "text": {"mlp_dim": 100}},
+    ],
+)
+def test_parameters_are_counted_as_they_are(model):
+    towers = TwoTowers.model_validate(model)
+    assert memory.parameters(towers) == sum(math.prod(s) for s in parameter_shapes(towers).values())
+
+
+def test_rows_are_split_over_devices_and_parameters_are_not():
+    one, eight = (memory.of_training(config(B16), {}, chips) for chips in (1, 8))
+    assert one.state == eight.state
+    assert one.batches == pytest.approx(8 * eight.batches)
+    assert one.work > 7 * eight.work
+
+
+@pytest.mark.parametrize(
+    ("more", "less"),
+    [
+        ({}, {"runtime.microbatches": 8}),
+        ({}, {"runtime.remat": "all"}),
+        ({"runtime.remat": "dots"}, {"runtime.remat": "all"}),
+        ({}, {"approximation.share": 0.5}),
+        ({}, {"schedule.batch_size": 16_384}),
+        ({"selection": {"rule": "joint", "reference": "a"}}, {}),
+    ],
+)
+def test_what_saves_memory_is_estimated_as_less(more, less):
+    first, second = (memory.of_training(config(B16, its), {}, 64) for its in (more, less))
+    assert first.device > second.device
+
+
+def test_diagnoses_embed_as_many_rows_at_a_time_as_is_assumed():
+    assert memory._DIAGNOSED_ROWS == diagnose._ROWS
+
+
+def test_every_own_program_says_and_others_do_not():
+    study = Study.parse(
+        {
+            "name": "s",
+            "base": {"data.train.examples": 4096},
+            "runs": {
+                "reference": {},
+                "cache": {"program": "embed", "reference": "reference"},
+                "joint": {"selection": {"rule": "joint", "reference": "cache"}},
+                "look": {"program": "diagnose", "learner": "joint", "reference": "cache"},
+                "other": {"program": "command", "command": ["true"]},
+            },
+        }
+    )
+    found = {run.name: run.memory for run in plan(study).runs}
+    assert found.pop("other") is None
+    for its in found.values():
+        assert 0 < its.device < its.here < 2e9
+
+
+def runs_of(amounts, label="a"):
+    """Plan runs, with the memory that they are said to take."""
+    study = Study.parse({"name": "s", "runs": {label: {}}, "seeds": len(amounts)})
+    return [
+        replace(run, memory=Memory(*amount)) for run, amount in zip(plan(study).runs, amounts, strict=True)
+    ]
+
+
+GB = 1e9
+CASES = {
+    "fits": (
+        [(1 * GB, 2 * GB, 0, 1 * GB)] * 3,
+        Room(16 * GB, "here", 2),
+        ["MEMORY: about 4.0 GB for the largest run (a), 8.0 GB for 2 at a time, of 16 GB here."],
+    ),
+    "too large by activations": (
+        [(1 * GB, 30 * GB, 0, 1 * GB)],
+        Room(24 * GB, "here"),
+        [
+            "MEMORY: about 32 GB for the largest run (a), of 24 GB here.",
+            "a needs about 32 GB of the 24 GB here: set a higher runtime.microbatches, or lower "
+            "schedule.batch_size",
+        ],
+    ),
+    "too large by parameters": (
+        [(30 * GB, 2 * GB, 0, 1 * GB)],
+        Room(16 * GB, "of a v5e chip"),
+        [
+            "MEMORY: about 32 GB for the largest run (a), of 16 GB of a v5e chip.",
+            "a needs about 32 GB of the 16 GB of a v5e chip: choose a smaller model: every chip holds all "
+            "parameters",
+        ],
+    ),
+    "too large by examples": (
+        [(1 * GB, 2 * GB, 30 * GB, 1 * GB)],
+        Room(16 * GB, "of a v5e chip"),
+        [
+            "MEMORY: about 33 GB for the largest run (a), of 16 GB of a v5e chip.",
+            "a needs about 33 GB of the 16 GB of a v5e chip: lower schedule.batch_size, or take more chips",
+        ],
+    ),
+    "too many at a time": (
+        [(1 * GB, 2 * GB, 0, 1 * GB)] * 8,
+        Room(16 * GB, "here", 8),
+        [
+            "MEMORY: about 4.0 GB for the largest run (a), 32 GB for 8 at a time, of 16 GB here.",
+            "8 runs at a time need about 32 GB of the 16 GB here: launch with --parallel 4",
+        ],
+    ),
+    "above the limit of the study": (
+        [(0.1 * GB, 0.2 * GB, 0, 0.6 * GB)],
+        Room(16 * GB, "here", 1, 0.5 * GB),
+        [
+            "MEMORY: about 0.9 GB for the largest run (a), of 16 GB here.",
+            "a needs about 0.9 GB of the 0.5 GB of resources.memory_gb: raise that above 0.9 GB",
+        ],
+    ),
+    "nothing to do": ([], Room(16 * GB, "here", 2), []),
+}
+
+
+@pytest.mark.parametrize(("amounts", "there", "expected"), CASES.values(), ids=CASES.keys())
+def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, there, expected):
+    runs = runs_of(amounts) if amounts else []
+    assert list(lines(runs, there)) == expected
+
+
+def test_the_room_is_this_machines_or_a_chips():
+    here = room(Resources(parallel=3, memory_gb=2.0), local=True)
+    assert (here.parallel, here.each, here.where) == (3, 2e9, "here")
+    assert 0 < here.bytes == planning.machine_bytes()
+    chip = room(Resources(tpu="v6e-2x2"), local=False)
+    assert (chip.bytes, chip.where, chip.parallel) == (32e9, "of a v6e chip", 1)
+    assert room(Resources(), local=False) is None
+
+
+def test_a_container_may_have_less_than_the_machine(monkeypatch, tmp_path):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(planning, "_CGROUP", limit)
+    whole = planning.machine_bytes()
+    limit.write_text("max\n")
+    assert planning.machine_bytes() == whole
+    limit.write_text("1000000\n")
+    assert planning.machine_bytes() == 1e6
+
+
+def test_the_verb_says_it_and_json_has_the_bytes(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JESTLAB_ROOT", str(tmp_path / "lab"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
+    (tmp_path / "s.yaml").write_text(
+        "base: {data.train.examples: 100000, runtime.decoded_megabytes: 0}\n"
+        "runs: {small: {}, large: {schedule.batch_size: 65536, model.vision.depth: 40}}\n"
+    )
+    for arguments in (["plan", "s.yaml"], ["plan", "s.yaml", "--json"]):
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+        assert stopped.value.code == 0
+    text, data = capsys.readouterr().out.rsplit("\n{", 1)
+    assert "MEMORY: about " in text and "for the largest run (large)" in text
+    assert "large needs about " in text and "set a higher runtime.microbatches" in text
+    assert "small needs" not in text
+    small, large = (run["memory"] for run in json.loads("{" + data)["runs"])
+    assert small["here"] == sum(small[part] for part in ("state", "work", "batches", "process"))
+    assert large["device"] > 100 * small["device"]
