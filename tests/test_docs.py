@@ -24,7 +24,7 @@ PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in D
 NOT_RUN: dict[tuple[str, str], str] = {
     (
         "../README.md",
-        "make demo   # installs into .venv, then runs `jestlab launch quickstart`: 15 runs, 2 minutes on two cores",
+        "make demo   # installs into .venv, then launches quickstart: 15 runs, 2 minutes on two cores",
     ): "installs, and changes the reader's shell",
     ("clusters.md", "createdb results"): "needs a PostgreSQL server",
     ("clusters.md", "export JESTLAB_STORE=postgresql://lab@server/results"): "needs a PostgreSQL server",
