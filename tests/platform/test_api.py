@@ -264,6 +264,19 @@ def test_a_table_is_the_verbs_and_shows_itself(finished):
     assert "joint" in set(table.frame["row"])
 
 
+def test_a_table_has_the_columns_and_the_words_of_a_paper(finished):
+    table = finished.results().table(
+        rows="uniform, joint", columns=["score"], digits=2, caption="Scores.", label="tab:mine", notes=False
+    )
+    lines = str(table).splitlines()
+    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == ["run", "score"]
+    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["uniform", "joint"]
+    assert table.caption == "Scores."
+    assert r"\label{tab:mine}" in table.latex()
+    with pytest.raises(api.Error, match="scoer"):
+        finished.results().table(columns="scoer")
+
+
 def test_claims_have_verdicts(finished):
     claims = finished.results().claims()
     assert list(claims.frame["statement"]) == ["Joint is better"]

@@ -23,7 +23,8 @@ SIGNATURES = {
     "Plan.frame": "",
     "Outcome.check": "",
     "Results.table": "name=None, *, baseline=None, scope='scoring', score=None, mean='all', "
-    "crossing='first', published=True, options=None",
+    "crossing='first', published=True, columns=(), rows=(), digits=None, sort='', caption=None, label='', "
+    "width='auto', notes=True, options=None",
     "Results.figure": "kind, *, baseline=None, scope='scoring', score=None, over=None, metric=None, "
     "smooth=None, scale=None, highlight=(), x=None, by='selection.rule', split=None, run=None, group=None, "
     "source=None, trajectories=False, surfaces=False, width=None, height=None, title=None, caption=None, "

@@ -43,13 +43,21 @@ class Results:
         mean: Mean = "all",
         crossing: Crossing = "first",
         published: bool = True,
+        columns: str | Sequence[str] = (),
+        rows: str | Sequence[str] = (),
+        digits: int | Mapping[str, int] | None = None,
+        sort: str = "",
+        caption: str | None = None,
+        label: str = "",
+        width: str = "auto",
+        notes: bool = True,
         options: Mapping[str, Any] | None = None,
     ) -> Table:
         """Build a table: what `jestlab table` prints.
 
             results.table(baseline="uniform")
             results.table("claims")
-            print(results.table("summary").latex())
+            print(results.table(columns="score, delta", sort="-score", width="column").latex())
 
         Args:
             name: "summary", "speedups", "claims", one of the paper's, such as "comparison", or a table of
@@ -60,6 +68,15 @@ class Results:
             mean: Whether scores are averaged over "all" metrics, or over those that all runs have, "shared".
             crossing: Whether a score counts as reached at the "first" crossing, or at the "lasting" one.
             published: Whether the paper's tables also show published rows.
+            columns: Columns to show, in this order, as a list or with commas: keys, headings, or "scores",
+                "costs", "factors"; none for all.
+            rows: Rows to show, in this order, likewise: runs, labels, or names as shown; none for all.
+            digits: Of scores and differences, or column → digits; None for as many as a metric has.
+            sort: Column to sort rows by; "-score" in descending order.
+            caption: Instead of the table's own.
+            label: Of LaTeX; empty for one made of the table's name.
+            width: How wide the table may be in LaTeX: "auto", "column", "text", or a length, "3.25in".
+            notes: Whether notes are shown.
             options: Arguments of a table of your own.
 
         Returns:
@@ -78,9 +95,19 @@ class Results:
         with one_line_errors():
             name = name or tables.default_name(url, self.experiment)
             own = self._own("table", name, options, tables.NAMES)
+            shape = tables.Shape(
+                tuple(_split(columns) or ()),
+                tuple(_split(rows) or ()),
+                digits,
+                sort,
+                caption,
+                label,
+                notes,
+                width,
+            )
             return tables.table(
                 url, own.name if own else name, [self.experiment], baseline=baseline, scope=scope, mean=mean,
-                crossing=crossing, with_published=published, score=_names(score),
+                crossing=crossing, with_published=published, score=_names(score), shape=shape,
                 options=own.options if own else None, own=own.loader if own else None,
             )  # fmt: skip
 
