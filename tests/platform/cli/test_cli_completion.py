@@ -122,7 +122,7 @@ def test_the_lists_are_those_of_the_commands():
             leaves[path] = [each for each in command.params if isinstance(each, click.Argument)]
 
     leaves: dict[tuple[str, ...], list[click.Argument]] = {}
-    groups = {}
+    groups: dict[tuple[str, ...], tuple[str, ...]] = {}
     for verb in VERBS:
         groups |= dict(below((verb,), cli.get_command(click.Context(cli), verb)))
     assert {path: set(names) for path, names in completing._GROUPS.items()} == {
