@@ -242,7 +242,7 @@ class Results:
 
     def shown(self, label: str) -> str:
         """Return what a label is called in figures and tables."""
-        return label
+        return self.frames.shown[label]
 
     def colour(self, label: str) -> str:
         """Return the colour of a label, the same in all figures; black for the baseline."""

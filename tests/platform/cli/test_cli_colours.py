@@ -31,22 +31,22 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     "stream, environment, expected",
     [
-        (Terminal(), {}, True),
-        (io.StringIO(), {}, False),
-        (Terminal(), {"NO_COLOR": "1"}, False),
-        (Terminal(), {"NO_COLOR": ""}, True),
-        (Terminal(), {"TERM": "dumb"}, False),
-        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
-        (io.StringIO(), {"FORCE_COLOR": "0"}, False),
-        (Terminal(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (Terminal, {}, True),
+        (io.StringIO, {}, False),
+        (Terminal, {"NO_COLOR": "1"}, False),
+        (Terminal, {"NO_COLOR": ""}, True),
+        (Terminal, {"TERM": "dumb"}, False),
+        (io.StringIO, {"FORCE_COLOR": "1"}, True),
+        (io.StringIO, {"FORCE_COLOR": "0"}, False),
+        (Terminal, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_who_decides(stream, environment, expected, monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert has_styles(stream) == expected
+    assert has_styles(stream()) == expected
 
 
 def test_every_state_has_a_colour():
