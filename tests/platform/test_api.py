@@ -294,7 +294,7 @@ def test_a_figure_can_be_restyled_and_shows_itself(finished):
 
 def test_a_figure_has_the_size_and_the_words_of_a_paper(finished):
     figure = finished.results().figure(
-        "curves", metric="loss", over="step", width="3.25in", title="", caption="", smooth=3, font_size=7
+        "curves", metric="loss", over="steps", width="3.25in", title="", caption="", smooth=3, font_size=7
     )
     assert figure.get_size_inches()[0] == pytest.approx(3.25)
     assert [text.get_text() for text in figure.texts if text.get_text()] == []

@@ -153,7 +153,7 @@ class Results:
             scope: Which FLOPs count, as for tables.
             score: Evaluation that is the score, of several their mean; None for the study's.
             over: What curves are drawn over, and what a Pareto plot takes as cost: "examples_seen", "flops",
-                "seconds", "chip_hours"; of curves also "step".
+                "seconds", "chip_hours"; of curves also "steps".
             metric: Any recorded metric that curves show in place of the score; a panel each of several.
             smooth: Window of a running mean over curves: recorded points, or a share such as "10%".
             scale: Vertical axis of a metric's curves: "linear" or "log"; None for what it declares.
