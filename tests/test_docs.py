@@ -24,6 +24,10 @@ PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 NOT_RUN = {
     ("index.md", "make install"): "installs, and changes the reader's shell",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
+    (
+        "clusters.md",
+        "jestlab launch quickstart --parallel 2 --retries 3",
+    ): "takes long, and is run by test_readme",
     ("clusters.md", "createdb results"): "needs a PostgreSQL server",
     (
         "clusters.md",
