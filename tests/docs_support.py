@@ -30,6 +30,7 @@ import yaml
 from jestlab.platform.cli import main
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.spec.load import load
+from jestlab.platform.spec.yaml import Document
 
 # The quickstart in seconds instead of minutes: the same runs, on less data and for fewer steps.
 SHRINK = (
@@ -48,6 +49,7 @@ _REFERENCE = "runs.reference.schedule.examples_seen=256"
 SHRUNK: dict[str, Sequence[str]] = {
     "quickstart": (*SHRINK, _REFERENCE),
     "cnn.yaml": ("base.steps=40",),
+    "folders.yaml": SHRINK[3:],
     "paper": (*SHRINK, *(f"studies.{name}.{_REFERENCE}" for name in FEW)),
 }
 """Study → overrides with which it is launched, beside the number of seeds."""
@@ -164,7 +166,7 @@ class Reader:
 
     def part(self, block: Block) -> None:
         """Check a part of a spec."""
-        part = yaml.safe_load(block.text)
+        part = Document(block.text).value
         runs = {**_PART_OF["runs"], **(part.get("runs") or {})}  # type: ignore[dict-item]
         path = self.folder / "part.yaml"
         path.write_text(yaml.safe_dump({**_PART_OF, **part, "runs": runs}), encoding="utf-8")
