@@ -77,7 +77,7 @@ MARKS_BY_PATH = {
 
 LONGEST = (
     "models/training/test_devices.py",
-    "test_readme.py",
+    "test_docs.py",
     "experiments/test_laion_transfer.py",
     "platform/lab/test_remote_lab.py",
     "models/training/test_step.py",

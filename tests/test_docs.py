@@ -17,6 +17,7 @@ from tests.docs_support import Reader, blocks, unlisted
 
 from jestlab.analysis.query import frame
 from jestlab.experiments import paper
+from jestlab.platform.cli import VERBS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = ["../README.md", *sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))]
@@ -41,6 +42,9 @@ NOT_RUN: dict[tuple[str, str], str] = {
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
+WITH_TORCH = ("../README.md",)
+"""Pages that run PyTorch."""
+
 pytestmark = pytest.mark.process
 
 
@@ -48,6 +52,8 @@ pytestmark = pytest.mark.process
 def test_what_a_page_says_works(page, tmp_path, monkeypatch, capsys):
     found = blocks((DOCS / page).read_text(encoding="utf-8"))
     assert list(unlisted(page, found, NOT_RUN)) == []
+    if page in WITH_TORCH:
+        pytest.importorskip("torch", reason="torch is not installed")
     monkeypatch.setattr(paper, "STUDIES", docs_support.FEW)
     reader = Reader(tmp_path, monkeypatch, capsys)
     reader.write(found)
@@ -61,6 +67,23 @@ def test_what_is_not_run_is_there(page, first):
     """The list holds nothing that was changed or removed since."""
     found = blocks((DOCS / page).read_text(encoding="utf-8"))
     assert [block.first for block in found if not block.is_run and block.first == first] == [first]
+
+
+def test_every_verb_is_shown():
+    """In what is run, on some page; the references of commands and keys are generated."""
+    ran = [
+        line.removeprefix("$ ")
+        for page in PAGES
+        for block in blocks((DOCS / page).read_text(encoding="utf-8"))
+        if block.language in ("sh", "console")
+        for line in block.text.splitlines()
+    ]
+    verbs = {words[1] for line in ran if (words := line.split())[:1] == ["jestlab"] and len(words) > 1}
+    assert set(VERBS) - verbs == set()
+
+
+def test_the_readme_is_a_screen_and_a_half():
+    assert len((DOCS.parent / "README.md").read_bytes()) <= 8_192
 
 
 def test_the_pytorch_script_goes_on_from_its_checkpoint_after_a_kill(tmp_path, monkeypatch, capsys):
