@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -71,14 +72,13 @@ def test_what_is_not_run_is_there(page, first):
 
 def test_every_verb_is_shown():
     """In what is run, on some page; the references of commands and keys are generated."""
-    ran = [
-        line.removeprefix("$ ")
+    shown = "\n".join(
+        block.text
         for page in PAGES
         for block in blocks((DOCS / page).read_text(encoding="utf-8"))
         if block.language in ("sh", "console")
-        for line in block.text.splitlines()
-    ]
-    verbs = {words[1] for line in ran if (words := line.split())[:1] == ["jestlab"] and len(words) > 1}
+    )
+    verbs = set(re.findall(r"\bjestlab (\w+)", shown))
     assert set(VERBS) - verbs == set()
 
 
