@@ -153,6 +153,8 @@ def option(name: str, written: Any) -> Any:
         if written not in LEGENDS:
             raise ValueError(f"must be {', '.join(LEGENDS[:-1])} or {NONE}, not {written!r}")
         return cast(Legend, written)
+    if written is False and name != "font":
+        return ""
     if not isinstance(written, str):
         raise ValueError(
             f"must be a text{'' if name == 'font' else f', or {NONE} for none'}, not {written!r}"

@@ -20,9 +20,9 @@ def count(n: float) -> str:
     return f"{significant(n / scale)}{'B' if letter == 'G' else letter}"
 
 
-def tick(n: float) -> str:
-    """A count beside an axis: as `count`, without trailing zeros: "25,000", "1.5M"."""
-    if n < 100_000:
+def tick(n: float, most: float = 0.0) -> str:
+    """A count beside an axis, without trailing zeros: "25,000", "1.5M"; "25k" on an axis up to 150k."""
+    if max(n, most) < 100_000 or n == 0:
         return f"{n:,g}"
     scale, letter = _step(n)
     return f"{n / scale:g}{'B' if letter == 'G' else letter}"

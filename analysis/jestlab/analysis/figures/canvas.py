@@ -7,7 +7,6 @@ user says how wide or how high the whole is.
 from __future__ import annotations
 
 import io
-import math
 import textwrap
 from collections.abc import Sequence
 from itertools import accumulate, chain
@@ -88,7 +87,7 @@ def row(
     each = iter([height] * len(slots) if isinstance(height, int | float) else height)
     heights = [max(next(each) for _ in of_row) for of_row in rows]
     if narrower < 1:
-        heights = [min(high, max(_FLATTEST, high * math.sqrt(narrower))) for high in heights]
+        heights = [min(high, max(_FLATTEST, high * narrower**0.8)) for high in heights]
     heights = [max(high, least) for high in heights]
     left = rows[0][0].left if title_left is None else points(title_left)
     around = len(rows) * (below + above) + foot
@@ -241,7 +240,7 @@ def _words(texts: Texts, width: float) -> tuple[list[str], list[str], float]:
     title = textwrap.wrap(texts.title, max(8, int(_TITLE_CHARACTERS * letters)))
     caption = textwrap.wrap(texts.caption, max(8, int(_CAPTION_CHARACTERS * letters)))
     written = points(_CAPTION_LINE) * len(caption) + points(_TITLE_LINE) * len(title)
-    return title, caption, 3 * EDGE + written
+    return title, caption, EDGE * (1 + bool(title) + bool(caption)) + written
 
 
 def fit(all_axes: Sequence[Axes], sheet: Sheet) -> None:
@@ -341,7 +340,7 @@ def round_ticks(axes: Axes, log: bool = False) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x))
+    axes.xaxis.set_major_formatter(lambda x, _: units.tick(x, axes.get_xlim()[1]))
 
 
 def scale_scores(axes: Axes, log: bool, scores: Sequence[float]) -> None:

@@ -167,7 +167,8 @@ class Naming:
         frames = [axes.get_position() for axes in all_axes]
         if self.where == "inside":
             all_axes[0].legend(
-                loc="best", **style | {"frameon": True, "framealpha": 0.85, "edgecolor": "none"}
+                loc="best",
+                **style | {"frameon": True, "framealpha": 0.7, "edgecolor": "none", "borderaxespad": 0.4},
             )
         elif self.where == "right":
             last = max(frames, key=lambda frame: (frame.x1, frame.y1))

@@ -150,6 +150,7 @@ class Table:
         shown: Row → the name that is shown for it, where that differs.
         label: LaTeX's label; empty for one made of the name.
         width: How wide it may be in LaTeX; see `latex.parse_width`.
+        chosen: Whether its columns were named by somebody: then none is left out.
         raw: Columns of the frame that CSV and JSON hold; None for all.
         explains: Note → keys of the columns that it is about, where it is about some alone.
     """
@@ -167,6 +168,7 @@ class Table:
     shown: Mapping[str, str] = field(default_factory=dict)
     label: str = ""
     width: str = "auto"
+    chosen: bool = False
     raw: Collection[str] | None = None
     explains: Mapping[str, Collection[str]] = field(default_factory=dict)
 

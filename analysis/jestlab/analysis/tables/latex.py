@@ -137,6 +137,11 @@ def latex(table: Table) -> str:
     )
 
 
+def remarks(table: Table) -> list[str]:
+    """Say in sentences what does not fit: columns that are left out, or that it takes the whole page."""
+    return [line.removeprefix("% ") for line in _fitted(table).told]
+
+
 def _joined(rows: Sequence[str], gap: Sequence[str]) -> list[str]:
     """Put a gap between rows."""
     return [line for i, row in enumerate(rows) for line in ([*gap, row] if i else [row])]
@@ -303,10 +308,13 @@ class _Layout:
         """Comments on what does not fit."""
         said = [any(line.cells[i].text for line in self.table.lines) for i in range(len(self.table.columns))]
         gone = [c for i, c in enumerate(self.table.columns) if i not in self.places and said[i]]
+        asked, environment = parse_width(self.table.width)
+        if not gone and self.width > self.room:
+            return [f"% Wider than the {self.room:.0f}pt that it may have."]
+        if not gone and asked is not None and environment != self.environment:
+            return [f"% All its columns do not fit into {asked:.0f}pt: set over the whole page."]
         if not gone:
-            return (
-                [] if self.width <= self.room else [f"% Wider than the {self.room:.0f}pt that it may have."]
-            )
+            return []
         keys = [_plain(column.key) for column in self.columns[1:]]
         return [
             f"% Left out, since all columns do not fit into {self.room:.0f}pt: "
@@ -362,6 +370,10 @@ def _fitted(table: Table) -> _Layout:
         if layout.fits:
             return layout
     room, environment = rooms[-1]
+    if (
+        table.chosen and environment == "table"
+    ):  # what somebody has named goes over the page, and is all there
+        room, environment = TEXT, "table*"
     while True:
         ways = list(_ways(table, [(room, environment)], places))
         # A cell that is tall is better than one that is missing.

@@ -102,6 +102,7 @@ class Shape:
             label=self.label,
             notes=table.notes if self.notes else (),
             width=self.width,
+            chosen=bool(self.columns),
         )
 
 

@@ -20,6 +20,7 @@ from jestlab.analysis.sheet import Sheet
 from jestlab.analysis.smoothing import Smoothing
 from jestlab.analysis.tables import MEANS, NAMES, Mean, Shape, default_name, table
 from jestlab.analysis.tables.core import FORMATS, Format, Table
+from jestlab.analysis.tables.latex import remarks
 from jestlab.platform.cli import result_tables
 from jestlab.platform.cli.figures import sheet_options
 from jestlab.platform.cli.options import (
@@ -135,6 +136,8 @@ def table_command(
         print_or_write_blocks(output, result_tables.blocks(made))
     else:
         print_or_write(output, made.render(form))
+        for remark in remarks(made) if form == "latex" else ():
+            say(remark, err=True)
 
 
 def _row(name: str, made: Table) -> str:

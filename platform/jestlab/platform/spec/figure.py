@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-from jestlab.analysis.sheet import Sheet, option
+from jestlab.analysis.sheet import NONE, Sheet, option
 
 
 class FigureOptions(BaseModel):
@@ -38,7 +38,7 @@ class FigureOptions(BaseModel):
     def _valid(cls, written: Any, info: ValidationInfo) -> Any:
         if written is not None:
             option(str(info.field_name), written)
-        return written
+        return NONE if written is False else written
 
     @property
     def sheet(self) -> Sheet:

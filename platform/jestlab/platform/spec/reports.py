@@ -327,10 +327,10 @@ Report = Annotated[_AnyReport, Field(discriminator="kind")] | OwnFigureReport
 
 
 def modern(kind: object, options: dict[str, Any]) -> dict[str, Any]:
-    """Rename options of a report that once had another name: a table's `runs` are its `rows`."""
-    if kind == "table" and "runs" in options and "rows" not in options:
-        return {("rows" if key == "runs" else key): value for key, value in options.items()}
-    return options
+    """Rename options that have another name elsewhere: a table's `runs`, and `over` of the command line."""
+    names = {"table": {"runs": "rows"}, "curves": {"over": "effort"}, "pareto": {"over": "cost"}}
+    renamed = {old: new for old, new in names.get(str(kind), {}).items() if new not in options}
+    return {renamed.get(key, key): value for key, value in options.items()}
 
 
 REPORTS: dict[str, type[BaseModel]] = {

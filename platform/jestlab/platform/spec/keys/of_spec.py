@@ -15,6 +15,7 @@ from jestlab.analysis.claims import MEANINGS, Claim, Side
 from jestlab.analysis.metrics import Metric
 from jestlab.platform.spec.axes import Axis
 from jestlab.platform.spec.config_tree import KIND
+from jestlab.platform.spec.figure import FigureOptions
 from jestlab.platform.spec.keys import words
 from jestlab.platform.spec.keys.docstrings import attributes, introduction
 from jestlab.platform.spec.keys.key import REQUIRED, Key
@@ -111,6 +112,7 @@ def spec_keys() -> tuple[Key, ...]:
         *_written("axes.<n>", Axis, "axis"),
         *_written("metrics.<name>", Metric, "metric", required=("goal",)),
         *_of_claims(),
+        *_written("figure", FigureOptions, "study"),
         *_written("record", Record, "study"),
         *_written("resources", Resources, "study"),
         *(key for kind, report in REPORTS.items() for key in _of_report(kind, report)),
@@ -192,6 +194,7 @@ def spec_sections() -> dict[str, str]:
         "metrics.<name>": Metric,
         "claims.<n>": Claim,
         "claims.<n>.of": Side,
+        "figure": FigureOptions,
         "record": Record,
         "resources": Resources,
         **{f"reports.{kind}": report for kind, report in REPORTS.items()},
