@@ -23,8 +23,6 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 COPIED = {"BENCHMARKS.md": "benchmarks", "SECURITY.md": "security", "CHANGELOG.md": "changelog"}
 """Pages at the root of the repository → their names under `reference/`."""
-AWAITED = {"extending.md": "Extending jestlab", "python-api.md": "Python API", "notebook.md": "Notebook"}
-"""Pages of the navigation that may not be written yet → their titles."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -32,7 +30,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages: dict[str, str | bytes] = {"reference/commands.md": commands()}
     pages |= {f"reference/{what}.md": keys(what) for what in KEYS}
     pages |= {f"reference/{name}.md": copied(ROOT / file) for file, name in COPIED.items()}
-    pages |= {name: f"# {title}\n\nThis page is not written yet.\n" for name, title in AWAITED.items()}
     pages |= notebook(DOCS / "notebook.ipynb")
     for name, content in pages.items():
         if files.get_file_from_path(name) is None:
@@ -100,6 +97,13 @@ def _prose(text: str) -> str:
 
 # ---- keys
 
+_ABOUT = {
+    "config": "What can be set under `base` and in a run, by program. `jestlab keys` prints the same. A key that is "
+    "part of the identity makes another run when it changes.",
+    "spec": "What a spec can say besides configs. `jestlab keys` prints the same; [Writing specs](../spec.md) "
+    "explains it with examples.",
+}
+
 
 KEYS: dict[Literal["spec", "config"], str] = {
     "spec": "What a spec can say. This page is generated from the schema that validates specs.",
@@ -110,9 +114,9 @@ KEYS: dict[Literal["spec", "config"], str] = {
 """Reference of keys → its introduction."""
 
 
-def keys(what: Literal["spec", "config"]) -> str:
-    """Write the reference of the keys of specs or of configs."""
-    return f"# {what.capitalize()} keys\n\n{KEYS[what]}\n\n{markdown(what)}"
+def keys(what: Literal["config", "spec"]) -> str:
+    """Write the reference of the keys of specs or of configs, from their schema."""
+    return f"# {what.capitalize()} keys\n\n{_ABOUT[what]}\n\n{markdown(what)}"
 
 
 # ---- pages of the repository

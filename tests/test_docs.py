@@ -43,7 +43,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
 }
 """Page, first line of a block of code in it → why it is not run here."""
 
-WITH_TORCH = ("../README.md",)
+WITH_TORCH = ("../README.md", "programs.md")
 """Pages that run PyTorch."""
 
 pytestmark = pytest.mark.process
