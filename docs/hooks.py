@@ -97,14 +97,6 @@ def _prose(text: str) -> str:
 
 # ---- keys
 
-_ABOUT = {
-    "config": "What can be set under `base` and in a run, by program. `jestlab keys` prints the same. A key that is "
-    "part of the identity makes another run when it changes.",
-    "spec": "What a spec can say besides configs. `jestlab keys` prints the same; [Writing specs](../spec.md) "
-    "explains it with examples.",
-}
-
-
 KEYS: dict[Literal["spec", "config"], str] = {
     "spec": "What a spec can say. This page is generated from the schema that validates specs.",
     "config": "What the config of a run can say: `base`, the overrides of `runs`, the keys of axes and of "
@@ -116,7 +108,7 @@ KEYS: dict[Literal["spec", "config"], str] = {
 
 def keys(what: Literal["config", "spec"]) -> str:
     """Write the reference of the keys of specs or of configs, from their schema."""
-    return f"# {what.capitalize()} keys\n\n{_ABOUT[what]}\n\n{markdown(what)}"
+    return f"# {what.capitalize()} keys\n\n{KEYS[what]}\n\n{markdown(what)}"
 
 
 # ---- pages of the repository
