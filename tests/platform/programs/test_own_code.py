@@ -16,7 +16,7 @@ from jestlab.models.extensions import kinds
 from jestlab.platform.errors import UserError
 from jestlab.platform.planning import identity
 from jestlab.platform.planning.plan import Plan, plan
-from jestlab.platform.programs.own_code import check_unchanged
+from jestlab.platform.programs.own_code import check_criteria, check_unchanged
 from jestlab.platform.programs.sources import sources_of
 from jestlab.platform.spec.load import load
 
@@ -227,6 +227,29 @@ def test_code_that_changed_after_the_plan_stops_the_run(tmp_path):
     (tmp_path / "own.py").unlink()
     with pytest.raises(UserError, match=r"selection.criterion: .*own.py: no such file"):
         check_unchanged(config)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("learner.mean()", r"must keep the shape of the losses: \[6, 8\] became \[\]"),
+        ("(learner - reference) / reference.mean()", "by the losses in its own place alone"),
+        ("learner - referense", "the criterion fails: NameError"),
+    ],
+    ids=["another shape", "other pairs", "a slip"],
+)
+def test_a_criterion_that_is_none_is_told_before_anything_is_trained(tmp_path, body, message):
+    """It would train otherwise, and select wrongly."""
+    source = f"def mine(learner, reference):\n    return {body}\n"
+    path = spec(tmp_path, source, joint=selecting(criterion="own.py:mine"))
+    config = planned(path).runs[-1].config
+    with pytest.raises(UserError, match=rf"selection.criterion: .*own.py:mine: .*{message}"):
+        check_criteria(TrainConfig.model_validate(config))
+
+
+def test_a_criterion_as_it_has_to_be_is_taken(tmp_path):
+    path = spec(tmp_path, joint=selecting(criterion="own.py:clipped"))
+    check_criteria(TrainConfig.model_validate(planned(path).runs[-1].config))
 
 
 def test_attempts_record_the_code_that_configs_name(tmp_path):

@@ -328,6 +328,8 @@ class _Now:
         config = {key: run.config[key] for key in ("command", "cwd", "code") if key in run.config}
         braces = "{" in str(config.get("command"))
         key = json.dumps([run.program, run.config if braces else config], default=str)
+        if run.program in OWN_PROGRAMS:  # what their configs name is in their identity, but for comments
+            return {}
         if key not in self._sources:
             sources = sources_of(run.program, run.config, Path.cwd())
             self._sources[key] = {} if sources is None else sources.digests()

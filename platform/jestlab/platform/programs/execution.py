@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from jestlab.models.config import DiagnoseConfig, EmbedConfig, TrainConfig, TwoTowers, WeightsConfig
+from jestlab.models.config import (
+    DiagnoseConfig,
+    EmbedConfig,
+    TrainConfig,
+    TwoTowers,
+    WeightsConfig,
+)
 from jestlab.models.data.files import write_whole
 from jestlab.models.training.checkpoints import save_parameters
 from jestlab.models.training.diagnose import diagnose
@@ -15,7 +21,7 @@ from jestlab.platform.errors import UserError
 from jestlab.platform.programs import pricing
 from jestlab.platform.programs.builtin import EMBED, check_digest, open_source, read_source_tokenizer
 from jestlab.platform.programs.context import Interrupted, Need, RunContext
-from jestlab.platform.programs.own_code import check_unchanged
+from jestlab.platform.programs.own_code import check_criteria, check_unchanged
 
 
 def run_train(config: TrainConfig, context: RunContext) -> None:
@@ -23,8 +29,10 @@ def run_train(config: TrainConfig, context: RunContext) -> None:
 
     Raises:
         Interrupted: It was asked to stop; a checkpoint is saved.
+        UserError: A criterion of one's own is none; its place is named.
     """
     check_unchanged(config)
+    check_criteria(config)
     role = pricing.TRAIN_REFERENCE
     reference = _reference(context.needs[role], role) if config.needs_reference else None
     per_example = pricing.cost(config, reference.model if reference else None, examples=1.0)
@@ -87,6 +95,7 @@ def run_diagnose(config: DiagnoseConfig, context: RunContext) -> None:
         UserError: The learner is not a model, or the reference neither a model nor embeddings.
     """
     check_unchanged(config)
+    check_criteria(config)
     learner, role = context.needs[pricing.DIAGNOSE_LEARNER], pricing.DIAGNOSE_REFERENCE
     finished = diagnose(
         config,

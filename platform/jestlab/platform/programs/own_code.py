@@ -74,6 +74,27 @@ def check_unchanged(config: Extended) -> None:
             )
 
 
+def check_criteria(config: Extended) -> None:
+    """Check the criteria that a config names by their contract, before anything is trained with them.
+
+    One that looks at other pairs than its own would train, and nobody would notice that it selects wrongly.
+
+    Raises:
+        UserError: One is no criterion; its place is named, and what is wrong.
+    """
+    criteria = [extension for extension in config.extensions() if extension.kind == "criterion"]
+    if not criteria:
+        return
+    from jestlab.platform.contracts.training import check_criterion  # imports JAX
+
+    for extension in criteria:
+        try:
+            check_criterion(extensions.load("criterion", extension.name), **extension.options)
+        except (AssertionError, ValueError) as error:
+            said = " ".join(str(error).split())
+            raise UserError(f"{dotted(extension.path)}: {extension.name}: {said}") from error
+
+
 def files_of(config: Mapping[str, Any]) -> Iterator[Path]:
     """Yield the files of the code that a stored config names, as far as they are on this machine."""
     named = config.get("code")
