@@ -65,14 +65,14 @@ def bars_in_pyplot(results):
 def test_a_function_of_the_results_is_saved_like_any_other_figure(study, tmp_path):
     plot = drawn(study, bars)
     paths = plot.save(tmp_path / "figures")
-    assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf"]
+    assert [path.name for path in paths] == ["scatter.png", "scatter.svg", "scatter.pdf", "scatter.txt"]
     assert int.from_bytes(paths[0].read_bytes()[16:20]) == 600, "as fine as all others, 200 dots per inch"
     before = {path: path.stat().st_mtime_ns for path in paths}
     drawn(study, bars).save(tmp_path / "figures")
     assert {path: path.stat().st_mtime_ns for path in paths} == before
     drawn(study, bars, colour="blue").save(tmp_path / "figures")
     assert all(path.stat().st_mtime_ns > before[path] for path in paths)
-    assert all(re.search(rb"jestlab:[0-9a-f]{64}", path.read_bytes()) for path in paths)
+    assert all(re.search(rb"jestlab:[0-9a-f]{64}", path.read_bytes()) for path in paths[:-1])
 
 
 def test_what_the_results_hold(study):
@@ -167,7 +167,7 @@ def test_the_page_shows_it_with_its_provenance(new_store, stored_run, tmp_path):
     assert '<p class="caption">Bars in green.</p>' in html
     assert "ZeroDivisionError" in html
     told = json.loads((tmp_path / "page" / "report" / "scatter.provenance.json").read_text())
-    assert set(told["files"]) == {"scatter.png", "scatter.svg", "scatter.pdf"} and told["runs"]
+    assert set(told["files"]) == {"scatter.png", "scatter.svg", "scatter.pdf", "scatter.txt"} and told["runs"]
 
 
 def called(*words):
@@ -177,11 +177,11 @@ def called(*words):
 def test_the_verb_draws_what_a_file_defines(study, tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(SCATTER)
     monkeypatch.chdir(tmp_path)
-    at = ("plot", "study", "--store", study.url, "--out", tmp_path / "out")
+    at = ("plot", "study", "--store", study.url, "--output", tmp_path / "out")
     done = called(*at, "--kind", "mine.py:scatter", "--option", "x=examples_seen")
     assert done.exit_code == 0, done.output
     assert done.output.split() == [
-        str(tmp_path / f"out/scatter{suffix}") for suffix in (".png", ".svg", ".pdf")
+        str(tmp_path / f"out/scatter{suffix}") for suffix in (".png", ".svg", ".pdf", ".txt")
     ]
     for words, message in {
         ("mine.py:scater",): "no 'scater' in .*mine.py: did you mean 'scatter'",

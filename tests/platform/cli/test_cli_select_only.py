@@ -1,4 +1,4 @@
-"""Every verb that only reads works with the README's role of PostgreSQL, which may only SELECT."""
+"""Every verb that only reads works with the role of the documentation of PostgreSQL, which may only SELECT."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jestlab.platform.errors import StoreError
 from jestlab.platform.store import published
 from jestlab.platform.store.store import Store
 
-README = Path(__file__).parents[3] / "README.md"
+CLUSTERS = Path(__file__).parents[3] / "docs" / "clusters.md"
 
 VERBS = {
     "plan": ["toy.yaml", "--why"],
@@ -51,9 +51,9 @@ MORE = [
 
 @pytest.fixture(scope="module")
 def database(postgres_server: PostgresServer) -> Iterator[str]:
-    """URL, for its owner, of a database with the README's role."""
+    """URL, for its owner, of a database with the role of the documentation."""
     url = postgres_server.new_database()
-    [sql] = re.findall(r"```sql\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    [sql] = re.findall(r"```sql\n(.*?)```", CLUSTERS.read_text(encoding="utf-8"), flags=re.DOTALL)
     name = url.rpartition("/")[2]
     postgres_server.execute("DROP ROLE IF EXISTS reader")
     for statement in filter(str.strip, sql.split(";")):  # before there are tables: they come with rights, too

@@ -70,7 +70,7 @@ def test_a_study_ends_in_its_figure(root, tmp_path):
 
     page = (root / "reports" / "looked-into" / "report.html").read_text()
     assert 'src="data:image/png;base64,' in page
-    assert 'href="report/learnability.pdf"' in page
+    assert 'data-save-plot=".pdf" aria-label="PDF: save the figure Learnability"' in page
 
     connection = sqlite3.connect(root / "results.db")
     [(state, step, needed)] = connection.execute(

@@ -55,8 +55,8 @@ _TABLES = examples(
     "table quickstart --score shapes/zero_shot",
     "table speedups quickstart",
     "table claims quickstart",
-    "table quickstart --rows uniform,joint --columns score,delta --sort -score --digits 2",
-    "table comparison quickstart --format latex --width column -o table.tex",
+    "table quickstart --columns score,delta --sort -score --digits 2",
+    "table quickstart --format latex --width column -o table.tex",
     "table specialists",
     "table mine.py:per_class quickstart --option top=5",
 )
