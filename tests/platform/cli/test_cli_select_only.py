@@ -1,4 +1,4 @@
-"""Every verb that only reads works with the role of the documentation of PostgreSQL, which may only SELECT."""
+"""Every verb that only reads works with the role that the documentation gives PostgreSQL, to SELECT alone."""
 
 from __future__ import annotations
 
