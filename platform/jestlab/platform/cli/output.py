@@ -20,7 +20,6 @@ from jestlab.platform.words import counted as counted
 from jestlab.platform.words import few as few
 
 if TYPE_CHECKING:
-    from jestlab.platform.lab.lab import Lab
     from jestlab.platform.planning.plan import Plan
 
 
@@ -133,12 +132,6 @@ def show(as_json: bool, data: Any, text: Block | Iterable[Block]) -> None:
 def printable(text: str) -> str:
     """Replace what a terminal would obey by spaces."""
     return "".join(character if character.isprintable() else " " for character in text)
-
-
-def is_missing(lab: Lab) -> bool:
-    """Tell whether a lab's store is a file that does not exist, without an import of SQLAlchemy."""
-    prefix = "sqlite:///"
-    return lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists()
 
 
 def absent_data(plan: Plan) -> list[str]:

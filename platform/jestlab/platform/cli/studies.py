@@ -26,7 +26,6 @@ from jestlab.platform.cli.output import (
     Block,
     absent_data,
     counted,
-    is_missing,
     print_json,
     print_or_write,
     say,
@@ -86,7 +85,7 @@ def list_command(as_json: bool, lab: Lab) -> None:
 
 def _tags(lab: Lab) -> dict[str, list[str]]:
     """Return the tags of the lab's experiments, by name; none where there is no store."""
-    if is_missing(lab):
+    if lab.store_is_missing:
         return {}
     from jestlab.platform.store.annotations import tags_of_experiments
     from jestlab.platform.store.store import Store

@@ -62,6 +62,12 @@ class Lab:
         url = store_url or store_url_of() or f"sqlite:///{folder / 'results.db'}"
         return cls(folder, url)
 
+    @property
+    def store_is_missing(self) -> bool:
+        """Whether the store is a file that does not exist, found out without an import of SQLAlchemy."""
+        prefix = "sqlite:///"
+        return self.store_url.startswith(prefix) and not Path(self.store_url.removeprefix(prefix)).exists()
+
     @classmethod
     def _in_bucket(cls, remote: str, store_url: str) -> Lab:
         if remote.startswith(("postgres", "sqlite")):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jestlab.platform.errors import UserError
@@ -166,8 +165,7 @@ def _remarks(store: Store, plan: Plan) -> list[str]:
 
 def _store(lab: Lab) -> Store | None:
     """Open the lab's store, if there is one; where there is none, SQLAlchemy is not even imported."""
-    prefix = "sqlite:///"
-    if lab.store_url.startswith(prefix) and not Path(lab.store_url.removeprefix(prefix)).exists():
+    if lab.store_is_missing:
         return None
     from jestlab.platform.store.store import Store
 
