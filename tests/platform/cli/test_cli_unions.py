@@ -224,5 +224,5 @@ def test_the_verdicts_on_what_its_parts_claim_are_told_and_its_page_leads_to_the
     ]
     assert "| undecided |" in jestlab("table", "claims", "both")
     text = page(root, "both").read_text()
-    assert 'href="../first/report.html"' in text
+    assert 'href="#study-first"' in text and "jestlab report first" in text
     assert "Joint learns more" in page(root, "first").read_text()

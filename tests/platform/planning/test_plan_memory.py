@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -56,8 +57,15 @@ def allocated(its):
         examples |= {"index": jax.ShapeDtypeStruct((batch,), jnp.uint32)}
         examples |= {"reference_image_embedding": z, "reference_text_embedding": z}
         scalars = {name: parameters[name] for name in "tb"}
-    found = build_step(its, None).lower(state, examples, scalars).compile().memory_analysis()
+    step: Any = build_step(its, None)
+    found = step.lower(state, examples, scalars).compile().memory_analysis()
     return found.argument_size_in_bytes + found.temp_size_in_bytes
+
+
+def estimated(*given: Any) -> Memory:
+    found = memory.of_training(*given)
+    assert found is not None
+    return found
 
 
 @pytest.mark.slow
@@ -68,7 +76,7 @@ def allocated(its):
 )
 def test_the_estimate_is_what_xla_allocates_within_a_third(parts):
     its = config(*parts)
-    estimate = memory.of_training(its, {"selection.reference": EmbedConfig(reference="r")})
+    estimate = estimated(its, {"selection.reference": EmbedConfig(reference="r")})
     assert estimate.device == pytest.approx(allocated(its), rel=0.34)
 
 
@@ -80,7 +88,7 @@ def test_the_estimate_is_what_the_tpu_compiler_allocates_within_a_sixth(runtime,
     """Arguments and temporaries on a device of a v5e 16×16, as BENCHMARKS.md has them."""
     joint = {"selection": {"rule": "joint", "reference": "cache", "chunks": 16}}
     its = config(B16, joint, runtime)
-    estimate = memory.of_training(its, {"selection.reference": EmbedConfig(reference="r")}, 256)
+    estimate = estimated(its, {"selection.reference": EmbedConfig(reference="r")}, 256)
     assert estimate.device == pytest.approx(gigabytes * 1e9, rel=1 / 6)
 
 
@@ -99,7 +107,7 @@ def test_parameters_are_counted_as_they_are(model):
 
 
 def test_rows_are_split_over_devices_and_parameters_are_not():
-    one, eight = (memory.of_training(config(B16), {}, chips) for chips in (1, 8))
+    one, eight = (estimated(config(B16), {}, chips) for chips in (1, 8))
     assert one.state == eight.state
     assert one.batches == pytest.approx(8 * eight.batches)
     assert one.work > 7 * eight.work
@@ -117,7 +125,7 @@ def test_rows_are_split_over_devices_and_parameters_are_not():
     ],
 )
 def test_what_saves_memory_is_estimated_as_less(more, less):
-    first, second = (memory.of_training(config(B16, its), {}, 64) for its in (more, less))
+    first, second = (estimated(config(B16, its), {}, 64) for its in (more, less))
     assert first.device > second.device
 
 
@@ -142,6 +150,7 @@ def test_every_own_program_says_and_others_do_not():
     found = {run.name: run.memory for run in plan(study).runs}
     assert found.pop("other") is None
     for its in found.values():
+        assert its is not None
         assert 0 < its.device < its.here < 2e9
 
 
@@ -214,9 +223,11 @@ def test_a_plan_says_what_will_not_fit_and_what_to_do(amounts, there, expected):
 
 def test_the_room_is_this_machines_or_a_chips():
     here = room(Resources(parallel=3, memory_gb=2.0), local=True)
+    assert here is not None
     assert (here.parallel, here.each, here.where) == (3, 2e9, "here")
     assert 0 < here.bytes == planning.machine_bytes()
     chip = room(Resources(tpu="v6e-2x2"), local=False)
+    assert chip is not None
     assert (chip.bytes, chip.where, chip.parallel) == (32e9, "of a v6e chip", 1)
     assert room(Resources(), local=False) is None
 

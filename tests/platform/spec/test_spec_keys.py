@@ -1,6 +1,7 @@
 """The reference of keys: complete, documented, in a spec writer's words, with examples that are valid."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_the_example_of_a_config_key_is_valid_where_it_is_used(key):
 @pytest.mark.parametrize("key", [key for key in spec_keys() if key.example], ids=lambda key: key.path)
 def test_the_example_of_a_spec_key_is_valid(key):
     written = Document(key.example).value
-    runs = {name: {} for name in ("uniform", "joint", "independent", "reference")}
+    runs: dict[str, dict[str, Any]] = {name: {} for name in ("uniform", "joint", "independent", "reference")}
     study = {"name": "s", "runs": runs, **written}
     if "studies" in written:
         study = {"name": "s", "studies": {"a": {"runs": {"b": {}}}}}
@@ -87,23 +88,26 @@ def other(key):
     if key.default in simple:
         return simple[key.default]
     others = [choice for choice in key.choices if choice != key.default]
-    number = None if others else float(key.default)
-    return others[0] if others else number / 2 if number < 1 else int(number) + 1
+    if others:
+        return others[0]
+    number = float(key.default)
+    return number / 2 if number < 1 else int(number) + 1
 
 
 @pytest.mark.parametrize("program", ["train", "embed", "diagnose"])
 def test_identity_is_told_as_it_is(program):
     required = {"embed": {"reference": "a"}, "diagnose": {"learner": "a", "reference": "b"}}.get(program, {})
-    plainly = SCHEMAS[program].model_validate(required).identity()
+    schema: Any = SCHEMAS[program]
+    plainly = schema.model_validate(required).identity()
     keys = [key for key in config_keys() if program in key.where and key.path.startswith("runtime.")]
     assert keys
     for key in keys:
-        changed = SCHEMAS[program].model_validate({**required, **plain({key.path: other(key)})})
+        changed = schema.model_validate({**required, **plain({key.path: other(key)})})
         assert changed.identity() == plainly
         assert not key.identity
     for path, value in (("data.train.seed", 5), ("data.train.noise.blank", 0.2)):
         [key] = [key for key in find(path) if program in key.where]
-        changed = SCHEMAS[program].model_validate({**required, **plain({path: value})})
+        changed = schema.model_validate({**required, **plain({path: value})})
         assert (changed.identity() != plainly) == key.identity is True
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from jestlab.platform.errors import SpecError
 from jestlab.platform.spec import Study, load, table
+from jestlab.platform.spec.reports import TableReport
 
 
 def report(**options):
@@ -39,7 +40,8 @@ def test_in_yaml(tmp_path):
         "runs: {uniform: {}, joint: {label: JEST}}\n"
         "reports: [table: {rows: [JEST, uniform], columns: [score], digits: {score: 2}, width: column}]\n"
     )
-    assert load(str(path)).reports[0].shape.digits == {"score": 2}
+    [found] = load(str(path)).reports
+    assert isinstance(found, TableReport) and found.shape.digits == {"score": 2}
 
 
 @pytest.mark.parametrize(
