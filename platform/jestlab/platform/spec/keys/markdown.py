@@ -28,21 +28,28 @@ def _sections(groups: Iterable[tuple[str, Iterable[Key]]], told: Mapping[str, st
     for section, listed in groups:
         members = list(listed)
         title = f"`{section}`" if section else "Study"
-        parts.append("\n\n".join([f"## {title}", *filter(None, [told.get(section, "")]), _table(members)]))
+        parts.append(
+            "\n\n".join([f"## {title}", *filter(None, [told.get(section, "")]), _table(members, section)])
+        )
     return "\n\n".join(parts) + "\n"
 
 
-def _table(keys: Sequence[Key]) -> str:
+def _table(keys: Sequence[Key], section: str) -> str:
+    """Write a table, whose heading says what the keys begin with."""
     return "\n".join(
-        ["| key | type | default | meaning | used by | identity |", "|:--|:--|:--|:--|:--|:--|", *_rows(keys)]
+        [
+            "| key | type | default | meaning | used by | identity |",
+            "|:--|:--|:--|:--|:--|:--|",
+            *_rows(keys, section),
+        ]
     )
 
 
-def _rows(keys: Sequence[Key]) -> Iterator[str]:
+def _rows(keys: Sequence[Key], section: str) -> Iterator[str]:
     for key in keys:
         default = f"`{key.default}`" if _is_value(key) else key.default
         cells = (
-            f"`{key.path}`",
+            f"`{key.path.removeprefix(f'{section}.')}`",
             key.type,
             default,
             key.told,
