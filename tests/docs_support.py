@@ -130,7 +130,7 @@ class Reader:
         for variable in [name for name in os.environ if name.startswith("JESTLAB_")]:
             monkeypatch.delenv(variable)
         monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
-        monkeypatch.setenv("COLUMNS", "100")
+        monkeypatch.delenv("COLUMNS", raising=False)  # as into a pipe: whole
         monkeypatch.setenv("JESTLAB_POLL_SECONDS", "0.2")
         monkeypatch.setenv("JESTLAB_BACKOFF_SECONDS", "0.1")
 
@@ -179,7 +179,13 @@ class Reader:
         """
         words = shlex.split(line, comments=True)
         if words[0] != "jestlab" or _SHELL.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)):
-            done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120)
+            done = subprocess.run(
+                ["bash", "-c", line],
+                capture_output=True,
+                text=True,
+                timeout=300,
+                env=dict(os.environ),  # else readline's COLUMNS is inherited, which Python does not see
+            )
             out, error, code = done.stdout, done.stderr, done.returncode
         else:
             self._capsys.readouterr()
