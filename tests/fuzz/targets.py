@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jestlab.platform.errors import UserError
+from jestlab.platform.errors import UserError, UserErrors
 
 
 class Crash(Exception):
@@ -31,13 +31,14 @@ Make = Callable[[Path], tuple[list[bytes], Callable[[bytes], None]]]
 
 @contextlib.contextmanager
 def refusing(*kinds: type[Exception]) -> Any:
-    """Context in which input may be refused, by a line."""
+    """Context in which input may be refused: by a line, or one for each mistake."""
     refusals: tuple[type[Exception], ...] = (UserError, *kinds)
     try:
         yield
     except refusals as error:
         said = str(error)
-        if len(said.splitlines()) > 1 or len(said) > 5_000:
+        lines = error.lines if isinstance(error, UserErrors) else (said,)  # several mistakes are a line each
+        if any("\n" in line or len(line) > 5_000 for line in lines):
             raise Crash(f"a message of {len(said)} letters: {said[:300]!r}") from error
 
 

@@ -173,7 +173,7 @@ def test_ctrl_c_stops_what_an_earlier_launcher_left_running(root, tmp_path):
         with labs.started("launch", spec, root=root) as second:
             assert second.stdout is not None
             lines = iter(second.stdout.readline, "")
-            assert any("RUNNING    long" in line and "another" not in line for line in lines)
+            assert any("RUNNING    toy/long/0" in line and "another" not in line for line in lines)
             os.killpg(second.pid, signal.SIGINT)
             assert second.wait(15) == 130
             labs.wait_until_ended(root, 10)  # the worker, no child of the second, has said so and is ending

@@ -336,7 +336,7 @@ def _best(column: Column, rows: Sequence[Record]) -> float | None:
     if column.rank is None:
         return None
     ranks = [rank for row in rows if not row["apart"] and (rank := column.rank(row)) == rank]
-    return max(ranks) if len(set(ranks)) > 1 else None
+    return max(ranks) if len(ranks) > 1 else None
 
 
 def plain(value: Any) -> Any:

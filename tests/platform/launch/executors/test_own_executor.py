@@ -162,7 +162,7 @@ def test_a_study_is_launched_by_it_and_its_logs_are_found(study, root):
     assert planned.returncode == 0 and "HOURS are unknown" not in planned.stdout, planned.stdout
     launched = labs.jestlab("launch", study, root=root)
     assert launched.returncode == 0, launched.stdout + launched.stderr
-    said = labs.jestlab("logs", "niced", "a", root=root)
+    said = labs.jestlab("logs", "niced/a", root=root)
     assert "niceness 7" in said.stdout, said.stdout + said.stderr
     rows = labs.jestlab(
         "query", "SELECT DISTINCT executor, state FROM v_attempts", "--json", root=root
