@@ -114,7 +114,7 @@ def test_a_study_by_the_entry_points_names_ends_in_its_table_and_its_figure(fold
     table = run(*verb, "table", "extremes", "example", "--option", "of=colours/accuracy", cwd=at)
     assert "best" in table and "| joint" in table
     plots = run(*verb, "plot", "example", "--kind", "scatter", "--output", "plots", cwd=at).split()
-    assert [Path(path).name for path in plots] == ["scatter.png", "scatter.svg", "scatter.pdf"]
+    assert [Path(path).name for path in plots] == [f"scatter.{end}" for end in ("png", "svg", "pdf", "txt")]
 
 
 def test_its_contract_tests_pass(folder):
