@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from numpy import random as numpy_random
 
 from jestlab.platform import worker
+from jestlab.platform.contracts.obedient import obey
 
 logging.basicConfig(format="set by an import: %(message)s")  # as some packages do
 
@@ -40,18 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ready = folder / f"{name}.new"
     ready.write_text(json.dumps(seen))
     ready.rename(folder / f"{name}.self")
-    lines, code = folder / f"{name}.lines", folder / f"{name}.code"
-    while True:
-        if lines.exists():
-            sys.stdout.write(lines.read_text())
-            sys.stdout.flush()
-            lines.unlink()
-        if code.exists():
-            number = int(code.read_text())
-            if number == 137:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return number
-        time.sleep(0.02)
+    return obey(folder, name)
 
 
 worker.main = main

@@ -14,9 +14,14 @@ from pathlib import Path
 
 
 def main(folder: Path, name: str) -> int:
-    """Obey."""
-    lines, code = folder / f"{name}.lines", folder / f"{name}.code"
+    """Say that it has begun, and obey."""
     (folder / f"{name}.{os.getpid()}.began").touch()
+    return obey(folder, name)
+
+
+def obey(folder: Path, name: str) -> int:
+    """Print the lines that are written for it, until its exit code is; 137 is SIGKILL."""
+    lines, code = folder / f"{name}.lines", folder / f"{name}.code"
     while folder.exists():  # nobody would tell it to end any more
         if lines.exists():
             sys.stdout.write(lines.read_text(encoding="utf-8"))
