@@ -63,3 +63,15 @@ def test_it_says_what_a_run_waits_for(root):
     store.close()
     status = labs.here("status", "toy", root=root).stdout
     assert "waits to be launched: no launcher is alive" in status
+
+
+def test_status_says_why_a_run_waits_its_place_and_what_would_let_it_begin(root):
+    recorded(root).close()
+    printed = labs.here("status", "toy", root=root).stdout
+    assert "waits/0: waits for a slot\n  1st of 1 in line, to begin in about 1.7 min\n" in printed
+    assert "  would let it begin: the end of another run, or more at a time: `jestlab launch" in printed
+    assert printed.count("would let") == 1
+    runs = {run["run"]: run for run in json.loads(labs.here("status", "toy", "--json", root=root).stdout)}
+    assert runs["waits"]["waits"]["place"].startswith("1st of 1")
+    assert runs["blocked"]["waits"]["unblock"] == "its completion"
+    assert runs["trains"]["waits"] is None

@@ -5,9 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.launch.waiting import waits_for
+from jestlab.platform.launch.waiting import begin_in, ordinal, place_in_line, waits_for
 from jestlab.platform.store.records import Lease, RunState, Standing
 
 NOW = datetime(2026, 11, 23, 12)
@@ -69,10 +72,51 @@ RETRIED = "failed: killed by SIGKILL; tried again (2 of 2)"
     ],
 )
 def test_each_case(standing, needs, state, reason):
-    assert waits_for(standing, needs, RULES, NOW, is_launched=True) == (state, reason)
+    assert waits_for(standing, needs, RULES, NOW, is_launched=True)[:2] == (state, reason)
 
 
 def test_without_a_launcher_it_waits_for_one():
     found = waits_for(run(RunState.BLOCKED), NEEDS, RULES, NOW, is_launched=False)
-    assert found == (RunState.PENDING, "waits to be launched: no launcher is alive")
+    assert found[:2] == (RunState.PENDING, "waits to be launched: no launcher is alive")
+    assert "jestlab launch" in found.unblock
     assert waits_for(run(RunState.BLOCKED), OPEN, RULES, NOW, is_launched=False)[0] == RunState.BLOCKED
+
+
+def test_what_an_executor_tells_has_three_lines():
+    said = JobStatus(JobState.QUEUED, "Priority", unblock="wait, or  ask for\nless").waits
+    found = waits_for(
+        run(RunState.PENDING, said, attempt(RunState.PENDING)), {}, RULES, NOW, is_launched=True
+    )
+    assert found[1:] == ("Priority", "", "wait, or ask for less")
+
+
+def test_nothing_told_is_starting():
+    said = JobStatus(JobState.QUEUED).waits
+    assert said is None
+    found = waits_for(
+        run(RunState.PENDING, said, attempt(RunState.PENDING)), {}, RULES, NOW, is_launched=True
+    )
+    assert found.reason == "starting"
+
+
+def test_a_place_in_line_is_said_with_its_beginning():
+    assert place_in_line(2, 7, 240.0) == "2nd of 7 in line, to begin in about 4.0 min"
+    assert place_in_line(1, 1, None) == "1st of 1 in line"
+    assert [ordinal(number) for number in (1, 2, 3, 4, 11, 12, 13, 21, 112)] == [
+        "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"
+    ]  # fmt: skip
+
+
+def test_runs_in_line_begin_as_slots_become_free():
+    assert begin_in([60.0, 10.0], [100.0, 100.0, 5.0, 5.0]) == [10.0, 60.0, 110.0, 115.0]
+    assert begin_in([10.0], [None, 5.0]) == [10.0, None]
+    assert begin_in([10.0, None], [5.0]) == [None]
+    assert begin_in([], [5.0, 5.0]) == [None, None]
+
+
+@given(st.lists(st.floats(0, 1e4), min_size=1, max_size=6), st.lists(st.floats(0, 1e4), max_size=12))
+def test_nobody_in_line_begins_before_those_ahead(running, planned):
+    found = [seconds for seconds in begin_in(running, planned) if seconds is not None]
+    assert len(found) == len(planned)
+    assert found == sorted(found)
+    assert all(seconds >= min(running) for seconds in found)

@@ -19,21 +19,16 @@ from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
 from jestlab.platform.cli.output import Block, counted, rendered, show, table
+from jestlab.platform.cli.standing import Stands, as_data, standing, why_they_wait
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures, liveness
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
-from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.launch.waiting import waits_for
-from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.planning.changes import changes_of
-from jestlab.platform.store import leases
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
-from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
+from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import now
 from jestlab.platform.terminal import Styled
 
 
@@ -49,6 +44,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     SUBJECT is an experiment, or some of its runs: EXPERIMENT/RUN, or EXPERIMENT/RUN/SEED.
 
+    Below the table is why runs wait, with the place in line and the estimated start where the engine tells,
+    and what would let them begin.
+
     Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
     completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
     repeated after a failure or a preemption shows as drift.
@@ -63,19 +61,19 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     store = naming.existing_store(lab)
     named = naming.several(store, name)
     experiment, meant = named.experiment, {(row.label, row.seed) for row in named.runs}
-    runs, standings = _honest_runs(store, experiment)
-    runs = [run for run in runs if (run.label, run.seed) in meant]
+    stand = [each for each in standing(store, experiment) if (each.run.label, each.run.seed) in meant]
+    runs = [each.run for each in stand]
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
     costs = spending(store, experiment)
     found = changes_of(store, experiment)
     details = [
-        _run_details(run, standings, costs)
+        _run_details(each, costs)
         | {
-            "changed": list(found.changed.get(run.fingerprint, ())),
-            "retracted": found.retracted.get(run.fingerprint),
-            "tags": marked.get(run.fingerprint, []),
+            "changed": list(found.changed.get(each.run.fingerprint, ())),
+            "retracted": found.retracted.get(each.run.fingerprint),
+            "tags": marked.get(each.run.fingerprint, []),
         }
-        for run in runs
+        for each in stand
     ]
     runs = [
         replace(run, reason=f"retracted: {found.retracted[run.fingerprint]}")
@@ -84,34 +82,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
         for run in runs
     ]
     costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
-    show(as_json, details, [*_runs_table(runs, costs, marked), *found.lines(experiment)])
-
-
-def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
-    """Read the runs of an experiment and their leases.
-
-    Doubts that a run is RUNNING become its reason, and so does what a run waits for.
-    """
-    runs = store.runs(experiment)
-    fingerprints = [run.fingerprint for run in runs]
-    standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
-    titles = {run.fingerprint: f"{run.label}/{run.seed}" for run in reversed(runs)}
-    intervals, is_launched = (
-        Intervals.from_environment(),
-        liveness.any_launcher(leases.heartbeats(store), now()),
-    )
-    rules = RetryRules(0, intervals.backoff, intervals.max_backoff)
-    honest = []
-    for run in runs:
-        standing = standings[run.fingerprint]
-        its_needs = needs.get(run.fingerprint, {}).items()
-        titled = {titles.get(needed, f"run {needed[:8]}"): state for needed, state in its_needs}
-        state, reason = waits_for(standing, titled, rules, now(), is_launched=is_launched)
-        doubts = liveness.doubts(standing.lease, now())
-        if standing.state == RunState.FAILED:
-            reason = failures.reason_of(standing)
-        honest.append(replace(run, state=state, reason=doubts or reason))
-    return honest, standings
+    why = list(why_they_wait(stand))
+    lines = [*(["", *why] if why else []), *found.lines(experiment)]
+    show(as_json, details, [*_runs_table(runs, costs, marked), *lines])
 
 
 def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str, list[str]]) -> Block:
@@ -218,12 +191,11 @@ def _run_data(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _run_details(
-    run: RunRow, standings: Mapping[str, Standing], costs: Mapping[str, Spending]
-) -> dict[str, Any]:
-    lease = standings[run.fingerprint].lease
+def _run_details(stands: Stands, costs: Mapping[str, Spending]) -> dict[str, Any]:
+    run, lease = stands.run, stands.standing.lease
     return {
         **_run_data(run),
+        "waits": as_data(stands.waits),
         "attempts": run.attempts,
         "executor": lease.executor if lease else None,
         "handle": lease.handle if lease else None,
@@ -359,7 +331,7 @@ class Watch:
 
     def look(self) -> list[Line]:
         """Read the current state of all runs."""
-        runs, _ = _honest_runs(self._store, self._experiment)
+        runs = [each.run for each in standing(self._store, self._experiment)]
         shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
         progress = self._store.progress(shown, ("loss", EXAMPLES))
         costs = spending(self._store, self._experiment)

@@ -102,9 +102,9 @@ class JobStatus:
 
     @property
     def waits(self) -> str | None:
-        """Why it has not begun, in three lines at most: the reason, its place, what would unblock it."""
-        lines = (self.reason, self.place, self.unblock)
-        return "\n".join(" ".join(line.split()) for line in lines if line) or None
+        """Why it has not begun, in three lines: the reason, its place, what would unblock it."""
+        lines = (" ".join(line.split()) for line in (self.reason, self.place, self.unblock))
+        return "\n".join(lines).rstrip("\n") or None
 
 
 @dataclass(frozen=True)

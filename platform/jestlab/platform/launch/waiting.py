@@ -1,20 +1,40 @@
-"""What a run that has not begun waits for: another run, a retry, a slot, or somebody to launch it."""
+"""What a run that has not begun waits for, its place in line, and what would let it begin."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
+from jestlab.analysis.units import duration
 from jestlab.platform.launch.reconcile import RetryRules
 from jestlab.platform.store.records import RunState, Standing
 
 _WAITING = (RunState.PENDING, RunState.BLOCKED)
+SLOT = "waits for a slot"
+
+
+class Waits(NamedTuple):
+    """The state of a run, and what it waits for, as people read them.
+
+    Attributes:
+        state: As in the store; BLOCKED only while it waits for another run.
+        reason: Why it is in this state; None if there is nothing to say.
+        place: Its place in line and when it will begin, as far as that is known; may be empty.
+        unblock: What would let it begin; may be empty.
+    """
+
+    state: RunState
+    reason: str | None
+    place: str = ""
+    unblock: str = ""
 
 
 def waits_for(
     run: Standing, needs: Mapping[str, RunState], rules: RetryRules, now: datetime, *, is_launched: bool
-) -> tuple[RunState, str | None]:
-    """Return the state of a run and what it waits for, as people read them.
+) -> Waits:
+    """Return the state of a run and what it waits for.
 
     In the store, a run that was planned as BLOCKED stays so until it is claimed, also when what it needs has
     completed. Here it is BLOCKED only while it waits for another run.
@@ -27,21 +47,72 @@ def waits_for(
         is_launched: Whether a launcher is alive that may start it.
     """
     if run.state not in _WAITING or run.stop_reason is not None:
-        return run.state, run.reason
+        return Waits(run.state, run.reason)
     if run.is_live:
-        return run.state, run.reason or "starting"
+        return _told(run.state, run.reason or "starting")
     open_needs = [
         f"{title}, which is {state}" for title, state in needs.items() if state != RunState.COMPLETED
     ]
     if open_needs:
         others = f", and {len(open_needs) - 1} more" if len(open_needs) > 1 else ""
-        return RunState.BLOCKED, f"waits for {open_needs[0]}{others}"
+        what = "the completion of the runs that it needs" if others else "its completion"
+        return Waits(RunState.BLOCKED, f"waits for {open_needs[0]}{others}", unblock=what)
     if not is_launched:
-        return RunState.PENDING, "waits to be launched: no launcher is alive"
+        reason = "waits to be launched: no launcher is alive"
+        return Waits(RunState.PENDING, reason, unblock="launch its study again: `jestlab launch`")
     before = f"{run.reason}; " if run.reason else ""
     if left := _seconds_left(run, rules, now):
-        return RunState.PENDING, f"{before}in {left:.0f} s"
-    return RunState.PENDING, f"{before}waits for a slot"
+        return Waits(RunState.PENDING, f"{before}in {left:.0f} s")
+    unblock = "the end of another run, or more at a time: `jestlab launch --parallel`"
+    return Waits(RunState.PENDING, f"{before}{SLOT}", unblock=unblock)
+
+
+def _told(state: RunState, lines: str) -> Waits:
+    """Return what an executor has told, as `JobStatus.waits` writes it."""
+    reason, place, unblock = [*lines.split("\n"), "", ""][:3]
+    return Waits(state, reason, place, unblock)
+
+
+def place_in_line(position: int, count: int, seconds: float | None) -> str:
+    """Write the place of a run that waits for a slot: "2nd of 7 in line, to begin in about 4.0 min".
+
+    Args:
+        position: From 1.
+        count: Runs in line.
+        seconds: Until it begins; None if that is not known.
+    """
+    begins = "" if seconds is None else f", to begin in about {duration(seconds / 3600)}"
+    return f"{ordinal(position)} of {count} in line{begins}"
+
+
+def ordinal(number: int) -> str:
+    """Return 1 as 1st, 2 as 2nd, 11 as 11th."""
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"
+
+
+def begin_in(running: Iterable[float | None], planned: Sequence[float | None]) -> list[float | None]:
+    """Estimate in how many seconds each run in line begins, when runs that end make place for them.
+
+    Args:
+        running: Seconds until each run with a slot ends; None where that is not known.
+        planned: Seconds that each run in line is planned to take, in their order; None where unknown.
+
+    Returns:
+        Seconds for each of `planned`; None from the first on that cannot be known.
+    """
+    ends = list(running)
+    if not ends or any(end is None for end in ends):
+        return [None] * len(planned)
+    slots = [float(end) for end in ends if end is not None]
+    heapq.heapify(slots)
+    begins: list[float | None] = []
+    for seconds in planned:
+        begins.append(slots[0])
+        if seconds is None:
+            break
+        heapq.heapreplace(slots, slots[0] + seconds)
+    return begins + [None] * (len(planned) - len(begins))
 
 
 def _seconds_left(run: Standing, rules: RetryRules, now: datetime) -> float:
