@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jestlab.analysis import units
+from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
@@ -31,7 +32,7 @@ from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store import leases
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
-from jestlab.platform.store.spending import spending
+from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 from jestlab.platform.terminal import Styled
@@ -51,7 +52,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
     completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
-    repeated after a failure or a preemption shows as drift.
+    repeated after a failure or a preemption shows as drift. Goodput is the share of the machines' time that
+    was useful; `jestlab costs --goodput` shows it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
@@ -67,6 +69,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     runs = [run for run in runs if (run.label, run.seed) in meant]
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
     costs = spending(store, experiment)
+    goodputs = by_run(attempt_times(store, experiment))
     found = changes_of(store, experiment)
     details = [
         _run_details(run, standings, costs)
@@ -74,9 +77,12 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
             "changed": list(found.changed.get(run.fingerprint, ())),
             "retracted": found.retracted.get(run.fingerprint),
             "tags": marked.get(run.fingerprint, []),
+            "goodput": goodputs.get(run.fingerprint, Goodput()).as_data(),
         }
         for run in runs
     ]
+    shown = {run.fingerprint for run in runs}
+    told = summary(total(goodputs[each] for each in shown if each in goodputs))
     runs = [
         replace(run, reason=f"retracted: {found.retracted[run.fingerprint]}")
         if run.fingerprint in found.retracted
@@ -84,7 +90,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
         for run in runs
     ]
     costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
-    show(as_json, details, [*_runs_table(runs, costs, marked), *found.lines(experiment)])
+    lines = [*_runs_table(runs, costs, marked), *([told] if told else []), *found.lines(experiment)]
+    show(as_json, details, lines)
 
 
 def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
