@@ -247,7 +247,7 @@ def test_status_shows_the_drift(jestlab, tmp_path):
     assert " ".join(lines[2].split()).startswith(
         "runs 1 RUNNING 1 4.00 MFLOP 4.00 8.00 $8.00 $16.00 no sign of life"
     )
-    assert out.rstrip().endswith(
+    assert lines[-2].endswith(
         "1 run completed, actual of planned cost: 1.00 GFLOP of 4.00 MFLOP (× 250.00), "
         "12.0 of 8.00 chip-hours (× 1.50), $24.00 of $16.00 (× 1.50)"
     )

@@ -77,7 +77,7 @@ class AttemptTime:
     saved_seconds: float | None = None
 
     @classmethod
-    def of(cls, row: Mapping[str, Any]) -> AttemptTime:
+    def of(cls, row: Mapping[Any, Any]) -> AttemptTime:
         """Make one from a row; NaN counts as unknown, as pandas writes it."""
         found: dict[str, Any] = {each.name: row[each.name] for each in fields(cls)}
         unknown = [name for name, value in found.items() if isinstance(value, float) and math.isnan(value)]
