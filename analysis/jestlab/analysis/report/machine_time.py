@@ -240,8 +240,8 @@ def _notes(whole: Goodput) -> list[str]:
 
 
 def _share(value: float) -> str:
-    return MISSING if math.isnan(value) else percent(value)
+    return percent(value) if value > 0 else MISSING
 
 
 def _duration(seconds: float) -> str:
-    return units.duration(seconds / _HOUR)
+    return units.duration(seconds / _HOUR) if seconds >= 0.5 else MISSING

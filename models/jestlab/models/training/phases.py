@@ -20,6 +20,7 @@ Phase = Literal["startup", "compilation", "training", "evaluation", "checkpoint"
 PHASES: tuple[Phase, ...] = ("startup", "compilation", "training", "evaluation", "checkpoint", "winddown")
 
 _USEFUL: tuple[Phase, ...] = ("training", "evaluation")
+_NO_STEP = 2**63  # what no store can hold
 _REMEMBERED = 8  # saves under way
 _COMPILES = "/jax/core/compile/"
 _FROM_CACHE = "/jax/compilation_cache/cache_retrieval_time_sec"
@@ -92,9 +93,12 @@ class PhaseClock:
             since: Steps that were done before, where this is the first report; None for `step`.
             trained: Whether the time before a first report was mostly training, not start-up.
         """
+        step = int(step)
+        if not 0 <= step < _NO_STEP:  # whoever records it says so
+            return
         with self._lock:
             if self._resumed is None:
-                self._resumed = step if since is None else max(0, since)
+                self._resumed = step if since is None else max(0, int(since))
                 self._advance()
                 self._begin_training(trained)
             self._reached = step
@@ -148,10 +152,11 @@ class PhaseClock:
             self._move("compilation", end - begin - counted)
 
     def saved(self, step: int | None = None) -> None:
-        """Take note that a checkpoint is complete: of a step, or else of the last one that was begun."""
+        """Take note that a checkpoint is complete: of a step, or else the last one that was begun."""
         with self._lock:
             if step is None:
                 if not self._saving:
+                    self._advance()
                     self._note_saving()
                 step = max(self._saving, default=None)
             if step is not None and step in self._saving:

@@ -64,7 +64,7 @@ def _cells(found: Goodput, shown: Sequence[Cause]) -> list[str]:
     known = found.ratio is not None
     shares = [percent(found.share(cause)) if known and found.parts[cause] else "–" for cause in shown]
     goodput = "unknown" if found.ratio is None else percent(found.ratio)
-    waited = units.duration(found.waited / _HOUR)
+    waited = units.duration(found.waited / _HOUR) if found.waited >= 500_000 else "–"
     return [units.duration(found.held / _HOUR), goodput, *shares, str(found.attempts), waited]
 
 
