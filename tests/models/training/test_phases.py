@@ -144,6 +144,15 @@ def test_what_is_moved_was_there(moment):
     assert seconds(clock.spent()) == {"checkpoint": 1, "evaluation": 2}
 
 
+def test_what_is_moved_was_start_up_if_the_report_came_late(moment):
+    clock = PhaseClock()
+    moment.now += 5
+    clock.reports(0)
+    moment.now += 1
+    clock.move("compilation", 3.0)
+    assert seconds(clock.spent()) == {"startup": 3, "compilation": 3}
+
+
 acts = st.tuples(
     st.sampled_from(
         ["startup", "compilation", "evaluation", "checkpoint", "reports", "compiled", "saved", "end"]

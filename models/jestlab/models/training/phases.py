@@ -20,6 +20,7 @@ Phase = Literal["startup", "compilation", "training", "evaluation", "checkpoint"
 PHASES: tuple[Phase, ...] = ("startup", "compilation", "training", "evaluation", "checkpoint", "winddown")
 
 _USEFUL: tuple[Phase, ...] = ("training", "evaluation")
+_USUAL: tuple[Phase, ...] = ("training", "startup")
 _NO_STEP = 2**63  # what no store can hold
 _REMEMBERED = 8  # saves under way
 _COMPILES = "/jax/core/compile/"
@@ -127,7 +128,11 @@ class PhaseClock:
                 del self._phases[depth - 1 :]
 
     def move(self, name: Phase, seconds: float) -> None:
-        """Count seconds that have just passed as another phase, as far as the present one has so many."""
+        """Count seconds that have just passed as another phase.
+
+        They are taken from the present one, and what it lacks from training and start-up: a report may have
+        come late.
+        """
         with self._lock:
             self._move(name, seconds)
             if name == "checkpoint":
@@ -205,10 +210,12 @@ class PhaseClock:
 
     def _move(self, name: Phase, seconds: float) -> None:
         self._advance()
-        present = self._phases[-1]
-        moved = min(max(0.0, seconds), self._seconds[present])
-        self._seconds[present] -= moved
-        self._seconds[name] += moved
+        left = max(0.0, seconds)
+        for phase in dict.fromkeys((self._phases[-1], *_USUAL)):
+            moved = min(left, max(0.0, self._seconds[phase]))
+            self._seconds[phase] -= moved
+            self._seconds[name] += moved
+            left -= moved
 
     def _note_saving(self) -> None:
         """Remember the seconds until the last reported step, for when its checkpoint is complete."""
