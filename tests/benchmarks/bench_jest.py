@@ -25,6 +25,7 @@ from jestlab.models.selection import select
 from jestlab.models.training.loop import train
 from jestlab.models.training.reference import Reference
 from jestlab.models.training.step import build_step, initial_state
+from jestlab.models.training.tracker import NullTracker
 from jestlab.models.two_towers import Embeddings, TwoTowerModel, embed, initialize
 
 ROUNDS = 9
@@ -109,25 +110,6 @@ def parts(settings: dict[str, Any]) -> dict[str, float]:
     )
 
 
-class _Waits:
-    """A tracker that keeps nothing: the share of waiting is in the run's TensorBoard events."""
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None: ...
-
-    def evaluation(
-        self, step: int, examples_seen: int, flops_total: float, scores: Mapping[str, float]
-    ) -> None: ...
-
-    def progress(self, step: int, total_steps: int) -> None: ...
-
-    def flush(self) -> None: ...
-
-    def saved(self) -> None: ...
-
-    def stop_requested(self) -> bool:
-        return False
-
-
 def waiting() -> float:
     """Median share of a step that joint selection waits for data: real shards, decoded in one thread."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -144,7 +126,7 @@ def waiting() -> float:
         common: dict[str, Any] = {
             "data_cache": folder / "data",
             "flops_per_example": 1.0,
-            "tracker": _Waits(),
+            "tracker": NullTracker(),  # the share of waiting is in the run's TensorBoard events
         }
         before = TrainConfig.model_validate(uniform)
         train(before, directory=folder / "reference", **common)

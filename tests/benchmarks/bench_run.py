@@ -20,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jestlab.models.training.tracker import NullTracker
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import Job
 from jestlab.platform.launch.executor import Marks as JobMarks
@@ -40,31 +41,16 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-class Marks:
+class Marks(NullTracker):
     """A tracker that notes the CPU time; `train` tells it of every tenth step before it evaluates."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.at_step: dict[int, float] = {}
 
-    def progress(self, step: int, total: int) -> None:
+    def progress(self, step: int, total_steps: int) -> None:
         """Note a step."""
         self.at_step[step] = cpu()
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Nothing."""
-
-    def evaluation(self, step: int, examples: float, flops: float, scores: Mapping[str, float]) -> None:
-        """Nothing."""
-
-    def stop_requested(self) -> bool:
-        """No."""
-        return False
-
-    def flush(self) -> None:
-        """Nothing."""
-
-    def saved(self) -> None:
-        """Nothing."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,6 +22,8 @@ once: lines up to 4,096 bytes stay whole. A line that is none of these fails the
         and, if known, what was spent by then: "examples_seen": 640, "flops_total": 1e9, "seconds": 12.5
     {"type": "artifact", "name": "model", "path": "model.npz"}    from the run's folder; inside the lab
     {"type": "progress", "step": 10, "total_steps": 100}
+    {"type": "phase", "name": "checkpoint", "seconds": 1.5}       what the seconds before it went to; else
+        training: "startup", "compilation", "evaluation", or "checkpoint", which is then complete
     {"type": "flush", "id": 7}                                    when all is durable, answers "flushed"
 
 Answers are lines of JSON, too, read from the path in JESTLAB_REPLIES, by one process: {"type": "flushed",
@@ -38,7 +40,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,6 +68,7 @@ class Run:
         self.resume = resume
         self.config = config
         self.needs = needs
+        self._inner_seconds = 0.0  # of phases within the present one
 
     def log(self, step: int, metrics: Mapping[str, float] | None = None, /, **named: float) -> None:
         """Report metrics at a step: `log(10, loss=0.5)`, `log(10, {"grad/norm": 2.0})`."""
@@ -105,6 +109,23 @@ class Run:
     def progress(self, step: int, total_steps: int) -> None:
         """Say how far the run is."""
         self._send({"type": "progress", "step": int(step), "total_steps": int(total_steps)})
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Context whose time does not count as training: `with run.phase("checkpoint"): save(model)`.
+
+        Args:
+            name: "startup", "compilation", "evaluation" or "checkpoint". A checkpoint holds the step that was
+                reported last, and is complete when the context ends; what came after it is lost if the run
+                is killed.
+        """
+        began, outer, self._inner_seconds = time.perf_counter(), self._inner_seconds, 0.0
+        try:
+            yield
+            seconds = max(0.0, time.perf_counter() - began - self._inner_seconds)
+            self._send({"type": "phase", "name": name, "seconds": round(seconds, 3)})
+        finally:
+            self._inner_seconds = outer + time.perf_counter() - began
 
     def flush(self) -> None:
         """Return when all that was reported is durable. Before a checkpoint, so that none is ahead of it."""

@@ -32,6 +32,7 @@ from types import FrameType
 from typing import TypeVar
 
 from jestlab.models.processes import launched_first
+from jestlab.models.training.phases import PhaseClock
 from jestlab.models.training.tracker import NullTracker, Recorder
 from jestlab.platform import programs
 from jestlab.platform.errors import BucketUnreachable, StoreError, StoreUnreachable, UserError
@@ -46,6 +47,7 @@ from jestlab.platform.launch.processes import (
     EXIT_STOPPED,
     adopt_orphans,
     end_descendants,
+    own_age,
     own_handle,
     still_there,
 )
@@ -105,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Tracing makes many objects and little garbage: looking for it took a twentieth of a small run's start.
     gc.set_threshold(10_000)
 
+    clock = PhaseClock(own_age())
     stop = Stop()
     stop.on_signals()
     adopt_orphans()
@@ -132,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _assist(lab, run, stop)
     synced = SyncedFolder(bucket, run.directory, directory) if bucket else None
     with _copied_output(directory / logs.NAME, synced) if os.environ.get(logs.COPIED) else nullcontext():
-        code = _attempt(lab, store, run, options.attempt, stop, synced or LocalFolder())
+        code = _attempt(lab, store, run, options.attempt, stop, synced or LocalFolder(), clock)
     if synced and code != EXIT_BUSY:
         synced.show()
     return code
@@ -185,7 +188,9 @@ def _patiently(act: Callable[[], Result], stop: Stop) -> Result:
             time.sleep(1.0)
 
 
-def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder) -> int:
+def _attempt(
+    lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, keeper: LocalFolder, clock: PhaseClock
+) -> int:
     """Take up the attempt and bring it to its end."""
     _log_to_standard_error()
     parts, wanted = provenance.wanted_parts(), _patiently(lambda: _wanted(store, run), stop)
@@ -204,6 +209,7 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
                 handle=handle,
                 again=next(tries) > 0,
                 disk_lasts=lab.remote is None,
+                spent=clock.spent,
             ),
             stop,
         )
@@ -224,13 +230,13 @@ def _attempt(lab: Lab, store: Store, run: RunRecord, number: int, stop: Stop, ke
     context = _context(
         lab, run, attempt, artifact, stop, keeper.keep,
         (lambda names: None) if study is None else functools.partial(check_first, *study, run.program),
-        seconds,
+        seconds, clock,
     )  # fmt: skip
 
     def execute() -> None:
         keeper.begin(attempt.number, attempt.flush)
         _fetch_needs(lab, run)
-        _kept(keeper, lambda: _execute(run, context))
+        _kept(keeper, lambda: _measured(run, context))
 
     return _ended(attempt, stop, execute, lab.root)
 
@@ -306,6 +312,7 @@ def _context(
     saved: Callable[[], None] = lambda: None,
     check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
     earlier_seconds: Mapping[int, float] | None = None,
+    clock: PhaseClock | None = None,
 ) -> RunContext:
     """Create what the run's program is called with."""
     return RunContext(
@@ -322,7 +329,16 @@ def _context(
         saved=saved,
         check_evaluation=check_evaluation,
         earlier_seconds=earlier_seconds,
+        clock=clock,
     )
+
+
+def _measured(run: RunRecord, context: RunContext) -> None:
+    """Execute, and take the time of the program apart from what comes after it."""
+    try:
+        _execute(run, context)
+    finally:
+        context.clock.wind_down()
 
 
 def _execute(run: RunRecord, context: RunContext) -> None:

@@ -20,6 +20,9 @@ run.log(4, {"grad/norm": 2}, loss=0.25)
 run.evaluation(4, 64, 1e6, {"toy/top1": 0.5})
 run.evaluation(5, scores={"toy/top1": 0.75}, seconds=2)
 run.progress(4, 10)
+with run.phase("checkpoint"):
+    with run.phase("evaluation"):
+        pass
 run.artifact("model", "model.npz")
 run.flush()
 print(run.stop_requested(), run.directory)
@@ -46,6 +49,8 @@ def test_by_hand_it_prints(tmp_path):
         "evaluation: step 4, examples_seen 64, flops_total 1000000.0, toy/top1 0.5",
         "evaluation: step 5, seconds 2.0, toy/top1 0.75",
         "progress: step 4, total_steps 10",
+        "phase: name evaluation, seconds 0.0",
+        "phase: name checkpoint, seconds 0.0",
         f"artifact: name model, path {tmp_path}/model.npz",
         f"False {tmp_path}",
     ]

@@ -172,7 +172,7 @@ def test_what_is_no_message_is_refused_in_one_line(line):
     [
         (b"loss 0.5", "'loss 0.5' is not a valid message: not valid JSON: expected value at line 1 column 1"),
         (b'{"type": "lgo"}', "type 'lgo' is unknown: did you mean 'log'?"),
-        (b'{"step": 3}', "it has no type: expected log, evaluation, artifact, progress, flush"),
+        (b'{"step": 3}', "it has no type: expected log, evaluation, artifact, progress, phase, flush"),
         (b'{"type": "log", "step": 1.5, "metrics": {}}', "step: Input should be a valid integer"),
         (b'{"type": "log", "step": -1, "metrics": {}}', "step: Input should be greater than or equal to 0"),
         (b'{"type": "log", "step": 1, "metrics": {"a": "b"}}', "metrics.a: Input should be a valid number"),

@@ -86,8 +86,8 @@ def test_the_tables_are_those_of_the_newest_schema():
             made += str(CreateTable(table).compile(dialect=dialect))
             for index in sorted(table.indexes, key=str):
                 made += str(CreateIndex(index).compile(dialect=dialect))
-    assert schema.HEAD == "0005"
-    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "1d839f220f313676"
+    assert schema.HEAD == "0006"
+    assert hashlib.sha256(made.encode()).hexdigest()[:16] == "8e596104375c107e"
 
 
 def _column(column):
@@ -168,7 +168,7 @@ def test_a_process_killed_in_the_middle_of_a_migration_leaves_the_old_store(fill
     Store.open(store_url).close()
 
 
-@pytest.mark.parametrize("revision", ["0003", "0004"])
+@pytest.mark.parametrize("revision", ["0003", "0004", "0005"])
 def test_a_store_of_an_older_release_is_upgraded(database_url, revision):
     engine = rows.opened(database_url)
     schema.migrate(engine, revision)

@@ -54,6 +54,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
             "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
             "code_commit": "def", "code_patch": None, "sources": _SOURCES, "inputs": None,
+            "startup_seconds": 2.5, "compilation_seconds": 4.0, "training_seconds": 9.5,
+            "evaluation_seconds": 1.0, "checkpoint_seconds": 0.5, "winddown_seconds": None,
+            "resumed_step": 2**40, "reached_step": 2**40 + 5, "saved_step": None, "saved_seconds": None,
         }
         for number, run, go, state, launcher in (
             (1, 1, 1, "PREEMPTED", 1), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
@@ -118,6 +121,13 @@ ADDED: dict[str, dict[str, tuple[str, ...]]] = {
         "evaluation": ("seconds",),
         "source": (), "acceptance": (), "retraction": (),
     },
+    "0006": {
+        "attempt": (
+            "startup_seconds", "compilation_seconds", "training_seconds", "evaluation_seconds",
+            "checkpoint_seconds", "winddown_seconds", "resumed_step", "reached_step", "saved_step",
+            "saved_seconds",
+        ),
+    },
 }  # fmt: skip
 """Revision → table → the columns that it added; no columns: it added the table."""
 
@@ -146,14 +156,14 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-LATER = "0006"
+LATER = "0007"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0006"
-down_revision = "0005"
+revision = "0007"
+down_revision = "0006"
 
 
 def upgrade():

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..connection import columns_of, frame
+from ..costs.goodput import QUERY, AttemptTime
 from ..frames import imported_from
 from ..mixing import OWN_PROGRAMS, digests_of, names_of
 from ..names import Shown, names_in
@@ -65,6 +66,8 @@ class History:
         retracted: Fingerprint → why the run's results are wrong.
         accepted: Differences that somebody accepted, a line each.
         costs: One row a run, all columns of `v_costs`.
+        times: Where the time of each attempt went, in the order of the runs; empty if an older store cannot
+            say.
     """
 
     experiment: str
@@ -78,6 +81,7 @@ class History:
     costs: pd.DataFrame
     retracted: Mapping[str, str] = field(default_factory=dict)
     accepted: tuple[str, ...] = ()
+    times: tuple[AttemptTime, ...] = ()
 
     @cached_property
     def shown(self) -> Shown:
@@ -126,6 +130,10 @@ def load(connection: Connection, experiment: str) -> History | None:
     for name in ("started_at", "heartbeat_at", "ended_at"):  # text on SQLite, times on PostgreSQL
         attempts[name] = attempts[name].map(str, na_action="ignore")
     costs = in_order(frame(connection, _COSTS, experiment=experiment))
+    times: tuple[AttemptTime, ...] = ()
+    if columns_of(connection, "v_goodput"):
+        rows = in_order(frame(connection, QUERY, experiment=experiment), "number")
+        times = tuple(AttemptTime.of(row) for row in rows.to_dict("records"))
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
     return History(
         experiment=experiment,
@@ -143,6 +151,7 @@ def load(connection: Connection, experiment: str) -> History | None:
             f"{names_of(json.loads(row['accepted']))} differs: {' '.join(str(row['reason']).split())}"
             for row in accepted
         ),
+        times=times,
     )
 
 

@@ -28,6 +28,7 @@ from ..tables.core import Table
 from ..verdicts import Judged
 from ..verdicts import load as load_verdicts
 from .answer import Answer, answer
+from .machine_time import MachineTime, machine_time
 from .tables import TablePart, cost_breakdown, failures
 
 
@@ -88,6 +89,7 @@ class Contents:
         results: Tables of results.
         figures: Interactive figures.
         costs: Planned and actual costs; None if no run has a price or took any time.
+        time: Where the machines' time went; None if no attempt measured it.
         failures: What went wrong; None if nothing did.
         recipe: How to reproduce it.
         origins: Runs and attempts behind its numbers.
@@ -105,6 +107,7 @@ class Contents:
     results: tuple[TablePart, ...]
     figures: tuple[FigurePart, ...]
     costs: TablePart | None
+    time: MachineTime | None
     failures: TablePart | None
     recipe: Recipe
     origins: Origins
@@ -116,7 +119,7 @@ class Contents:
     @property
     def tables(self) -> list[TablePart]:
         """All tables of the page."""
-        others = (self.claims, self.costs, self.failures)
+        others = (self.claims, self.costs, self.time.part if self.time else None, self.failures)
         return [*self.results, *(part for part in others if part is not None)]
 
     @property
@@ -200,6 +203,7 @@ def gather(
         results=(*results, *extra.tables),
         figures=tuple(figures),
         costs=None if costs is None else TablePart("costs", "Costs", costs),
+        time=machine_time(history),
         failures=None if wrong is None else TablePart("failures", "Failures", wrong),
         recipe=recipe(history, baseline, scope),
         origins=Origins([history]),

@@ -40,13 +40,14 @@ _LOG = logging.getLogger(__name__)
 class Checkpoints:
     """The checkpoints of one run: the newest few, and the best by score."""
 
-    def __init__(self, directory: Path, keep: int, saved: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, directory: Path, keep: int, saved: Callable[[int], None] = lambda _: None) -> None:
         """Open the folder, or make it.
 
         Args:
             directory: The folder of the checkpoints.
             keep: How many of the newest are kept.
-            saved: Called in the first process, from another thread, when one more checkpoint is whole.
+            saved: Called in the first process, from another thread, with the step of one more checkpoint when
+                it is whole.
         """
         self._directory = directory.absolute()
         self._saved = saved
@@ -92,7 +93,7 @@ class Checkpoints:
         write()
         _write_digests(self._directory, step)
         _delete_all_but(self._directory, self._keep)
-        self._saved()
+        self._saved(step)
 
     def wait(self) -> None:
         """Return when the last save is on disk, and wherever else it has to be kept."""

@@ -21,6 +21,7 @@ Letters: B super-batch, b sub-batch, N chunks, f filtering ratio, E embedding wi
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -168,7 +169,8 @@ def diagnose(
     for draw in range(config.draws):
         if tracker.stop_requested():
             return False
-        batch = next(batches)
+        with tracker.phase("startup") if draw == 0 else contextlib.nullcontext():  # both models are read
+            batch = next(batches)
         series, by_rule = _measure(config, jax.random.fold_in(jax.random.key(config.seed), draw), batch)
         for name, of_draw in series.items():
             measured[name].append(of_draw)

@@ -110,9 +110,10 @@ def embed(
                 values = {"examples_embedded": done - unreadable, "examples_damaged": unreadable}
                 tracker.log(step, values | {"examples_per_second": rate})
                 tracker.progress(step, _batches(total, size))
-                tracker.flush()
-                writer.save()
-                tracker.saved()
+                with tracker.phase("checkpoint", step):
+                    tracker.flush()
+                    writer.save()
+                    tracker.saved(step)
             if stopping:
                 return False
     return True

@@ -104,12 +104,13 @@ def train(
     _LOG.info("training from step %d to %d, %s", step, total, sizes)
     tracker.progress(step, total)
     events = EventWriter(directory / "events", config.model_dump(mode="json"), step, write=is_first())
-    with contextlib.closing(events), contextlib.closing(checkpoints):
+    with contextlib.closing(events), _last_save(checkpoints, tracker):
         while step < total:
             if marks.may_stop(step) and any_says(tracker.stop_requested()):
                 stepper.check(step)
-                tracker.flush()
-                checkpoints.save(state, batches, seconds=clock.trained)
+                with tracker.phase("checkpoint", step):
+                    tracker.flush()
+                    checkpoints.save(state, batches, seconds=clock.trained)
                 return False
             size = marks.steps_from(step)
             with clock.waiting():
@@ -140,7 +141,7 @@ def train(
                 tracker.progress(step, total)
             score = None
             if marks.evaluates(step):
-                with clock.stopped():
+                with clock.stopped(), tracker.phase("evaluation", step):
                     scores, own = evaluator(state.parameters), evaluator.extra(state.parameters)
                 score = float(np.mean(list(scores.values())))
                 scores |= own
@@ -148,11 +149,21 @@ def train(
                 events.scalars(step, scores)
                 _LOG.info("step %d/%d  %s", step, total, "  ".join(f"{k} {v:.3f}" for k, v in scores.items()))
             if marks.saves(step):
-                with clock.stopped():
+                with clock.stopped(), tracker.phase("checkpoint", step):
                     tracker.flush()
                     checkpoints.save(state, batches, score, trained)
     all_say(True)  # now the first process has written the last checkpoint
     return True
+
+
+@contextlib.contextmanager
+def _last_save(checkpoints: Checkpoints, tracker: Tracker) -> Iterator[None]:
+    """Context that ends once the last checkpoint is whole."""
+    try:
+        yield
+    finally:
+        with tracker.phase("checkpoint"):
+            checkpoints.close()
 
 
 _OF_THE_HOST = ("index", "damaged")

@@ -6,8 +6,11 @@ Importing this module is cheap: it needs no JAX, so that the platform and users'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
+
+from jestlab.models.training.phases import Phase
 
 
 class Recorder(Protocol):
@@ -60,10 +63,24 @@ class Tracker(Recorder, Protocol):
     def artifact(self, name: str, path: Path) -> None:
         """Record a file or folder inside the lab that the run made, with its size and digest."""
 
-    def saved(self) -> None:
+    def saved(self, step: int | None = None) -> None:
         """Report that the run's folder holds a complete checkpoint that a later attempt can resume from.
 
         May be called from any thread. If the lab is in a bucket, the folder is uploaded before this returns.
+
+        Args:
+            step: Steps that the checkpoint holds; None for those when the last phase "checkpoint" began.
+        """
+
+    def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
+        """Context whose time counts as start-up, compilation, evaluation or checkpoint, not as training.
+
+        Without it, time is start-up until the first report of a step, and training from then on. What JAX
+        compiles is counted apart in any case.
+
+        Args:
+            name: What the time goes to.
+            step: Steps done when it begins; None if they were reported a moment ago.
         """
 
     def stop_requested(self) -> bool:
@@ -102,8 +119,12 @@ class NullTracker:
     def flush(self) -> None:
         """Do nothing, because nothing was recorded."""
 
-    def saved(self) -> None:
+    def saved(self, step: int | None = None) -> None:
         """Do nothing, because nothing has to be kept."""
+
+    def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
+        """Return a context that measures nothing."""
+        return nullcontext()
 
     def stop_requested(self) -> bool:
         """Return whether this process was asked to stop."""

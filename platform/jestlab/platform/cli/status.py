@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from jestlab.analysis import units
+from jestlab.analysis.costs.goodput import Goodput, by_run, summary, total
 from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
@@ -27,7 +28,7 @@ from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending
-from jestlab.platform.store.spending import spending
+from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.terminal import Styled
 
@@ -49,7 +50,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
 
     Costs are shown beside the planned ones. Drift is the actual over the planned cost of a run that is
     completed or over its plan. FLOPs count useful work only; chip-hours count all attempts, so that work
-    repeated after a failure or a preemption shows as drift.
+    repeated after a failure or a preemption shows as drift. Goodput is the share of the machines' time that
+    was useful; `jestlab costs --goodput` shows it by run.
     """
     if name is None:
         store = Store.open_readonly(lab.store_url)
@@ -65,6 +67,7 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     runs = [each.run for each in stand]
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
     costs = spending(store, experiment)
+    goodputs = by_run(attempt_times(store, experiment))
     found = changes_of(store, experiment)
     details = [
         _run_details(each, costs)
@@ -72,9 +75,12 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
             "changed": list(found.changed.get(each.run.fingerprint, ())),
             "retracted": found.retracted.get(each.run.fingerprint),
             "tags": marked.get(each.run.fingerprint, []),
+            "goodput": goodputs.get(each.run.fingerprint, Goodput()).as_data(),
         }
         for each in stand
     ]
+    shown = {run.fingerprint for run in runs}
+    told = summary(total(goodputs[each] for each in shown if each in goodputs))
     runs = [
         replace(run, reason=f"retracted: {found.retracted[run.fingerprint]}")
         if run.fingerprint in found.retracted
@@ -83,8 +89,8 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
     why = list(why_they_wait(stand))
-    lines = [*(["", *why] if why else []), *found.lines(experiment)]
-    show(as_json, details, [*_runs_table(runs, costs, marked), *lines])
+    lines = [*_runs_table(runs, costs, marked), *([told] if told else []), *(["", *why] if why else [])]
+    show(as_json, details, [*lines, *found.lines(experiment)])
 
 
 def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str, list[str]]) -> Block:

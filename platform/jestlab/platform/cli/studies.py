@@ -220,6 +220,7 @@ def _report(options: dict[str, Any]) -> str:
         "costs quickstart",
         "costs quickstart --plot figures",
         "costs quickstart --scope reference_training --baseline uniform",
+        "costs quickstart --goodput",
     )
 )
 @spec_options
@@ -228,9 +229,18 @@ def _report(options: dict[str, Any]) -> str:
 @wide_option
 @click.option("--plot", "folder", type=FOLDER, metavar="DIR",
               help="Draw what a step of IID, JEST and Flexi-JEST costs at the sizes of SPEC.")  # fmt: skip
-@json_option("Print JSON, in FLOPs.")
+@click.option("--goodput", is_flag=True,
+              help="Show instead where the machines' time went in the lab, by run and cause.")  # fmt: skip
+@json_option("Print JSON, in FLOPs, or with --goodput in seconds.")
+@lab_options
 def costs_command(
-    study: Study, baseline: str | None, scope: Scope, folder: Path | None, as_json: bool
+    study: Study,
+    baseline: str | None,
+    scope: Scope,
+    folder: Path | None,
+    goodput: bool,
+    as_json: bool,
+    lab: Lab,
 ) -> None:
     """Show what one example costs in each run of SPEC, relative to uniform sampling, by two conventions.
 
@@ -239,12 +249,38 @@ def costs_command(
 
     --plot writes PNG, SVG and PDF for each convention, at the sizes of the first run of SPEC that selects its
     batches; a run with an approximate pass is preferred.
+
+    --goodput reads the results store: of the time that machines were held, the share in which runs trained
+    and evaluated, and what the rest went to: start-up, compilation, checkpoints, and work that was lost and
+    done again.
     """
+    if goodput:
+        if folder is not None:
+            raise click.UsageError("--plot and --goodput: expected only one of them")
+        _show_goodput(study.name, lab, as_json)
+        return
     planned = plan(study, absent="note", where="nowhere")
     found = cost_breakdown(planned, baseline, scope)
     paths = [] if folder is None else _draw(study, found, folder)
     text = [*_breakdown(found), *absent_data(planned), *paths]
     show(as_json, _as_data(study, found) | {"plots": paths}, text)
+
+
+def _show_goodput(experiment: str, lab: Lab, as_json: bool) -> None:
+    """Print where the time of the runs of an experiment went."""
+    from jestlab.analysis.costs.goodput import by_run
+    from jestlab.platform.cli import goodput, naming
+    from jestlab.platform.store.spending import attempt_times
+
+    store = naming.existing_store(lab)
+    runs = naming.several(store, experiment).runs
+    attempts = attempt_times(store, experiment)
+    goodputs = by_run(attempts)
+    if any(found.attempts for found in goodputs.values()):
+        text = goodput.lines(runs, goodputs)
+    else:
+        text = iter([f"no run of {experiment} has begun yet"])
+    show(as_json, goodput.as_data(experiment, runs, attempts), text)
 
 
 def _draw(study: Study, found: CostBreakdown, folder: Path) -> list[str]:

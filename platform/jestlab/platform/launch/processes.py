@@ -169,6 +169,15 @@ def start_of(pid: int) -> str | None:
         return None
 
 
+def own_age() -> float:
+    """Return for how many seconds this process has been running; 0 where the system does not say."""
+    try:
+        began = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]  # in ticks since boot
+        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - int(began) / _TICKS)
+    except (OSError, AttributeError, ValueError):
+        return 0.0
+
+
 # ---- what belongs to a job
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jestlab.models.training.phases import Phase, PhaseClock
 from jestlab.models.training.tracker import Recorder
 
 
@@ -71,6 +73,7 @@ class RunContext:
         saved: Callable[[], None] = lambda: None,
         check_evaluation: Callable[[Collection[str]], None] = lambda _: None,
         earlier_seconds: Mapping[int, float] | None = None,
+        clock: PhaseClock | None = None,
     ) -> None:
         """Create a context; the worker does.
 
@@ -87,6 +90,7 @@ class RunContext:
                 study expects.
             earlier_seconds: Step → seconds that earlier attempts took until their evaluation there, NaN if
                 unknown; None for no earlier attempts.
+            clock: Divides the attempt's time among phases; None for one that nobody reads.
         """
         self.directory = directory
         self.cache = cache
@@ -97,6 +101,7 @@ class RunContext:
         self._stop_requested = stop_requested
         self._saved = saved
         self._earlier_seconds = earlier_seconds or {}
+        self.clock = clock or PhaseClock()
         self._began = time.perf_counter()
         self._first_step: int | None = None  # that this attempt reports
         self._check_evaluation: Callable[[Collection[str]], None] | None = check_evaluation
@@ -104,6 +109,8 @@ class RunContext:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record metrics at a step; the same step again replaces them. Written within a second, in bulk."""
         self._reported(step)
+        if step > 0:
+            self.clock.reports(step, since=step - 1)
         self._recorder.log(step, metrics)
 
     def evaluation(
@@ -132,6 +139,7 @@ class RunContext:
             check, self._check_evaluation = self._check_evaluation, None
             check(tuple(scores or ()))
         self._reported(step)
+        self.clock.reports(step, since=step - 1, trained=step > 0)
         if seconds is None:
             seconds = self._earlier + time.perf_counter() - self._began
         self._recorder.evaluation(step, examples_seen, flops_total, scores or {}, seconds=seconds)
@@ -154,19 +162,40 @@ class RunContext:
     def progress(self, step: int, total_steps: int) -> None:
         """Report how far the run is."""
         self._reported(step + 1)
+        self.clock.reports(step)
         self._recorder.progress(step, total_steps)
 
     def flush(self) -> None:
         """Make all that was recorded durable. Call it before a checkpoint: none may be ahead of the store."""
         self._recorder.flush()
 
-    def saved(self) -> None:
+    def saved(self, step: int | None = None) -> None:
         """Report that `directory` holds what a later attempt can resume from: a complete checkpoint.
 
         If the lab is in a bucket, the first process uploads it before this returns. What the folder holds
         when the program ends is kept in any case.
+
+        Args:
+            step: Steps that it holds; None for those that were done when `phase("checkpoint")` last began, or
+                else at the last report.
         """
         self._saved()
+        self.clock.saved(step)
+
+    def phase(self, name: Phase, step: int | None = None) -> AbstractContextManager[None]:
+        """Context whose time counts as start-up, compilation, evaluation or checkpoint, not as training:
+
+            with context.phase("evaluation"):
+                score = evaluate(model)
+
+        Without it, time is start-up until the first report of a step, and training from then on. What JAX
+        compiles is counted apart in any case, if the program's module imports JAX.
+
+        Args:
+            name: What the time goes to.
+            step: Steps done when it begins; None if they were reported a moment ago.
+        """
+        return self.clock.phase(name, step)
 
     def stop_requested(self) -> bool:
         """Whether to save and raise `Interrupted`."""

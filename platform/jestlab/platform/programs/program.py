@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from jestlab.analysis.costs import Cost, Step
 from jestlab.models.config import ELSEWHERE
 from jestlab.models.extensions import references
+from jestlab.models.training.phases import count_compilation
 from jestlab.platform.errors import UserError
 from jestlab.platform.programs.context import RunContext
 
@@ -264,6 +265,7 @@ class Program:
     def entry(self, config: Mapping[str, Any], context: RunContext) -> None:
         """Execute a run by its config as planned and stored, plain; raises whatever ends the program."""
         call = references.load(self.entry_point)
+        count_compilation(context.clock)  # what it was loaded from may have imported JAX
         call(self.read(config), context)
 
     def read(self, config: Mapping[str, Any]) -> Any:

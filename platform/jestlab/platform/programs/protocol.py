@@ -76,6 +76,14 @@ class Progress(_Message):
     total_steps: Count
 
 
+class Phase(_Message):
+    """Reports that the seconds before it went to something else than training."""
+
+    type: Literal["phase"]
+    name: Literal["startup", "compilation", "evaluation", "checkpoint"]
+    seconds: Amount
+
+
 class Flush(_Message):
     """A request to make everything durable and to be told when it is."""
 
@@ -83,9 +91,9 @@ class Flush(_Message):
     id: Count = 0
 
 
-Message = Log | Evaluation | Artifact | Progress | Flush
+Message = Log | Evaluation | Artifact | Progress | Phase | Flush
 
-_TYPES = ("log", "evaluation", "artifact", "progress", "flush")
+_TYPES = ("log", "evaluation", "artifact", "progress", "phase", "flush")
 _ANY: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="type")])
 
 
@@ -216,6 +224,10 @@ class Channel:
             context.artifact(message.name, context.directory / Path(message.path))
         elif isinstance(message, Progress):
             context.progress(message.step, message.total_steps)
+        elif isinstance(message, Phase):
+            context.clock.move(message.name, message.seconds)
+            if message.name == "checkpoint":
+                context.clock.saved()
         else:
             context.flush()
             self._answer(message)

@@ -7,12 +7,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from jestlab.models.training.phases import Spent
 from jestlab.platform.errors import StoreError, StoreUnreachable
 from jestlab.platform.store.engine import database_message
 from jestlab.platform.store.leases import finish, move
@@ -45,6 +48,8 @@ _BEAT = (
     .where(AttemptRow.id == bindparam("its_id"), AttemptRow.state == RunState.RUNNING)
     .values(heartbeat_at=bindparam("at"))
 )
+_SPENT = tuple(field.name for field in fields(Spent))
+_BEAT_SPENT = _BEAT.values(**{name: bindparam(f"new_{name}") for name in _SPENT})
 _STOP_REASON = select(Run.stop_reason).where(Run.id == bindparam("its_id"))
 
 
@@ -64,7 +69,15 @@ class Attempt:
     program hears of it at its next call, and the run fails. All methods may be called from any thread.
     """
 
-    def __init__(self, store: Store, fingerprint: str, row: Any, directory: Path, disk_lasts: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        fingerprint: str,
+        row: Any,
+        directory: Path,
+        disk_lasts: bool,
+        spent: Callable[[], Spent] | None,
+    ) -> None:
         """Use `begin`; `row` is the attempt's in the store."""
         self.number = row.number
         self.ended_before = False
@@ -75,6 +88,7 @@ class Attempt:
         self._run_id = row.run_id
         self._directory = directory
         self._refused: ValueRefused | None = None  # the first one
+        self._spent = spent
         self._points = Points(row.run_id)
         self._spool = Spool(directory, row.id)
         self._sure_seconds = row.lease_seconds * SURE_SHARE
@@ -104,6 +118,7 @@ class Attempt:
         handle: str,
         again: bool = False,
         disk_lasts: bool = True,
+        spent: Callable[[], Spent] | None = None,
     ) -> Attempt:
         """Take up an attempt that a launcher has claimed; `catch_up` is to follow.
 
@@ -117,6 +132,8 @@ class Attempt:
             again: Whether this process has tried before, and cannot know whether it succeeded.
             disk_lasts: Whether later attempts will find the folder. If not, nothing is durable before the
                 store has it.
+            spent: Says where the attempt's time went until now, from the start of its process on. The store
+                is told with every write. None: unknown.
 
         Raises:
             AttemptLost: The attempt was revoked, or another worker has taken it up.
@@ -137,19 +154,22 @@ class Attempt:
                 name: None if (value := getattr(provenance, name)) is None else to_json(value)
                 for name in ("versions", "environment", "sources", "inputs")
             }
+            until_now = None if spent is None else spent()
+            took = timedelta(seconds=0.0 if until_now is None else until_now.whole_seconds)
             connection.execute(
                 update(AttemptRow)
                 .where(AttemptRow.id == row.id)
                 .values(
                     state=RunState.RUNNING,
                     handle=row.handle or (handle if row.executor == "local" else None),
-                    started_at=now(),
+                    started_at=now() - took,
                     heartbeat_at=now(),
                     pid=os.getpid(),
                     **columns,
+                    **({} if until_now is None else vars(until_now)),
                 )
             )
-        attempt = cls(store, fingerprint, row, directory, disk_lasts)
+        attempt = cls(store, fingerprint, row, directory, disk_lasts, spent)
         attempt._ticker.start()
         return attempt
 
@@ -307,6 +327,8 @@ class Attempt:
                 return False
             with self._buffering:
                 batch, self._buffer = self._buffer, Batch()
+            if self._spent is not None:
+                batch.spent = vars(self._spent())
             try:
                 if self._spooled:
                     self._replay(self._spool)
@@ -378,7 +400,12 @@ class Attempt:
             if batch.end is not None and self._is_told(connection, batch.end[0]):
                 self._told = True  # the transaction before this one was committed, and its answer lost
                 return
-            stop_reason = self._beat(connection)
+            own = attempt_id == self._id
+            stop_reason = self._beat(connection, batch.spent if own else None)
+            if batch.spent is not None and not own:  # what an earlier attempt could not write
+                connection.execute(
+                    update(AttemptRow).where(AttemptRow.id == attempt_id).values(**batch.spent)
+                )
             self._points.write(connection, batch, attempt_id)
             if batch.end is not None:
                 self._write_end(connection, batch.end, stop_reason)
@@ -392,9 +419,14 @@ class Attempt:
         refused = self._refused is not None and known == RunState.FAILED
         return known == state or cancelled or refused
 
-    def _beat(self, connection: Connection) -> str | None:
+    def _beat(self, connection: Connection, spent: Mapping[str, float | int | None] | None) -> str | None:
         """Send a heartbeat, and return why the run shall stop, if it shall; AttemptLost if it is over."""
-        alive = connection.execute(_BEAT, {"its_id": self._id, "at": now()}).rowcount
+        values: dict[str, Any] = {"its_id": self._id, "at": now()}
+        if spent is None:
+            alive = connection.execute(_BEAT, values).rowcount
+        else:
+            values |= {f"new_{name}": spent.get(name) for name in _SPENT}
+            alive = connection.execute(_BEAT_SPENT, values).rowcount
         if not alive:
             raise AttemptLost(
                 f"attempt {self.number} at run {self._fingerprint[:8]} was given up by its launcher"

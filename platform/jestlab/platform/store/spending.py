@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select, text
 
+from jestlab.analysis.costs.goodput import QUERY, AttemptTime
 from jestlab.platform.store.provenance import device
 from jestlab.platform.store.records import RunState, Speed, Spending
 from jestlab.platform.store.tables import Attempt, Cost, Run
@@ -29,6 +30,13 @@ def spending(store: Store, experiment: str) -> dict[str, Spending]:
     with store.reading() as connection:
         rows = connection.execute(query, {"experiment": experiment}).all()
     return {row.fingerprint: Spending(*row[1:]) for row in rows}
+
+
+def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
+    """Where the time of every attempt at the runs of an experiment went, as far as it is known."""
+    with store.reading() as connection:
+        rows = connection.execute(text(QUERY), {"experiment": experiment}).mappings().all()
+    return [AttemptTime.of(row) for row in rows]
 
 
 def speeds(store: Store, programs: Iterable[str]) -> dict[str, Speed]:

@@ -34,6 +34,7 @@ class Batch:
         artifacts: name, uri, size, sha256 each.
         progress: Step and total steps; the last one counts.
         end: State, reason and exit code, once the program has ended.
+        spent: Where the attempt's time went until now, by columns of `attempt`; alone it is nothing to keep.
     """
 
     points: list[tuple[int, str, float | None]] = field(default_factory=list)
@@ -41,6 +42,7 @@ class Batch:
     artifacts: list[dict[str, Any]] = field(default_factory=list)
     progress: tuple[int, int] | None = None
     end: tuple[str, str | None, int] | None = None
+    spent: dict[str, float | int | None] | None = None
 
     @classmethod
     def of_scores(
@@ -113,7 +115,7 @@ class Batch:
         things += [Batch(artifacts=[artifact]) for artifact in self.artifacts]
         middle = (len(things) + 1) // 2
         parts = [Batch.joined(things[:middle]), Batch.joined(things[middle:])]
-        parts += [Batch(progress=self.progress), Batch(end=self.end)]
+        parts += [Batch(progress=self.progress), Batch(end=self.end, spent=self.spent)]
         parts = [part for part in parts if part]
         return parts if len(parts) > 1 else []
 
@@ -124,6 +126,7 @@ class Batch:
         self.artifacts += later.artifacts
         self.progress = later.progress or self.progress
         self.end = later.end or self.end
+        self.spent = later.spent or self.spent
 
 
 class Spool:
@@ -209,6 +212,7 @@ def _batch(kept: dict[str, Any]) -> Batch:
         kept["artifacts"],
         tuple(kept["progress"]) if kept["progress"] else None,
         tuple(kept["end"]) if kept["end"] else None,
+        kept.get("spent"),  # older spools have none
     )
 
 

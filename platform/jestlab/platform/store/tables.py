@@ -181,6 +181,17 @@ class Attempt(Base):
     versions: Mapped[str | None]  # package → version, JSON
     device: Mapped[str | None]
     environment: Mapped[str | None]  # variables that may matter, JSON; no secrets
+    # Where its time went, as its worker last said: `Spent`. None: unknown, as in attempts of older code.
+    startup_seconds: Mapped[float | None]
+    compilation_seconds: Mapped[float | None]
+    training_seconds: Mapped[float | None]
+    evaluation_seconds: Mapped[float | None]
+    checkpoint_seconds: Mapped[float | None]
+    winddown_seconds: Mapped[float | None]
+    resumed_step: Mapped[int | None] = mapped_column(BigInteger)
+    reached_step: Mapped[int | None] = mapped_column(BigInteger)
+    saved_step: Mapped[int | None] = mapped_column(BigInteger)
+    saved_seconds: Mapped[float | None]
 
 
 class MetricName(Base):

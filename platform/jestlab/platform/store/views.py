@@ -84,6 +84,23 @@ _MICROSECONDS_SQLITE = (
 )
 _MICROSECONDS_POSTGRESQL = f"(EXTRACT(EPOCH FROM {_LAST} - started_at) * 1000000)"
 
+# ---- v_goodput
+
+
+def _goodput(microseconds: str) -> str:
+    """The definition of `v_goodput`: `timed` has the time held, and the time until a worker began."""
+    waited = microseconds.replace("started_at", "claimed_at").replace(_LAST, f"COALESCE(started_at, {_LAST})")
+    return f"""
+    WITH timed AS (
+        SELECT id AS attempt_id,
+            CAST({microseconds} AS double precision) / 1e6 AS held_seconds,
+            CAST({waited} AS double precision) / 1e6 AS queue_seconds
+        FROM attempt
+    ){_FROM_RUN}
+    JOIN attempt ON attempt.run_id = run.id
+    JOIN timed ON timed.attempt_id = attempt.id"""
+
+
 _FINAL = """CASE WHEN run.state = 'COMPLETED'
             AND evaluation.step = (SELECT MAX(step) FROM evaluation AS others WHERE others.run_id = run.id)
             THEN 1 ELSE 0 END AS final"""
@@ -319,6 +336,31 @@ VIEWS: dict[str, View] = {
         },
         _costs(_MICROSECONDS_SQLITE),
         _costs(_MICROSECONDS_POSTGRESQL),
+    ),
+    # Where the time of every attempt went, as its worker measured it; NULL where that is unknown. What had to
+    # be done again follows from the steps: `jestlab costs --goodput`.
+    "v_goodput": View(
+        {
+            **_OF_RUN,
+            "attempt.number": "1, 2, … within the run",
+            "attempt.state": "PENDING until the worker starts, then RUNNING, then the final state",
+            "attempt.chips": "number of accelerator chips that it occupies; 0: a machine without",
+            "timed.queue_seconds": "from the claim until the worker started; not held",
+            "timed.held_seconds": "from the start of the worker's process until the end, or its last "
+            "heartbeat; NULL before the start",
+            "attempt.startup_seconds": "until the first step, without compilation",
+            "attempt.compilation_seconds": "tracing, lowering, compiling, loading compiled programs",
+            "attempt.training_seconds": "training, also what had to be done again later",
+            "attempt.evaluation_seconds": "evaluation",
+            "attempt.checkpoint_seconds": "waiting for checkpoints",
+            "attempt.winddown_seconds": "after the program's end; NULL before it",
+            "attempt.resumed_step": "steps that were done when it went on",
+            "attempt.reached_step": "steps that were done at its last report",
+            "attempt.saved_step": "steps that its last complete checkpoint holds; NULL before the first",
+            "attempt.saved_seconds": "seconds of training and evaluation until that checkpoint",
+        },
+        _goodput(_MICROSECONDS_SQLITE),
+        _goodput(_MICROSECONDS_POSTGRESQL),
     ),
     # Every attempt at every run: when, where, with which code, and how it ended.
     "v_attempts": View(

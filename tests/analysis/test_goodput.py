@@ -1,0 +1,161 @@
+"""Where the time of runs went: the parts add up to what was held, and redone work counts as lost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.analysis.costs import goodput
+from jestlab.analysis.costs.goodput import CAUSES, AttemptTime, Goodput, by_run, divide, of_run, total
+
+SECOND = 1_000_000
+
+
+def attempt(number: int = 1, state: str = "COMPLETED", **values: Any) -> AttemptTime:
+    """An attempt that trained from step 0 to 100 in 80 of 100 seconds, and saved step 60 after 48."""
+    measured: dict[str, Any] = {
+        "chips": 0, "queue_seconds": 3.0, "held_seconds": 100.0, "startup_seconds": 5.0,
+        "compilation_seconds": 5.0, "training_seconds": 75.0, "evaluation_seconds": 5.0,
+        "checkpoint_seconds": 7.0, "winddown_seconds": 3.0, "resumed_step": 0, "reached_step": 100,
+        "saved_step": 60, "saved_seconds": 48.0,
+    }  # fmt: skip
+    return AttemptTime("f", "joint", 0, number, state, **measured | values)
+
+
+def seconds(found: Goodput) -> dict[str, float]:
+    return {cause: amount / SECOND for cause, amount in found.parts.items() if amount}
+
+
+def test_a_completed_attempt_is_divided_as_it_measured():
+    found = of_run([attempt()])
+    assert seconds(found) == {
+        "training": 75, "evaluation": 5, "startup": 5, "compilation": 5, "checkpoint": 7, "winddown": 3,
+    }  # fmt: skip
+    assert found.ratio == 0.8
+    assert (found.waited, found.attempts, found.unknown_attempts) == (3 * SECOND, 1, 0)
+
+
+def test_steps_that_the_next_attempt_did_again_are_lost():
+    """Killed at step 100, resumed at 60: 32 of 80 useful seconds are redone, and the silence is lost, too."""
+    killed = attempt(1, "PREEMPTED", winddown_seconds=None)
+    found = of_run([killed, attempt(2, resumed_step=60)])
+    first = divide(killed, 60)
+    assert first["preempted"] == (32 + 3) * SECOND
+    assert first["training"] + first["evaluation"] == 48 * SECOND
+    assert first["training"] == 45 * SECOND  # evaluation is redone in proportion
+    assert seconds(found)["preempted"] == 35
+    assert found.ratio == (48 + 80) / 200
+
+
+def test_an_older_checkpoint_than_the_last_loses_more():
+    """The checkpoint of step 60 was damaged, and training went on from 30."""
+    assert divide(attempt(1, "PREEMPTED"), 30)["preempted"] == (80 - 24) * SECOND
+
+
+def test_a_checkpoint_that_the_store_never_heard_of_loses_less():
+    assert divide(attempt(1, "PREEMPTED"), 80)["preempted"] == (80 - 64) * SECOND
+    assert divide(attempt(1, "PREEMPTED"), 100)["preempted"] == 0
+
+
+def test_the_last_checkpoint_counts_while_nothing_went_on_from_it():
+    assert divide(attempt(1, "FAILED"), None)["failed"] == 32 * SECOND
+
+
+def test_any_later_attempt_may_redo_steps():
+    """The second attempt went on from 60, the third, since that checkpoint was damaged, from 30."""
+    attempts = [attempt(1, "PREEMPTED"), attempt(2, "FAILED", resumed_step=60), attempt(3, resumed_step=30)]
+    assert seconds(of_run(attempts))["preempted"] == 80 - 24
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "FAILED", "CANCELLED"])
+def test_all_of_an_attempt_that_left_nothing_is_lost(state):
+    before_first = attempt(1, state, saved_step=None, saved_seconds=None)
+    before_any_step = attempt(1, state, resumed_step=None, reached_step=None, saved_step=None)
+    resumed_again = attempt(2, state, resumed_step=60, saved_step=None)
+    assert seconds(of_run([before_first])) == {state.lower(): 100}
+    assert seconds(of_run([before_any_step])) == {state.lower(): 100}
+    assert divide(resumed_again, 60)[state.lower()] == 100 * SECOND
+
+
+def test_a_run_that_started_over_keeps_what_it_had_completed():
+    assert "preempted" not in seconds(of_run([attempt(1), attempt(2, "RUNNING", resumed_step=0)]))
+
+
+def test_chips_count():
+    found = of_run([attempt(chips=4)])
+    assert (found.held, found.ratio) == (400 * SECOND, 0.8)
+    both = total([found, of_run([attempt()])])
+    assert (both.held, both.waited) == (500 * SECOND, 6 * SECOND)
+
+
+def test_what_no_worker_measured_is_unknown_and_not_in_the_ratio():
+    old = attempt(1, training_seconds=None)
+    found = of_run([old, attempt(2)])
+    assert (found.unknown, found.unknown_attempts, found.ratio) == (100 * SECOND, 1, 0.8)
+    assert of_run([old]).ratio is None
+    assert of_run([attempt(held_seconds=None)]) == Goodput(waited=3 * SECOND)
+
+
+def test_a_run_under_several_names_counts_once():
+    twice = [attempt(), replace(attempt(), label="again")]
+    assert by_run(twice) == {"f": of_run([attempt()])}
+
+
+def test_clocks_that_disagree_stretch_no_time():
+    found = of_run([attempt(held_seconds=50.0)])
+    assert found.held == 50 * SECOND
+    assert found.ratio == pytest.approx(0.8)
+
+
+def test_shares_in_words():
+    assert goodput.wasted(of_run([attempt()])) == [
+        "checkpoints 7%", "start-up 5%", "compilation 5%", "wind-down 3%",
+    ]  # fmt: skip
+    assert [goodput.percent(share) for share in (0.0, 0.001, 0.5, 0.999, 1.0)] == [
+        "0%", "<1%", "50%", ">99%", "100%",
+    ]  # fmt: skip
+
+
+amounts = st.none() | st.floats(-1.0, 1e6) | st.sampled_from([math.inf, math.nan])
+steps = st.none() | st.integers(0, 2**40)
+made_up = st.builds(
+    AttemptTime,
+    fingerprint=st.sampled_from("ab"),
+    label=st.just("run"),
+    seed=st.just(0),
+    number=st.integers(1, 6),
+    state=st.sampled_from(["PENDING", "RUNNING", "COMPLETED", "FAILED", "PREEMPTED", "CANCELLED"]),
+    chips=st.integers(0, 256),
+    queue_seconds=amounts,
+    held_seconds=amounts,
+    startup_seconds=amounts,
+    compilation_seconds=amounts,
+    training_seconds=amounts,
+    evaluation_seconds=amounts,
+    checkpoint_seconds=amounts,
+    winddown_seconds=amounts,
+    resumed_step=steps,
+    reached_step=steps,
+    saved_step=steps,
+    saved_seconds=amounts,
+)
+
+
+@given(st.lists(made_up, max_size=6))
+def test_parts_add_up_to_what_was_held(attempts):
+    once = {(one.fingerprint, one.number): one for one in attempts}
+    held = sum(
+        max(one.chips, 1) * max(0, round(one.held_seconds * SECOND))
+        for one in once.values()
+        if one.held_seconds is not None and math.isfinite(one.held_seconds)
+    )
+    found = total(by_run(attempts).values())
+    assert sum(found.parts.values()) + found.unknown == held
+    assert set(found.parts) == set(CAUSES)
+    assert min(found.parts.values()) >= 0 <= found.unknown
+    assert found.ratio is None or 0 <= found.ratio <= 1
