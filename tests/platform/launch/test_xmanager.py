@@ -17,7 +17,14 @@ from xmanager.xm_local import registry
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import ExecutorError, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.executor import (
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+    launched_or_error,
+)
 from jestlab.platform.launch.xmanager import Experiment, Handover
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -44,6 +51,9 @@ class Jobs:
         launched = LaunchedJob(job.name, MARKS)
         self.states[launched] = JobStatus(JobState.RUNNING)
         return launched
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        return [launched_or_error(self.launch, job) for job in jobs]
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         return {job: self.states[job] for job in jobs}

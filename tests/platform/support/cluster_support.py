@@ -17,7 +17,14 @@ import labs_support as labs
 from executor_harnesses import Harness
 from workers_support import Worker
 
-from jestlab.platform.launch.executor import Executor, Job, JobStatus, LaunchedJob
+from jestlab.platform.launch.executor import (
+    Executor,
+    ExecutorError,
+    Job,
+    JobStatus,
+    LaunchedJob,
+    launched_or_error,
+)
 from jestlab.platform.spec.resources import ExecutorName
 
 
@@ -75,6 +82,9 @@ class Cluster:
                     self.held(launched)
             threading.Thread(target=self._look_after, args=(launched, job, harm), daemon=True).start()
         return launched
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        return [launched_or_error(self.launch, job) for job in jobs]
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         with self._lock:

@@ -9,7 +9,7 @@ marks is somebody else's, whatever its handle: it is neither watched, stopped no
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -89,11 +89,22 @@ class JobStatus:
         reason: Why, in words; may be empty.
         exit_code: Of its (first) process, minus the signal's number when a signal ended it; None where the
             executor does not know.
+        place: Of a job that waits: its place in the queue and its estimated start, in words, where the
+            executor tells.
+        unblock: Of a job that waits: what would let it begin, in words, where that is known.
     """
 
     state: JobState
     reason: str = ""
     exit_code: int | None = None
+    place: str = ""
+    unblock: str = ""
+
+    @property
+    def waits(self) -> str | None:
+        """Why it has not begun, in three lines at most: the reason, its place, what would unblock it."""
+        lines = (self.reason, self.place, self.unblock)
+        return "\n".join(" ".join(line.split()) for line in lines if line) or None
 
 
 @dataclass(frozen=True)
@@ -180,6 +191,15 @@ class Executor(Protocol):
             ExecutorError: It was refused, and would be again.
         """
 
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        """Start several jobs, or find those whose names were launched before.
+
+        Returns:
+            For each of them, in their order, the job, or why it could not be started, as `launch` raises it.
+            A class that can start many at once does so here; this one starts one after another.
+        """
+        return [launched_or_error(self.launch, job) for job in jobs]
+
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs: one for each, UNKNOWN where nothing can be known."""
 
@@ -218,3 +238,11 @@ class Executor(Protocol):
     def close(self) -> None:
         """End what this object runs to launch jobs; the jobs go on. Nothing is launched after this."""
         return
+
+
+def launched_or_error(launch: Callable[[Job], LaunchedJob], job: Job) -> LaunchedJob | ExecutorError:
+    """Return the job that `launch` starts, or the error that it raises."""
+    try:
+        return launch(job)
+    except ExecutorError as error:
+        return error

@@ -198,7 +198,7 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
     if seen.stopping is not None and not seen.ours:
         return Done(run.state, "by another launch")  # which goes on
     if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
-        return Wait(job.reason or None)  # for as long as it takes
+        return Wait(job.waits)  # for as long as it takes
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
         reason = f"no sign of life for {seen.silent_seconds:.0f} s"
         return End(lease, RunState.PREEMPTED, reason, kill=True)

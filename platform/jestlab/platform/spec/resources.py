@@ -28,6 +28,7 @@ from pydantic import (
 
 from jestlab.models import extensions
 from jestlab.platform.errors import closest
+from jestlab.platform.spec.duration import parse_duration, written_duration
 
 EXECUTORS = ("local", "vertex", "kubernetes")
 """Names of the executors that are built in."""
@@ -130,6 +131,30 @@ class Slice:
         return f"{self.type.machine}-{self.chips_per_host}t"
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """Machines that compute one run together, one process on each, without a TPU.
+
+    Attributes:
+        hosts: Number of machines.
+        chips_per_host: GPUs of each; 0 where the processor computes.
+    """
+
+    hosts: int = 1
+    chips_per_host: int = 0
+
+    @property
+    def chips(self) -> int:
+        """GPUs of all machines together."""
+        return self.hosts * self.chips_per_host
+
+    def __str__(self) -> str:
+        gpus = f"{self.chips_per_host} GPU{'s' if self.chips_per_host > 1 else ''}"
+        if self.hosts == 1:
+            return gpus if self.chips_per_host else "1 node"
+        return f"{self.hosts} nodes" + (f" of {gpus}" if self.chips_per_host else "")
+
+
 def parse_slice(text: str) -> Slice:
     """Parse the name of a TPU slice, type and topology: `v5e-16x16`.
 
@@ -213,8 +238,12 @@ class Resources(BaseModel):
             what the user's settings say, else this machine.
         options: Arguments of an executor of one's own, beside those in the user's settings.
         parallel: Number of concurrent runs; null for 2 on this machine, and all of them elsewhere.
-        threads: Number of CPU threads of a run on this machine.
-        memory_gb: Most memory of a run on this machine in GB; null for no limit.
+        threads: Number of CPU threads of a run on each of its machines.
+        memory_gb: Most memory of a run on each of its machines in GB; null for no limit.
+        gpus: Number of GPUs of a run on each of its machines. On this machine each run gets GPUs of its own.
+        nodes: Number of machines that compute a run together, one process on each.
+        time: Longest time that a run may hold its machines at a time, as in `4h`, `90m` or `2-12:00:00`; it
+            saves before, and goes on with new ones. Null for what the cluster allows.
         retries: Further attempts at a run that fails. Those that end because machines were taken away do not
             count, and faults of the program (a TypeError, a missing file, wrong usage) are not tried again.
         retry_exit_codes: Exit codes of commands that are tried again, whatever they seem to mean.
@@ -232,6 +261,9 @@ class Resources(BaseModel):
     parallel: PositiveInt | None = None
     threads: PositiveInt = 1
     memory_gb: PositiveFloat | None = None
+    gpus: NonNegativeInt = 0
+    nodes: PositiveInt = 1
+    time: Annotated[str, AfterValidator(lambda text: written_duration(parse_duration(text)))] | None = None
     retries: NonNegativeInt = 2
     retry_exit_codes: tuple[Annotated[int, Field(ge=1, le=255)], ...] = ()
     lease_seconds: Annotated[float, Field(ge=8.0)] = 90.0
@@ -243,6 +275,16 @@ class Resources(BaseModel):
     def slice(self) -> Slice | None:
         """The TPU slice that each run computes on; None on machines without."""
         return None if self.tpu is None else parse_slice(self.tpu)
+
+    @property
+    def machines(self) -> Slice | Nodes:
+        """What each run occupies: hosts, and chips of each."""
+        return self.slice or Nodes(self.nodes, self.gpus)
+
+    @property
+    def time_seconds(self) -> int | None:
+        """Longest time that a run may hold its machines at a time; None for no limit."""
+        return None if self.time is None else parse_duration(self.time)
 
     def executor(
         self, asked: ExecutorName | None = None, default: ExecutorName | None = None
@@ -258,6 +300,12 @@ class Resources(BaseModel):
     @model_validator(mode="after")
     def _exists(self) -> Resources:
         slice_ = self.slice
+        if slice_ is not None and (self.gpus or self.nodes > 1):
+            raise ValueError(f"{slice_} says what each run computes on: leave out `gpus` and `nodes`")
+        if self.on in ("local", "vertex") and self.nodes > 1:
+            raise ValueError(f"{self.on} takes runs of one machine each: leave out `nodes`")
+        if self.on in ("local", "vertex") and self.time is not None:
+            raise ValueError(f"{self.on} has no limit of time: leave out `time`")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
         if self.on in ("vertex", "kubernetes") and slice_ is None:

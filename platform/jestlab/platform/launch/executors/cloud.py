@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
@@ -19,12 +21,16 @@ from jestlab.platform.launch.executor import (
     JobState,
     JobStatus,
     LaunchedJob,
+    launched_or_error,
 )
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Resources, Slice, parse_slice
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")
+_REQUESTS = 16
+"""Requests under way at a time when many jobs are launched."""
+
 Place = tuple[str, str]
 """Where a job is: context and namespace of a cluster, or project with location, and region."""
 
@@ -100,6 +106,15 @@ class Cloud(ABC, Generic[Section]):
         if self._slice is None or self._image is None:
             raise ExecutorError("this executor finds jobs and cannot launch any")
         return self._manifest(job, self._slice, self._image)
+
+    @abstractmethod
+    def launch(self, job: Job) -> LaunchedJob:
+        """Start a job, or find it if its name was launched before."""
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        """Start several jobs, so many requests at a time."""
+        with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="launch") as pool:
+            return list(pool.map(functools.partial(launched_or_error, self.launch), jobs))
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs, asked for place by place."""

@@ -37,6 +37,7 @@ from jestlab.platform.launch.executor import (
     JobStatus,
     LaunchedJob,
     StillRuns,
+    launched_or_error,
 )
 from jestlab.platform.launch.processes import (
     EXIT_COMPLETED,
@@ -107,6 +108,10 @@ class Local:
             if job.name not in self._names:
                 self._names[job.name] = self._start(job)
             return self._names[job.name]
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        """Start several jobs, one after another."""
+        return [launched_or_error(self.launch, job) for job in jobs]
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs; UNKNOWN for those of other machines and hidden users."""

@@ -89,10 +89,26 @@ class Guarded(Executor):
     def launch(self, job: Job) -> LaunchedJob:
         """Start a job, or find it."""
         with self._guard("launch"):
-            launched = self._own.launch(job)
-            if isinstance(launched, str):
-                return LaunchedJob(launched, job.marks)
-            return LaunchedJob(str(launched.handle), launched.marks)
+            return self._named(self._own.launch(job), job)
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        """Start several jobs, at once if the class can do so."""
+        if getattr(type(self._own), "launch_all", Executor.launch_all) is Executor.launch_all:
+            return super().launch_all(jobs)
+        with self._guard("launch_all"):
+            launched = list(self._own.launch_all(jobs))
+            if len(launched) != len(jobs):
+                raise ValueError(f"{len(launched)} answers for {len(jobs)} jobs")
+            return [
+                each if isinstance(each, ExecutorError) else self._named(each, job)
+                for each, job in zip(launched, jobs, strict=True)
+            ]
+
+    @staticmethod
+    def _named(launched: Any, job: Job) -> LaunchedJob:
+        if isinstance(launched, str):
+            return LaunchedJob(launched, job.marks)
+        return LaunchedJob(str(launched.handle), launched.marks)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs; UNKNOWN where it fails."""
