@@ -69,6 +69,11 @@ class Images:
         """Let pulling an image take until it is pushed."""
         self._path(image).with_suffix(".pulling").touch()
 
+    def forget(self, image: str) -> None:
+        """Let an image be one that does not exist."""
+        for path in (self._path(image), self._path(image).with_suffix(".pulling")):
+            path.unlink(missing_ok=True)
+
     def _path(self, image: str) -> Path:
         return self._folder / f"{hashlib.sha256(image.encode()).hexdigest()[:32]}.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,10 +62,8 @@ class Api:
         )
         text = answer.data.decode()
         if answer.status >= 400:
-            try:
+            with contextlib.suppress(ValueError):
                 text = json.loads(text).get("message", text)
-            except ValueError:
-                pass
             raise ApiError(answer.status, text)
         return json.loads(text) if answer.headers.get("Content-Type", "").startswith(JSONS) else text
 

@@ -26,6 +26,8 @@ START_SECONDS = 90.0
 NODE_SILENT_SECONDS = 8
 """A node that has sent no sign of life for so long is unreachable."""
 
+_JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
     "disruption-controller",
@@ -86,8 +88,10 @@ class Daemons:
         self._run("kube-scheduler", self._scheduler_options())
         for name in ("jobset-crd.yaml", "jobset-webhooks.yaml"):
             self._apply(name)
+        # Its controller gives up where there is no such kind.
+        self._wait("kube-apiserver", lambda: bool(self.admin.get(_JOBSETS)))
         self._run("jobset", self._jobset_options())
-        self._wait("jobset", lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
+        self._wait("jobset", self._takes_jobsets)
 
     def stop(self) -> None:
         """Kill all of them."""
@@ -241,6 +245,15 @@ class Daemons:
                 raise RuntimeError(f"{name} does not start ({code}): {said}")
             time.sleep(0.05)
 
+    def _takes_jobsets(self) -> bool:
+        """Whether JobSet's webhooks are heard; it says that it is ready a little before."""
+        pod = {"containers": [{"name": "one", "image": "one"}], "restartPolicy": "Never"}
+        template = {"spec": {"template": {"spec": pod}}}
+        spec = {"replicatedJobs": [{"name": "one", "template": template}]}
+        kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        self.admin.call("POST", _JOBSETS, {**kind, "metadata": {"name": "one"}, "spec": spec}, dryRun="All")
+        return True
+
     def _apply(self, name: str) -> None:
         """Create what a file of JobSet's holds; its webhooks are asked at their port here."""
         for found in yaml.load_all((self._programs / name).read_text(), yaml.CSafeLoader):
@@ -294,10 +307,6 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
-
-
-def _answers(url: str) -> bool:
-    return bool(urllib3.request("GET", url, retries=False, timeout=2.0).status == 200)
 
 
 def _base64(path: Path) -> str:

@@ -158,13 +158,13 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if found is not None and status(found, ()).state.is_over:
             return  # and what it printed can still be read
         if found is not None:
-            # Only the one that was looked at: meanwhile another may have come in its place.
-            precisely = {"preconditions": {"uid": found["metadata"]["uid"]}}
-            policy = "Background" if now else "Foreground"
-            call(
-                self._jobsets, context, "delete", namespace,
-                name=name, propagation_policy=policy, body=precisely,
-            )  # fmt: skip
+            # Only the one that was looked at: meanwhile another may have come in its place. All options are in
+            # the body: where there is one, the API server ignores those in the query.
+            options = {
+                "propagationPolicy": "Background" if now else "Foreground",
+                "preconditions": {"uid": found["metadata"]["uid"]},
+            }
+            call(self._jobsets, context, "delete", namespace, name=name, body=options)
         if now:
             pods = {"label_selector": self._selector(name, job), "grace_period_seconds": 0}
             call(lambda: self._pods(context, "delete_collection_namespaced_pod", namespace, **pods).data)
