@@ -84,12 +84,13 @@ class Daemons:
         """Start all of them, and wait until JobSets are taken."""
         self._run("etcd", self._etcd_options())
         self.start_api()
-        self._run("kube-controller-manager", self._controller_options())
-        self._run("kube-scheduler", self._scheduler_options())
         for name in ("jobset-crd.yaml", "jobset-webhooks.yaml"):
             self._apply(name)
-        # Its controller gives up where there is no such kind.
+        # JobSet's controller gives up where there is no such kind, and the others look for new ones twice a
+        # minute: until then they would neither count JobSets nor delete their pods.
         self._wait("kube-apiserver", lambda: bool(self.admin.get(_JOBSETS)))
+        self._run("kube-controller-manager", self._controller_options())
+        self._run("kube-scheduler", self._scheduler_options())
         self._run("jobset", self._jobset_options())
         self._wait("jobset", self._takes_jobsets)
 

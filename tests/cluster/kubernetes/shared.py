@@ -52,7 +52,7 @@ class SharedCluster:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._connection = _connect(folder) or _start(folder, programs)
         self._answers = self._connection.makefile("r")
-        here = Path(os.readlink(folder / "now"))
+        here = (folder / "now").readlink()
         self.kubeconfig = here / "kubeconfig"
         self.authority = here / "ca.crt"
         self.images = Images(here / "images")
@@ -150,6 +150,14 @@ class Namespace:
         chosen = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}"} if jobset else {}
         found: list[Object] = self.admin.get(f"{self._core}/pods", **chosen)["items"]
         return sorted(found, key=lambda pod: str(pod["metadata"]["labels"].get(_INDEX)))
+
+    def create_jobset(self, body: Object, **how: str) -> Object:
+        made: Object = self.admin.call("POST", JOBSETS.format(self.name), body, **how)
+        return made
+
+    def resume(self, name: str) -> None:
+        """Let a suspended JobSet begin, as Kueue does."""
+        self.admin.patch(f"{JOBSETS.format(self.name)}/{name}", {"spec": {"suspend": False}})
 
     def remove_jobset(self, name: str) -> None:
         """Delete a JobSet as `kubectl delete` does."""

@@ -83,11 +83,14 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def count(self) -> int:
         return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())
 
+    def push_image(self) -> None:
+        """Let the image be pulled."""
+        path = f"{self._folder / 'bin'}:/usr/bin:/bin"
+        self.cluster.images.push(self.image, {"PATH": path, "HARNESS": str(self._folder)})
+
     def run(self, started: LaunchedJob) -> None:
-        """Let images be pulled, and wait until all pods of a job run."""
-        self.cluster.images.push(
-            self.image, {"PATH": f"{self._folder / 'bin'}:/usr/bin:/bin", "HARNESS": str(self._folder)}
-        )
+        """Let the image be pulled, and wait until all pods of a job run."""
+        self.push_image()
         until(lambda: self._all_run(name_of(started)))
 
     def wait_for_image(self, started: LaunchedJob) -> None:
@@ -102,8 +105,8 @@ class KubernetesHarness(Remote[UnreliableApi]):
         for number in range(len(pods)):
             if number == index or not code:
                 self._tell(f"{name}.{number}.code", str(code if number == index else 0))
-        if pods:
-            self._wait_until_over(name)
+        if pods:  # where one fails, the others are stopped, and the job is over when they have ended
+            self._stopped(lambda: self._is_over(name))
 
     def preempt(self, started: LaunchedJob, index: int = 0) -> None:
         """Shut the node of a host down, as its machine is taken away."""
@@ -131,12 +134,6 @@ class KubernetesHarness(Remote[UnreliableApi]):
         super().close()
         self.namespace.empty()
 
-    def condition(self, name: str) -> Object:
-        """Return the condition by which a JobSet is over."""
-        found = self.namespace.jobset(name)
-        assert found is not None
-        return next(each for each in found["status"]["conditions"] if each["type"] in ("Completed", "Failed"))
-
     def _all_run(self, name: str) -> bool:
         pods = self.namespace.pods(name)
         found = self.namespace.jobset(name)
@@ -147,9 +144,6 @@ class KubernetesHarness(Remote[UnreliableApi]):
         found = self.namespace.jobset(name)
         conditions = (found or {}).get("status", {}).get("conditions", [])
         return any(each["type"] in ("Completed", "Failed") for each in conditions if each["status"] == "True")
-
-    def _wait_until_over(self, name: str) -> None:
-        until(lambda: self._is_over(name))
 
     def _stopped(self, condition: Any) -> None:
         """Let those end that were asked to, and wait until something holds."""
