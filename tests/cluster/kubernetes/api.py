@@ -44,7 +44,7 @@ class Api:
             key_file=str(key) if key else None,
             maxsize=32,
             retries=False,
-            timeout=urllib3.Timeout(10.0),
+            timeout=urllib3.Timeout(connect=10.0, read=60.0),
         )
 
     def call(self, method: str, path: str, body: Any = None, kind: str = JSONS, **query: str) -> Any:

@@ -161,6 +161,8 @@ class Daemons:
             "--default-not-ready-toleration-seconds=1",
             "--default-unreachable-toleration-seconds=1",
             "--etcd-compaction-interval=0",
+            # Else pages come from memory, and those of a minute ago are never too old.
+            "--feature-gates=ListFromCacheSnapshot=false",
             "--shutdown-delay-duration=0s",
             "--v=0",
         ]

@@ -29,7 +29,7 @@ MAY = [
         "resources": ["jobsets"],
         "verbs": ["create", "get", "list", "delete"],
     },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "delete", "deletecollection"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "deletecollection"]},
     {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
 ]
 """All that one who launches has to be allowed, as `docs/clusters.md` says it."""
@@ -171,6 +171,11 @@ class Namespace:
     def create(self, kind: str, body: Object) -> None:
         """Create an object of the core API, such as one of `resourcequotas`."""
         self.admin.create(f"{self._core}/{kind}", body)
+
+    def get(self, path: str, **query: str) -> Object:
+        """Return an object, or a list, of the core API."""
+        found: Object = self.admin.get(f"{self._core}/{path}", **query)
+        return found
 
     def delete(self, path: str) -> None:
         """Delete an object of the core API, such as `serviceaccounts/ada`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import urllib3
@@ -14,11 +15,15 @@ class UnreliableApi(FakeApi):
 
     Attributes:
         bodies: Of all requests so far.
+        refused: Statuses that the API server has refused requests with.
+        after_one: Called after the next request, before its answer is sent.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self.bodies: list[Any] = []
+        self.refused: list[int] = []
+        self.after_one: Callable[[], object] = _nothing
         super().__init__()
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
@@ -26,10 +31,17 @@ class UnreliableApi(FakeApi):
         try:
             answer = self._api.call(method, path, body, **query)
         except ApiError as error:
+            self.refused.append(error.status)
             raise Refused(error.status, str(error)) from None
         except urllib3.exceptions.HTTPError as error:
             raise Refused(503, str(error)) from None
+        after, self.after_one = self.after_one, _nothing
+        after()
         return answer.encode() if isinstance(answer, str) else answer
 
     def error(self, refused: Refused) -> Object:
         return {"kind": "Status", "status": "Failure", "message": refused.message, "code": refused.status}
+
+
+def _nothing() -> None:
+    """What happens after most requests."""

@@ -7,12 +7,13 @@ more than launching needs.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from executor_harnesses import STORE, Remote, job
-from tests.cluster.kubernetes.api import Api, Object
+from tests.cluster.kubernetes.api import Api
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster, until
 from tests.cluster.kubernetes.unreliable import UnreliableApi
 
@@ -101,34 +102,46 @@ class KubernetesHarness(Remote[UnreliableApi]):
     def end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
         """Let the process of a host end with a code, and the others with success."""
         name = name_of(started)
-        pods = self.namespace.pods(name)
-        for number in range(len(pods)):
-            if number == index or not code:
-                self._tell(f"{name}.{number}.code", str(code if number == index else 0))
-        if pods:  # where one fails, the others are stopped, and the job is over when they have ended
-            self._stopped(lambda: self._is_over(name))
+        if pods := self.namespace.pods(name):
+            for number in range(len(pods)) if code == 0 else [index]:
+                self.tell_end(started, code, number)
+            # Where one fails, the others are stopped, and the job is over when they have ended.
+            self.let_end(lambda: self._is_over(name))
+
+    def tell_end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
+        """Let the process of a host end with a code, whoever hears of it."""
+        self._tell(f"{name_of(started)}.{index}.code", str(code))
 
     def preempt(self, started: LaunchedJob, index: int = 0) -> None:
         """Shut the node of a host down, as its machine is taken away."""
         self.cluster.ask("shut_down_node", self.namespace.pods(name_of(started))[index]["spec"]["nodeName"])
-        self._stopped(lambda: self._is_over(name_of(started)))
+        self.let_end(lambda: self._is_over(name_of(started)))
 
     def vanish(self, started: LaunchedJob) -> None:
         name = name_of(started)
         self.namespace.remove_jobset(name)
-        self._stopped(lambda: self.namespace.jobset(name) is None and not self.namespace.pods(name))
+        self.let_end(lambda: self.namespace.jobset(name) is None and not self.namespace.pods(name))
 
     def finish_stop(self) -> None:
         def have_stopped() -> bool:
             things = [*self.namespace.jobsets(), *self.namespace.pods()]
             return not any(thing["metadata"].get("deletionTimestamp") for thing in things)
 
-        self._stopped(have_stopped)
+        self.let_end(have_stopped)
 
     def prints(self, started: LaunchedJob, lines: list[str]) -> None:
         file = f"{name_of(started)}.0.lines"
         self._tell(file, "".join(f"{line}\n" for line in lines))
         until(lambda: not (self._folder / file).exists())
+
+    def as_admin(self) -> None:
+        """Let whoever launches be one who may do anything, and ask the API server itself."""
+        self.kubeconfig.write_text(self.cluster.kubeconfig.read_text())
+
+    def forget_the_past(self) -> None:
+        """Let the API server forget what was before now."""
+        self.namespace.create("configmaps", {"metadata": {"generateName": "later-"}})
+        self.cluster.ask("compact")
 
     def close(self) -> None:
         super().close()
@@ -145,7 +158,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
         conditions = (found or {}).get("status", {}).get("conditions", [])
         return any(each["type"] in ("Completed", "Failed") for each in conditions if each["status"] == "True")
 
-    def _stopped(self, condition: Any) -> None:
+    def let_end(self, condition: Callable[[], Any]) -> None:
         """Let those end that were asked to, and wait until something holds."""
         (self._folder / "stopping").touch()
         until(condition)
