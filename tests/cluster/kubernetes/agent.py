@@ -37,6 +37,7 @@ LEASE_SECONDS = 2.5
 
 _POD = "JESTLAB_TEST_POD"
 _JOBSET = "jobset.sigs.k8s.io/jobset-uid"
+_SHUT_DOWN = "Pod was terminated in response to imminent node shutdown."
 _AWAY = (ApiError, urllib3.exceptions.HTTPError)
 
 
@@ -131,10 +132,15 @@ class Agent:
         for pod in self._pods_on(name):
             pod.lose()
 
-    def shut_down(self, name: str) -> None:
-        """Shut a node down as its machine is taken away: its pods get SIGTERM, and are told as disrupted."""
+    def shut_down(self, name: str, grace: float) -> None:
+        """Shut a node down as its machine is taken away: its pods get SIGTERM, and are told as disrupted.
+
+        Args:
+            name: Of the node.
+            grace: Seconds after which what runs is killed.
+        """
         for pod in self._pods_on(name):
-            pod.shut_down()
+            pod.shut_down(grace)
 
     def _pods_on(self, name: str) -> list[_Pod]:
         with self._lock:
@@ -168,7 +174,7 @@ class Agent:
                 for uid in [uid for uid in list(self._pods) if uid not in there]:
                     self._forget(uid)
                 version = listed["metadata"]["resourceVersion"]
-                for kind, pod in self.api.watch("/api/v1/pods", version, **bound):
+                for kind, pod in self.api.watch("/api/v1/pods", version, "spec.nodeName!="):
                     self._hear(kind, pod)
             except (*_AWAY, ValueError):
                 self._ended.wait(0.1)
@@ -242,10 +248,10 @@ class _Pod:
                 threading.Thread(target=self._remove, daemon=True).start()
         self._wake.set()
 
-    def shut_down(self) -> None:
+    def shut_down(self, grace: float) -> None:
         self._disrupted = True
-        self._deadline = time.monotonic() + min(self._spec.get("terminationGracePeriodSeconds", 30), 15)
-        self._signal(signal.SIGTERM)
+        self._deadline = time.monotonic() + min(self._spec.get("terminationGracePeriodSeconds", 30), grace)
+        self._signal(signal.SIGTERM if grace else signal.SIGKILL)
         self._wake.set()
 
     def lose(self) -> None:
@@ -417,7 +423,7 @@ class _Pod:
                     "type": "DisruptionTarget",
                     "status": "True",
                     "reason": "TerminationByKubelet",
-                    "message": "Pod was terminated in response to imminent node shutdown.",
+                    "message": _SHUT_DOWN,
                     "lastTransitionTime": _now(),
                 }
             )
@@ -438,21 +444,16 @@ class _Pod:
 
     def _running(self, started: str) -> Object:
         address = {"podIP": "192.0.2.1", "podIPs": [{"ip": "192.0.2.1"}], "hostIP": "127.0.0.1"}
-        return self._status("Running", {"running": {"startedAt": started}}, ready=True, **address)
+        return self._status("Running", {"running": {"startedAt": started}}, ready=True) | address
 
     def _ended(self, code: int, reason: str, message: str = "", started: str | None = None) -> Object:
         state = {"exitCode": code, "reason": reason, "finishedAt": _now(), "startedAt": started or _now()}
         if message:
             state["message"] = message
-        others = {}
-        if self._disrupted:
-            others = {
-                "reason": "Terminated",
-                "message": "Pod was terminated in response to imminent node shutdown.",
-            }
+        why = {"reason": "Terminated", "message": _SHUT_DOWN} if self._disrupted else {}
         # A pod that is taken away has failed, whatever code its container ended with.
         failed = code != 0 or self._disrupted
-        return self._status("Failed" if failed else "Succeeded", {"terminated": state}, **others)
+        return self._status("Failed" if failed else "Succeeded", {"terminated": state}) | why
 
 
 class _Missing(Exception):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import urllib3
 
@@ -79,11 +80,11 @@ class Api:
     def delete(self, path: str, body: Object | None = None, **query: str) -> Any:
         return self.call("DELETE", path, body, **query)
 
-    def watch(
-        self, path: str, version: str, seconds: int = 300, **query: str
-    ) -> Iterator[tuple[str, Object]]:
+    def watch(self, path: str, version: str, fields: str) -> Iterator[tuple[str, Object]]:
         """Yield (kind of change, object) of what happens after a version, until the server ends it."""
-        options = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(seconds), **query}
+        seconds = 300
+        options = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(seconds)}
+        options["fieldSelector"] = fields
         answer = self._pool.request(
             "GET",
             self._address(path, options),
@@ -104,6 +105,4 @@ class Api:
             answer.close()
 
     def _address(self, path: str, query: dict[str, str]) -> str:
-        from urllib.parse import urlencode
-
         return f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")

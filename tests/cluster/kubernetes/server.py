@@ -60,8 +60,8 @@ class Cluster:
     def remove_node(self, name: str) -> None:
         self.agent.remove(name)
 
-    def shut_down_node(self, name: str) -> None:
-        self.agent.shut_down(name)
+    def shut_down_node(self, name: str, grace: float = 15.0) -> None:
+        self.agent.shut_down(name, grace)
 
     def restore_nodes(self) -> None:
         """Bring all usual nodes back that were killed or removed."""

@@ -200,6 +200,9 @@ class Namespace:
             return False
 
 
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+"""Of this test process, before any test has changed it."""
+
 _INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -218,7 +221,7 @@ def container_environment() -> dict[str, str]:
     kept = ("HOME", "LANG", "XLA_FLAGS", "TMPDIR")
     own = {name: value for name, value in os.environ.items() if name in kept or name.startswith("JAX_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
-    return {**own, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**own, "PATH": path}
 
 
 def _connect(folder: Path) -> socket.socket | None:
@@ -239,7 +242,7 @@ def _start(folder: Path, programs: Path) -> socket.socket:
     with (here / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.kubernetes.server", str(here), str(programs)],
-            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            cwd=ROOT, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
 
     def connected() -> socket.socket | None:

@@ -19,6 +19,8 @@ class UnreliableApi(FakeApi):
         after_one: Called after the next request, before its answer is sent.
     """
 
+    created = 201
+
     def __init__(self, api: Api) -> None:
         self._api = api
         self.bodies: list[Any] = []

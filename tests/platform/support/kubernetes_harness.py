@@ -74,11 +74,15 @@ class KubernetesHarness(Remote[UnreliableApi]):
         settings: KubernetesSettings | None = None,
         answer_seconds: float = 5.0,
         *,
+        image: str | None = None,
         spot: bool = False,
     ) -> Kubernetes:
-        slice_ = slice_ or parse_slice("v5e-2x2")
         return Kubernetes(
-            settings or self.settings(), slice_, self.image, spot=spot, answer_seconds=answer_seconds
+            settings or self.settings(),
+            slice_ or parse_slice("v5e-2x2"),
+            image or self.image,
+            spot=spot,
+            answer_seconds=answer_seconds,
         )
 
     def count(self) -> int:

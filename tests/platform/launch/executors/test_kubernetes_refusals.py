@@ -112,7 +112,7 @@ def test_a_token_that_is_no_longer_valid_may_be_renewed(cluster):
     started = executor.launch(cluster.job(NAME))
     cluster.namespace.delete("serviceaccounts/ada")
     until(lambda: executor.statuses([started])[started].state == JobState.UNKNOWN)
-    with pytest.raises(ExecutorAway, match="401 .*log in to the cluster again"):
+    with pytest.raises(ExecutorAway, match=r"401 .*log in to the cluster again"):
         executor.launch(cluster.job(f"{NAME}0"))
     cluster.as_admin()
     assert executor.statuses([started])[started].state == JobState.QUEUED

@@ -84,7 +84,7 @@ def test_one_whose_image_is_not_to_be_had_says_so(cluster):
 
 
 def test_one_whose_secret_is_not_there_says_so(cluster):
-    _, started, status = launched(cluster, settings=cluster.settings(store_secret="another/url"))
+    _, _, status = launched(cluster, settings=cluster.settings(store_secret="another/url"))
     cluster.push_image()
     until(lambda: status().reason)
     assert status().reason == 'CreateContainerConfigError: secret "another" not found'
@@ -94,6 +94,7 @@ def test_one_whose_secret_is_not_there_says_so(cluster):
 def test_polling_many_jobs_takes_two_requests(cluster):
     executor = cluster.executor()
     all_started = executor.launch_all([cluster.job(f"jestlab-0a1b2c3d-{number}") for number in range(60)])
+    until(lambda: len(cluster.namespace.pods()) == 60)
     del cluster.api.requests[:]
     assert len(executor.statuses(all_started)) == 60
     assert len(cluster.api.requests) == 2

@@ -24,7 +24,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import manifest
-from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
+from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
     MANAGED,
@@ -300,6 +300,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
                 configuration.retries = False  # `_call` decides what is tried again
+                configuration.connection_pool_maxsize = REQUESTS
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
