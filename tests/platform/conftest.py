@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import sys
@@ -22,7 +23,10 @@ sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by 
 import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
+from kubernetes_harness import KubernetesHarness  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
+from tests.cluster.kubernetes import binaries  # noqa: E402
+from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
 from workers_support import ForkingLocal  # noqa: E402
 
 
@@ -136,3 +140,50 @@ def postgresql_url(postgres_server: PostgresServer) -> Iterator[str]:
     url = postgres_server.new_store()
     yield url
     postgres_server.drop(url)
+
+
+@pytest.fixture(scope="session")
+def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+    """A Kubernetes cluster that all test processes of this run share."""
+    programs = binaries.folder()
+    if programs is None:
+        pytest.skip(binaries.MISSING)
+    folder = tmp_path_factory.getbasetemp()
+    made = SharedCluster(
+        (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kubernetes", programs
+    )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster(whole_cluster: SharedCluster) -> Iterator[SharedCluster]:
+    """The cluster, as one of those who use it."""
+    with whole_cluster.in_use():
+        yield whole_cluster
+
+
+@pytest.fixture
+def cluster_alone(whole_cluster: SharedCluster) -> Iterator[SharedCluster]:
+    """The cluster, which no other test uses meanwhile."""
+    with whole_cluster.in_use(alone=True):
+        yield whole_cluster
+
+
+@pytest.fixture
+def namespace(cluster: SharedCluster) -> Iterator[Namespace]:
+    """A namespace of the cluster, which is empty in the end."""
+    made = Namespace(cluster)
+    yield made
+    made.empty()
+
+
+@pytest.fixture
+def kubernetes_harness(
+    cluster: SharedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[KubernetesHarness]:
+    """A namespace of the cluster, pods that do as they are told, and an API that fails as it is told."""
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
+    made = KubernetesHarness(cluster, tmp_path, monkeypatch)
+    yield made
+    made.close()

@@ -15,7 +15,6 @@ import labs_support as labs
 import plans_support as plans
 import yaml
 from executor_harnesses import IMAGE
-from fake_kubernetes import FakeKubernetes
 
 from jestlab.platform.cli.output import rendered
 from jestlab.platform.cli.status import Line, _shown, text
@@ -99,28 +98,25 @@ def test_a_finished_study_needs_no_executor(root, tmp_path, monkeypatch):
     assert f"nothing to run: all {len(planned.runs)} runs are COMPLETED" in shown.stdout
 
 
-def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch):
-    api = FakeKubernetes()
-    try:
-        config = api.kubeconfig(tmp_path / "kubeconfig")
-        monkeypatch.setenv("KUBECONFIG", str(config))
-        settings(tmp_path, monkeypatch)
-        run = plans.run("joint")
-        store = Store.open(Lab.find(root).store_url)
-        store.record(plans.plan(run))
-        none = labs.here("logs", "toy/joint", root=root)
-        assert none.returncode == 1
-        assert "has no log yet: it is PENDING" in none.stderr
-        claim = leases.claim(
-            store, run.fingerprint, leases.enter_launcher(store, "a:1:0"), "kubernetes", 256, "runs/x/log.txt"
-        )
-        assert claim is not None
-        leases.launched(store, claim.attempt_id, "vm/default/jestlab-gone-1")
-        asked = labs.here("logs", "toy/joint", root=root)
-        assert asked.returncode == 1
-        assert len(asked.stderr.splitlines()) == 1
-    finally:
-        api.stop()
+def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch, namespace):
+    location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(location, str(namespace.kubeconfig(tmp_path / "kubeconfig")))
+    settings(tmp_path, monkeypatch)
+    run = plans.run("joint")
+    store = Store.open(Lab.find(root).store_url)
+    store.record(plans.plan(run))
+    none = labs.here("logs", "toy/joint", root=root)
+    assert none.returncode == 1
+    assert "has no log yet: it is PENDING" in none.stderr
+    claim = leases.claim(
+        store, run.fingerprint, leases.enter_launcher(store, "a:1:0"), "kubernetes", 256, "runs/x/log.txt"
+    )
+    assert claim is not None
+    leases.launched(store, claim.attempt_id, f"lab/{namespace.name}/jestlab-gone-1")
+    asked = labs.here("logs", "toy/joint", root=root)
+    assert asked.returncode == 1
+    assert len(asked.stderr.splitlines()) == 1
+    assert f"jestlab-gone-1 has no pods in {namespace.name}" in asked.stderr
 
 
 def test_logs_end_when_the_worker_has_died_without_a_word(root, tmp_path):

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import labs_support as labs
 import pytest
-from cluster_support import Cluster
-from executor_harnesses import KubernetesHarness
+from pods_support import Pods
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import JobState, LaunchedJob, Marks
@@ -31,17 +30,13 @@ def study(tmp_path: Path) -> Plan:
 
 
 @pytest.fixture
-def cluster(tmp_path, monkeypatch, root):
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    harness = KubernetesHarness(tmp_path, monkeypatch)
-    made = Cluster(harness, root)
+def cluster(kubernetes_harness, root):
+    made = Pods(kubernetes_harness, root)
     yield made
-    for worker in made._workers.values():
-        worker.kill()
-    harness.close()
+    made.kill()
 
 
-def a_pod_that_runs(root: Path, study: Plan, cluster: Cluster) -> LaunchedJob:
+def a_pod_that_runs(root: Path, study: Plan, cluster: Pods) -> LaunchedJob:
     """The original: its launcher was killed, and its pod trains."""
     lab = Lab.find(root)
     store = Store.open(lab.store_url)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import labs_support as labs
 import pytest
 from cluster_support import Cluster
-from executor_harnesses import Harness, KubernetesHarness, VertexHarness
+from executor_harnesses import VertexHarness
+from kubernetes_harness import KubernetesHarness
+from pods_support import Pods
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Options, Outcome, launch
@@ -33,12 +35,25 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=[KubernetesHarness, VertexHarness], ids=["kubernetes", "vertex"])
+Harness = VertexHarness | KubernetesHarness
+
+
+@pytest.fixture(params=["vertex", pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    made = request.param(tmp_path, monkeypatch)
+    if request.param == "kubernetes":
+        yield request.getfixturevalue("kubernetes_harness")
+        return
+    made = VertexHarness(tmp_path, monkeypatch)
     yield made
     made.close()
+
+
+def pods_of(harness: Harness, root: Path, ring: Callable[[], None] = lambda: None) -> Cluster | Pods:
+    """The executor, whose jobs run."""
+    if isinstance(harness, KubernetesHarness):
+        return Pods(harness, root, ring)
+    return Cluster(harness, root, ring)
 
 
 @pytest.fixture
@@ -48,11 +63,11 @@ def study(tmp_path: Path) -> Plan:
 
 def launched(
     root: Path, study: Plan, harness: Harness, retries: int = 0, **harms: str
-) -> tuple[Outcome, Cluster]:
+) -> tuple[Outcome, Cluster | Pods]:
     lab, wakeup = Lab.find(root), Wakeup()
     store = Store.open(lab.store_url)
     store.record(study)
-    cluster = Cluster(harness, root, wakeup.set)
+    cluster = pods_of(harness, root, wakeup.set)
     cluster.harms = dict(harms)
     how = Options(executor=cluster.place, retries=retries, lease_seconds=30.0)
     outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=how, wakeup=wakeup)
@@ -70,14 +85,15 @@ ATTEMPTS = "SELECT run, number, state, exit_code FROM v_attempts ORDER BY run, n
 def test_pods_that_are_taken_away_or_deleted_cost_no_retries(root, study, harness):
     outcome, cluster = launched(root, study, harness, reference="preempt", uniform="vanish")
     assert outcome.exit_code == 0
+    killed = -9 if cluster.name == "kubernetes" else None  # which keeps the pod for a while
     assert rows(root, ATTEMPTS) == [
         ("joint", 1, "COMPLETED", 0),
-        ("reference", 1, "PREEMPTED", None),
+        ("reference", 1, "PREEMPTED", killed),
         ("reference", 2, "COMPLETED", 0),
         ("uniform", 1, "PREEMPTED", None),
         ("uniform", 2, "COMPLETED", 0),
     ]
-    assert rows(root, "SELECT DISTINCT executor, chips FROM v_attempts") == [(cluster.name, 16)]
+    assert rows(root, "SELECT DISTINCT executor, chips FROM v_attempts") == [(cluster.name, cluster.chips)]
     assert [step > 0 for _, step in labs.starts(root, "uniform")] == [False, True]
     values = rows(root, "SELECT run, step, value FROM v_metrics WHERE name = 'loss' ORDER BY run, step")
     lab = root.parent / "undisturbed"
@@ -123,7 +139,7 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
     store.record(study)
-    cluster = Cluster(harness, root)
+    cluster = pods_of(harness, root)
     gone = leases.enter_launcher(store, "elsewhere:1:0")
     [uniform] = [run for run in study.runs if run.name == "uniform"]
     log = f"{uniform.directory}/log.txt"
@@ -140,25 +156,25 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     assert {attempts for *_, attempts in rows(root, "SELECT run, attempts FROM v_runs")} == {1}
 
 
-def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, tmp_path, monkeypatch):
+def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, kubernetes_harness):
     lab, wakeup = Lab.find(root), Wakeup()
     store = Store.open(lab.store_url)
     store.record(study)
-    harness = KubernetesHarness(tmp_path, monkeypatch)
-    cluster = Cluster(harness, root, wakeup.set)
-    cluster.harms, cluster.held = {"uniform": "hold"}, harness.wait_for_image
+    cluster = Pods(kubernetes_harness, root)
+    cluster.harms = {"uniform": "hold"}
     heard = []
 
     class Ear(Listener):
         def state(self, run, state, reason=None):
             if state == RunState.PENDING:
                 heard.append((run.name, reason, store.reasons([run.fingerprint])[run.fingerprint]))
-                cluster.release.set()
+                if "ImagePullBackOff" in reason:
+                    cluster.release.set()
 
     launch(lab, store, "toy", study.runs, lambda _: cluster, options=Options(), listener=Ear(), wakeup=wakeup)
-    harness.close()
-    why = "ImagePullBackOff: Back-off pulling image"
-    assert heard == [("uniform", why, why)]
+    assert {run for run, _, _ in heard} == {"uniform"}
+    assert all(told == kept for _, told, kept in heard)
+    assert heard[-1][1].startswith("ImagePullBackOff: Back-off pulling image")
     assert store.reasons(study.fingerprints) == {}
 
 
@@ -167,7 +183,7 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
     store.record(study)
-    cluster = Cluster(harness, root)
+    cluster = pods_of(harness, root)
     [uniform] = [run for run in study.runs if run.name == "uniform"]
     log = f"{uniform.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")

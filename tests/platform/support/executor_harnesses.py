@@ -14,16 +14,13 @@ import labs_support as labs
 import pytest
 from fake_api import FakeApi
 from fake_google import FakeGoogle
-from fake_kubernetes import FakeKubernetes
 from google.oauth2.credentials import Credentials
 
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Vertex as VertexSettings
 from jestlab.platform.launch import processes
 from jestlab.platform.launch.executor import Executor, Job, JobState, LaunchedJob
-from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.spec.resources import Slice, parse_slice
@@ -116,7 +113,9 @@ class Harness(Protocol):
         """Leave nothing behind."""
 
 
-class _Remote(Generic[Api]):
+class Remote(Generic[Api]):
+    """Asks an API that may fail."""
+
     remote = True
     names_are_unique = False
     api: Api
@@ -140,53 +139,7 @@ class _Remote(Generic[Api]):
         self.api.stop()
 
 
-class KubernetesHarness(_Remote[FakeKubernetes]):
-    names_are_unique = True
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.api = FakeKubernetes()
-        config = self.api.kubeconfig(folder / "kubeconfig")
-        monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
-
-    def executor(
-        self,
-        slice_: Slice | None = None,
-        settings: KubernetesSettings | None = None,
-        answer_seconds: float = 5.0,
-        *,
-        spot: bool = False,
-    ) -> Kubernetes:
-        settings = settings or KubernetesSettings(store_secret="jestlab-store/url", root="/lab")
-        slice_ = slice_ or parse_slice("v5e-4x4")
-        return Kubernetes(settings, slice_, IMAGE, spot=spot, answer_seconds=answer_seconds)
-
-    def count(self) -> int:
-        return sum("conditions" not in found.get("status", {}) for found in self.api.jobsets.values())
-
-    def run(self, started: LaunchedJob) -> None:
-        self.api.run(_last(started))
-
-    def wait_for_image(self, started: LaunchedJob) -> None:
-        self.api.wait_for_image(_last(started))
-
-    def end(self, started: LaunchedJob, code: int) -> None:
-        self.api.end(_last(started), code)
-
-    def preempt(self, started: LaunchedJob) -> None:
-        self.api.preempt(_last(started))
-
-    def vanish(self, started: LaunchedJob) -> None:
-        self.api.vanish(_last(started))
-
-    def finish_stop(self) -> None:
-        self.api.finish_deletions()
-
-    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        pod = next(name for _, name in self.api.pods if name.startswith(f"{_last(started)}-host-0-0-"))
-        self.api.logs[pod] = "".join(f"{line}\n" for line in lines).encode()
-
-
-class VertexHarness(_Remote[FakeGoogle]):
+class VertexHarness(Remote[FakeGoogle]):
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.api = FakeGoogle()
 
@@ -334,10 +287,5 @@ class ForkedHarness(LocalHarness):
 HARNESSES: dict[str, type[Harness]] = {
     "local": LocalHarness,
     "forked": ForkedHarness,
-    "kubernetes": KubernetesHarness,
     "vertex": VertexHarness,
 }
-
-
-def _last(started: LaunchedJob) -> str:
-    return started.handle.rpartition("/")[2]

@@ -30,7 +30,10 @@ class FakeApi:
         lost: How many of the next requests are carried out, and their answers lost.
         delay_seconds: Before each answer.
         requests: Method and path of every request so far.
+        created: Status of what was posted.
     """
+
+    created = 200
 
     def __init__(self) -> None:
         self.faults: list[int] = []
@@ -108,7 +111,7 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
                         json.loads(raw) if raw else None,
                     )
                     lose, api.lost = api.lost > 0, max(api.lost - 1, 0)
-                status = 200
+                status = api.created if self.command == "POST" else 200
             except Refused as refused:
                 found, status = api.error(refused), refused.status
             time.sleep(api.delay_seconds)

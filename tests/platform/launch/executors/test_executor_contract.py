@@ -21,10 +21,13 @@ OTHERS = (
 """The marks of other attempts, each different in one of them."""
 
 
-@pytest.fixture(params=list(HARNESSES.values()), ids=list(HARNESSES))
+@pytest.fixture(params=[*HARNESSES, pytest.param("kubernetes", marks=pytest.mark.cluster)])
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    made = request.param(tmp_path, monkeypatch)
+    if request.param == "kubernetes":
+        yield request.getfixturevalue("kubernetes_harness")
+        return
+    made = HARNESSES[request.param](tmp_path, monkeypatch)
     yield made
     made.close()
 

@@ -1,29 +1,30 @@
-"""JobSets: held to the API's schema and to Kubernetes' own models, and read as the cluster reports them."""
+"""JobSets: what is in them, held to a real API server and to Kubernetes' own models."""
 
 import copy
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
-from executor_harnesses import IMAGE, MARKS, KubernetesHarness, job
+from executor_harnesses import IMAGE, job
 from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.client import ApiClient
 from kubernetes.client.models import V1JobSpec
+from tests.cluster.kubernetes.api import ApiError
+from tests.cluster.kubernetes.shared import Namespace
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState, LaunchedJob
-from jestlab.platform.launch.executors.manifest import jobset
+from jestlab.platform.launch.executor import ExecutorError
+from jestlab.platform.launch.executors.kubernetes import status
+from jestlab.platform.launch.executors.manifest import INDEX_LABEL, jobset
 from jestlab.platform.spec.resources import TYPES, Resources, Slice, parse_slice
 
 SNAPSHOT = Path(__file__).parent / "jobset_v5e_16x16.yaml"
-SCHEMA = Path(__file__).parents[5] / "shared" / "schemas" / "jobset.x-k8s.io_jobsets.yaml"
 NAME = "jestlab-0a1b2c3d-1"
 SETTINGS = KubernetesSettings(
     namespace="research", store_secret="jestlab-store/url", queue="tpus", claim="lab", root="/lab"
@@ -65,42 +66,22 @@ def test_256_chips_are_rendered_as_they_were_looked_at():
     assert manifest() == yaml.safe_load(SNAPSHOT.read_text())
 
 
-# The API's schema is not part of this repository: it is 800 kB, and not ours.
-@pytest.mark.skipif(not SCHEMA.exists(), reason="the schema of JobSet does not lie beside the checkout")
 @pytest.mark.parametrize("index", range(5))
-def test_manifests_satisfy_the_schema_of_the_jobset_api(validator, index):
-    validator.validate(every_kind()[index])
+def test_a_real_api_server_takes_every_field_of_a_manifest(namespace, index):
+    namespace.create_jobset(moved(every_kind()[index], namespace), fieldValidation="Strict", dryRun="All")
 
 
-@pytest.mark.skipif(not SCHEMA.exists(), reason="the schema of JobSet does not lie beside the checkout")
-def test_the_schema_would_see_a_slip(validator):
-    for path, value in {"paralelism": 3, "completionMode": 3}.items():
-        wrong = copy.deepcopy(manifest())
-        hosts(wrong)[path] = value
-        with pytest.raises(jsonschema.ValidationError):
-            validator.validate(wrong)
+@pytest.mark.parametrize(("field", "value"), [("paralelism", 3), ("completionMode", 3)])
+def test_a_real_api_server_sees_a_slip(namespace, field, value):
+    wrong = moved(manifest(), namespace)
+    hosts(wrong)[field] = value
+    with pytest.raises(ApiError, match=field):
+        namespace.create_jobset(wrong, fieldValidation="Strict", dryRun="All")
 
 
-@pytest.fixture(scope="module")
-def validator():
-    definition = yaml.load(SCHEMA.read_text(), yaml.CSafeLoader)
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    _close(schema)
-    return jsonschema.Draft7Validator(schema)
-
-
-def _close(schema: Any) -> None:
-    """Refuse fields that the schema does not know, as an API server does that validates strictly."""
-    if isinstance(schema, dict):
-        if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
-            schema.setdefault("additionalProperties", False)
-        if schema.get("properties", {}).keys() == {"apiVersion", "kind", "metadata", "spec", "status"}:
-            schema["properties"]["metadata"] = {"type": "object"}
-        for part in schema.values():
-            _close(part)
-    elif isinstance(schema, list):
-        for part in schema:
-            _close(part)
+def moved(found: dict[str, Any], namespace: Namespace) -> dict[str, Any]:
+    """The manifest in another namespace."""
+    return found | {"metadata": found["metadata"] | {"namespace": namespace.name}}
 
 
 @pytest.mark.parametrize("index", range(5))
@@ -175,148 +156,12 @@ def test_any_text_makes_a_label_that_kubernetes_takes(labels):
         assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
 
 
-# What the cluster reports.
-
-
-@pytest.fixture
-def cluster(tmp_path, monkeypatch):
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    harness = KubernetesHarness(tmp_path, monkeypatch)
-    yield harness
-    harness.close()
-
-
-def launched(cluster, **options):
-    executor = cluster.executor(**options)
-    started = executor.launch(job())
-    return executor, started, lambda: executor.statuses([started])[started]
-
-
-def test_a_handle_says_which_cluster_which_namespace_which_jobset(cluster):
-    _, started, _ = launched(cluster, settings=SETTINGS)
-    assert started.handle == f"lab/research/{NAME}"
-
-
-def test_kueue_lets_a_job_begin(cluster):
-    _, started, status = launched(cluster, settings=SETTINGS)
-    assert (status().state, status().reason) == (JobState.QUEUED, "waits in the queue")
-    assert not cluster.api.pods
-    cluster.api.admit(NAME)
-    cluster.run(started)
-    assert status().state == JobState.RUNNING
-
-
-@pytest.mark.parametrize("index", [0, 3])
-@pytest.mark.parametrize("seen_by", ["jobset", "pod"])
-def test_a_node_that_is_taken_away_is_told_from_a_program_that_fails(cluster, seen_by, index):
-    _, started, status = launched(cluster)
-    cluster.run(started)
-    cluster.api.preempt(NAME, index=index, seen_by=seen_by)
-    assert status().state == JobState.PREEMPTED
-    assert "taken away" in status().reason
-
-
-@pytest.mark.parametrize("index", [0, 3])
-def test_a_program_that_fails_on_any_host_fails_the_job(cluster, index):
-    _, started, status = launched(cluster)
-    cluster.run(started)
-    cluster.api.end(NAME, 1, index=index)
-    assert status().state == JobState.FAILED
-
-
-def test_one_that_ran_out_of_memory_says_so(cluster):
-    _, started, status = launched(cluster)
-    cluster.run(started)
-    cluster.api.end(NAME, 137, reason="OOMKilled")
-    assert (status().exit_code, status().reason) == (-9, "killed by SIGKILL (OOMKilled)")
-
-
-def test_one_whose_image_is_not_to_be_had_says_so(cluster):
-    _, _, status = launched(cluster)
-    cluster.api.wait_for_image(NAME)
-    assert (status().state, status().reason) == (
-        JobState.QUEUED,
-        "ImagePullBackOff: Back-off pulling image",
-    )
-
-
-def test_polling_many_jobs_takes_two_requests(cluster):
-    executor = cluster.executor()
-    all_started = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(60)]
-    del cluster.api.requests[:]
-    assert len(executor.statuses(all_started)) == 60
-    assert len(cluster.api.requests) == 2
-
-
-def test_more_jobs_than_a_page_holds_are_all_found(cluster, monkeypatch):
-    monkeypatch.setattr("jestlab.platform.launch.executors.kubernetes._PAGE", 4)
-    executor = cluster.executor(slice_=parse_slice("v5e-1x1"))
-    all_started = [executor.launch(job(f"jestlab-0a1b2c3d-{number}")) for number in range(11)]
-    for started in all_started:
-        cluster.run(started)
-    assert {status.state for status in executor.statuses(all_started).values()} == {JobState.RUNNING}
-
-
-def test_a_jobset_of_somebody_else_is_left_alone(cluster):
-    other = {"metadata": {"name": NAME, "namespace": "default", "labels": {}}, "spec": {"replicatedJobs": []}}
-    cluster.api.jobsets["default", NAME] = other
-    with pytest.raises(ExecutorError, match="or not jestlab's"):
-        cluster.executor().launch(job())
-    assert cluster.api.jobsets["default", NAME] is other
-
-
-def test_a_name_that_is_still_being_deleted_is_waited_for(cluster):
-    executor, started, _ = launched(cluster)
-    executor.stop(started, now=False)
-    with pytest.raises(ExecutorAway, match="is still being deleted"):
-        executor.launch(job())
-    cluster.finish_stop()
-    assert executor.launch(job()) == started
-
-
-def test_a_cluster_without_jobset_is_named_as_such(cluster):
-    cluster.spoil(404)
-    with pytest.raises(ExecutorError, match="is JobSet installed in the cluster"):
-        cluster.executor().launch(job())
-
-
-def test_a_login_that_has_ended_is_renewed(cluster):
-    _, _, status = launched(cluster)
-    cluster.spoil(401)
-    assert status().state == JobState.QUEUED
-    cluster.spoil(401, 401, 401)
-    assert status().state == JobState.UNKNOWN
-
-
-def test_a_broken_kubeconfig_is_an_error_of_one_line(cluster, tmp_path):
-    (tmp_path / "kubeconfig").write_text("contexts: [")
-    with pytest.raises(ExecutorError, match="no access to a cluster") as raised:
-        cluster.executor().launch(job())
-    assert "\n" not in str(raised.value)
-
-
-def test_an_unknown_context_is_an_error_of_one_line(cluster):
-    executor = cluster.executor(settings=KubernetesSettings(context="other", store_secret="s/k"))
-    with pytest.raises(ExecutorError, match="no access to a cluster"):
-        executor.launch(job())
-    one = LaunchedJob("other/default/x", MARKS)
-    assert executor.statuses([one])[one].state == JobState.UNKNOWN
-
-
-def test_one_that_never_ran_is_shown_as_stopping_until_it_is_gone(cluster):
-    executor, started, status = launched(cluster)
-    executor.stop(started, now=False)
-    assert (status().state, status().reason) == (JobState.RUNNING, "stopping")
-    cluster.finish_stop()
-    assert status().state == JobState.GONE
-
-
-def test_jobs_that_stop_now_leave_no_pods(cluster):
-    executor, started, status = launched(cluster)
-    cluster.run(started)
-    executor.stop(started, now=True)
-    assert not cluster.api.pods
-    assert status().state == JobState.GONE
+def test_one_that_ran_out_of_memory_says_so():
+    ended = {"state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+    first = {"metadata": {"labels": {INDEX_LABEL: "0"}}, "status": {"containerStatuses": [ended]}}
+    failed = {"type": "Failed", "status": "True", "reason": "FailedJobs"}
+    found = status({"metadata": {}, "status": {"conditions": [failed]}}, [first])
+    assert (found.exit_code, found.reason) == (-9, "killed by SIGKILL (OOMKilled)")
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from jestlab.platform.spec.resources import Resources, Slice, parse_slice
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")
-_REQUESTS = 16
+REQUESTS = 16
 """Requests under way at a time when many jobs are launched."""
 
 Place = tuple[str, str]
@@ -113,7 +113,7 @@ class Cloud(ABC, Generic[Section]):
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
         """Start several jobs, so many requests at a time."""
-        with ThreadPoolExecutor(_REQUESTS, thread_name_prefix="launch") as pool:
+        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="launch") as pool:
             return list(pool.map(functools.partial(launched_or_error, self.launch), jobs))
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:

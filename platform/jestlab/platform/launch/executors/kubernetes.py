@@ -24,7 +24,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import manifest
-from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
+from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
     MANAGED,
@@ -45,9 +45,12 @@ _PAGE = 500
 _NAMES_IN_A_SELECTOR = 50  # more would make a URL too long; then all of ours are listed
 _REMEDIES = {
     401: "log in to the cluster again",
-    403: "ask for the right to create, list and delete jobsets, and to list, read and delete pods",
+    403: "ask for these rights: create, get, list, delete of jobsets; list, deletecollection of pods; "
+    "get of pods/log",
     404: "is JobSet installed in the cluster, and is the namespace there?",
 }
+_QUOTA = "exceeded quota"  # as the API server says it, with the status 403
+_SILENT_REASON = "DeletionByTaintManager"  # of pods on nodes that cannot be reached, or are not ready
 _PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
 
 
@@ -116,7 +119,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         return context, namespace
 
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Two calls, and one more for each job that has just failed."""
+        """Two calls; one more for each job that has just failed, and one for all whose pods are missing."""
         context, namespace = place
         names = {_split(job.handle)[2]: job for job in jobs}
         selector = MANAGED
@@ -129,13 +132,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
         sets = {found["metadata"]["name"]: found for found in listed("jobsets", selector)}
         firsts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-        if any(name in sets for name in names):
-            for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
-                firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
+        for pod in listed("pods", f"{selector},{INDEX_LABEL}=0"):
+            firsts[pod["metadata"]["labels"].get(NAME_LABEL, "")].append(pod)
         known: dict[LaunchedJob, JobStatus] = {}
         for name, job in names.items():
             if name not in sets:
-                known[job] = JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
+                known[job] = _without_jobset(job, name, namespace, firsts[name])
                 continue
             if not bears(sets[name], jobset_marks(name, job.marks)):
                 known[job] = JobStatus(
@@ -146,7 +148,30 @@ class Kubernetes(Cloud[KubernetesSettings]):
             if known[job].state == JobState.FAILED:
                 # Any host may have been taken away, not only the first.
                 known[job] = status(sets[name], listed("pods", f"{JOBSET_LABEL}={name}"))
+        podless = {
+            name: job
+            for name, job in names.items()
+            if known[job] == JobStatus(JobState.QUEUED) and not firsts[name]
+        }
+        if podless:
+            refused = self._refused_pods(context, namespace)
+            known |= {
+                job: JobStatus(JobState.QUEUED, refused[f"{name}-{manifest.HOSTS}-0"])
+                for name, job in podless.items()
+                if f"{name}-{manifest.HOSTS}-0" in refused
+            }
         return known
+
+    def _refused_pods(self, context: str, namespace: str) -> Mapping[str, str]:
+        """Return why the cluster refuses the pods of Jobs, by the Job's name; nothing where we may not ask."""
+        try:
+            events = self._pages("events", context, namespace, fields="reason=FailedCreate")
+        except Exception as error:
+            if self._meaning(error) is None:
+                raise
+            return {}
+        events.sort(key=lambda event: str(event.get("lastTimestamp") or ""))
+        return {event["involvedObject"]["name"]: _said(event) for event in events}
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
         """Delete the JobSet and its pods, after their grace period or at once. Their logs go with them."""
@@ -158,13 +183,13 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if found is not None and status(found, ()).state.is_over:
             return  # and what it printed can still be read
         if found is not None:
-            # Only the one that was looked at: meanwhile another may have come in its place.
-            precisely = {"preconditions": {"uid": found["metadata"]["uid"]}}
-            policy = "Background" if now else "Foreground"
-            call(
-                self._jobsets, context, "delete", namespace,
-                name=name, propagation_policy=policy, body=precisely,
-            )  # fmt: skip
+            # Only the one that was looked at: meanwhile another may have come in its place. All options are in
+            # the body: where there is one, the API server ignores those in the query.
+            options = {
+                "propagationPolicy": "Background" if now else "Foreground",
+                "preconditions": {"uid": found["metadata"]["uid"]},
+            }
+            call(self._jobsets, context, "delete", namespace, name=name, body=options)
         if now:
             pods = {"label_selector": self._selector(name, job), "grace_period_seconds": 0}
             call(lambda: self._pods(context, "delete_collection_namespaced_pod", namespace, **pods).data)
@@ -222,23 +247,27 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 raise
             return None
 
-    def _pages(self, kind: str, context: str, namespace: str, selector: str) -> list[Mapping[str, Any]]:
-        """Return all `jobsets` or `pods` that a selector selects, however many pages."""
+    def _pages(
+        self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
+    ) -> list[Mapping[str, Any]]:
+        """Return all `jobsets`, `pods` or `events` that selectors select, however many pages."""
         found: list[Mapping[str, Any]] = []
         more: dict[str, str] = {}
         while True:
-            options = {"label_selector": selector, "limit": _PAGE, **more}
+            options = {"label_selector": selector, "field_selector": fields, "limit": _PAGE, **more}
+            options = {name: value for name, value in options.items() if value}
             if kind == "jobsets":
                 page = self._jobsets(context, "list", namespace, **options)
             else:
-                page = json.loads(self._pods(context, "list_namespaced_pod", namespace, **options).data)
+                request = f"list_namespaced_{kind.removesuffix('s')}"
+                page = json.loads(self._pods(context, request, namespace, **options).data)
             found += page.get("items") or ()
             if not (token := page.get("metadata", {}).get("continue")):
                 return found
             more = {"_continue": token}
 
     def _pods(self, context: str, request: str, *values: str, **options: Any) -> Any:
-        """Send one request about pods; return the answer as bytes to be read.
+        """Send one request about pods or events; return the answer as bytes to be read.
 
         The client's models are slow and refuse what a newer server may say.
         """
@@ -271,6 +300,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
                 configuration.retries = False  # `_call` decides what is tried again
+                configuration.connection_pool_maxsize = REQUESTS
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
@@ -287,6 +317,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if isinstance(error, ApiException):
             if error.status == 401:  # logins expire after an hour or so
                 self._forget_login()
+            if error.status == 403 and _QUOTA in str(error.body):
+                return ExecutorAway(_describe(error))  # until other jobs have ended
+            if error.status == 410:
+                return ExecutorAway(
+                    _describe(error)
+                )  # the pages of a list have changed: it is asked for anew
             return http_error(error.status or None, _describe(error))
         if isinstance(error, ConfigException | YAMLError):
             return ExecutorError(f"no access to a cluster: {clean_line(error)}: see kubectl config")
@@ -310,7 +346,9 @@ def _describe(error: Any) -> str:
     except (ValueError, AttributeError):
         said = error.body if isinstance(error.body, str) else ""
     line = clean_line(f"{error.status} {error.reason}" + (f": {said}" if said else ""))
-    return f"{line}: {_REMEDIES[error.status]}" if error.status in _REMEDIES else line
+    if error.status not in _REMEDIES or _QUOTA in line:
+        return line
+    return f"{line}: {_REMEDIES[error.status]}"
 
 
 # ---- what a JobSet's status says
@@ -334,8 +372,19 @@ def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobS
     if jobset.get("spec", {}).get("suspend"):
         return JobStatus(JobState.QUEUED, "waits in the queue")
     if first is not None and first.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
-        return JobStatus(JobState.RUNNING)
+        return JobStatus(JobState.RUNNING, _cut_off(first))
     return JobStatus(JobState.QUEUED, _why_waiting(first))
+
+
+def _without_jobset(
+    job: LaunchedJob, name: str, namespace: str, pods: Sequence[Mapping[str, Any]]
+) -> JobStatus:
+    """Return the state of a job whose JobSet is not there: somebody may have deleted it just now."""
+    for pod in pods:
+        over = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        if bears(pod, jobset_marks(name, job.marks)) and not over:
+            return JobStatus(JobState.RUNNING, "stopping")
+    return JobStatus(JobState.GONE, f"there is no JobSet {name} in {namespace}")
 
 
 def _failed(
@@ -359,6 +408,12 @@ def _exit(pod: Mapping[str, Any] | None) -> tuple[int | None, str]:
     code = exit_from_shell(state["exitCode"])
     reason = state.get("reason", "Error")
     return code, describe_exit(code) + ("" if reason in ("Error", "Completed") else f" ({reason})")
+
+
+def _cut_off(pod: Mapping[str, Any]) -> str:
+    """Return what is known of a pod's node that is silent: the pod may run on, or be gone with it."""
+    why = _conditions(pod).get("DisruptionTarget", {}).get("reason")
+    return f"the node {pod['spec'].get('nodeName')} does not answer" if why == _SILENT_REASON else ""
 
 
 def _why_waiting(pod: Mapping[str, Any] | None) -> str:

@@ -38,6 +38,9 @@ MANAGED = "app.kubernetes.io/managed-by=jestlab"
 NAME_LABEL = "app.kubernetes.io/name"
 INDEX_LABEL = "batch.kubernetes.io/job-completion-index"
 
+HOSTS = "host"
+"""Name of a JobSet's replicated job: its one Job is `JOBSET-host-0`."""
+
 GRACE_SECONDS = 120
 """Between SIGTERM and SIGKILL. Machines that are taken away leave less of it: 30 s or so."""
 
@@ -48,7 +51,6 @@ VERTEX_LABEL = "jestlab-job"
 """Label of a CustomJob whose value is the job's name."""
 
 _WORKER = ["python", "-m", "jestlab.platform.worker"]
-_HOSTS = "host"  # the replicated job's name
 _COORDINATOR_PORT = 8476
 
 
@@ -149,7 +151,7 @@ def jobset(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot: b
             "failurePolicy": {"maxRestarts": 0, "rules": [preempted]},
             "replicatedJobs": [
                 {
-                    "name": _HOSTS,
+                    "name": HOSTS,
                     "replicas": 1,
                     "template": {"metadata": {"labels": labels}, "spec": hosts},
                 }
@@ -209,7 +211,7 @@ def _pod_environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict
     variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
     if slice_.hosts > 1:
         # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD below a service of the JobSet's own name.
-        coordinator = f"{job.name}-{_HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
+        coordinator = f"{job.name}-{HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
         index = f"metadata.annotations['{INDEX_LABEL}']"
         variables += [
             {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},

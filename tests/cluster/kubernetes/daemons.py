@@ -1,0 +1,316 @@
+"""A control plane of this machine: etcd, the API server, the controllers, the scheduler, and JobSet.
+
+All of them listen on loopback, on ports that were free, and need no privileges. They end with the process
+that started them, however that ends. Waiting times are shorter than a real cluster's, so that tests see a
+node die within seconds.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import urllib3
+import yaml
+from tests.cluster.kubernetes.api import Api, ApiError
+from tests.cluster.kubernetes.certificates import Authority, Signed, account_key
+
+START_SECONDS = 90.0
+NODE_SILENT_SECONDS = 8
+"""A node that has sent no sign of life for so long is unreachable."""
+
+_JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+
+_CONTROLLERS = (
+    "clusterrole-aggregation-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "resourcequota-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+)
+
+
+def ending_with_us(command: Sequence[str | Path]) -> list[str]:
+    """Return a command whose process the system kills when the thread that started it ends."""
+    return ["setpriv", "--pdeathsig", "KILL", "--", *map(str, command)]
+
+
+class Daemons:
+    """A running control plane.
+
+    Attributes:
+        url: Of the API server.
+        admin: The API, as one who may do anything.
+        kubeconfig: Of the same user.
+        authority: Signs what nodes need.
+        folder: With the daemons' logs.
+    """
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        """Prepare what they need; nothing runs before `start`."""
+        self._programs = programs
+        self.folder = folder
+        ports = iter(free_ports(8))
+        self._etcd, self._peer, self._api, self._controllers = (next(ports) for _ in range(4))
+        self._scheduler, self._webhook, self._health, self.agent_port = (next(ports) for _ in range(4))
+        self.authority = Authority(folder)
+        self._server = self.authority.sign("kube-apiserver", hosts=("localhost", "kubernetes.default.svc"))
+        self._accounts = account_key(folder)
+        self.admin_files = self.authority.sign("admin", ["system:masters"])
+        self.url = f"https://127.0.0.1:{self._api}"
+        self.admin = Api(self.url, self.authority.certificate, *self.admin_files)
+        self.kubeconfig = folder / "kubeconfig"
+        self._write_kubeconfig(self.kubeconfig, self.admin_files)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        # Daemons end with the thread that starts them: this one stays.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="daemons")
+
+    def start(self) -> None:
+        """Start all of them, and wait until JobSets are taken."""
+        self._run("etcd", self._etcd_options())
+        self.start_api()
+        for name in ("jobset-crd.yaml", "jobset-webhooks.yaml"):
+            self._apply(name)
+        # JobSet's controller gives up where there is no such kind, and the others look for new ones twice a
+        # minute: until then they would neither count JobSets nor delete their pods.
+        self._wait("kube-apiserver", lambda: bool(self.admin.get(_JOBSETS)))
+        self._run("kube-controller-manager", self._controller_options())
+        self._run("kube-scheduler", self._scheduler_options())
+        self._run("jobset", self._jobset_options())
+        self._wait("jobset", self._takes_jobsets)
+
+    def stop(self) -> None:
+        """Kill all of them."""
+        for process in self._running.values():
+            process.kill()
+        for process in self._running.values():
+            process.wait()
+        self._running.clear()
+
+    def start_api(self) -> None:
+        """Start the API server, and wait until it answers."""
+        self._run("kube-apiserver", self._api_options())
+        self._wait("kube-apiserver", lambda: self.admin.get("/readyz") == "ok")
+
+    def kill_api(self) -> None:
+        """Kill the API server, in the midst of whatever it does."""
+        process = self._running.pop("kube-apiserver")
+        process.kill()
+        process.wait()
+
+    def compact(self) -> None:
+        """Let etcd forget all versions but the last: what was begun before cannot be continued."""
+        last = self.admin.get("/api/v1/namespaces", limit="1")["metadata"]["resourceVersion"]
+        answer = urllib3.request(
+            "POST",
+            f"http://127.0.0.1:{self._etcd}/v3/kv/compaction",
+            json={"revision": last, "physical": True},
+        )
+        assert answer.status == 200, answer.data
+
+    # ---- each of them
+
+    def _etcd_options(self) -> list[str]:
+        client, peer = f"http://127.0.0.1:{self._etcd}", f"http://127.0.0.1:{self._peer}"
+        return [
+            f"--data-dir={self.folder / 'etcd'}",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--log-level=warn",
+        ]
+
+    def _api_options(self) -> list[str]:
+        kubelet = self.admin_files
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._etcd}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--secure-port={self._api}",
+            f"--tls-cert-file={self._server.certificate}",
+            f"--tls-private-key-file={self._server.key}",
+            f"--client-ca-file={self.authority.certificate}",
+            f"--service-account-key-file={self._accounts}",
+            f"--service-account-signing-key-file={self._accounts}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--authorization-mode=RBAC",
+            f"--kubelet-client-certificate={kubelet.certificate}",
+            f"--kubelet-client-key={kubelet.key}",
+            f"--kubelet-certificate-authority={self.authority.certificate}",
+            "--kubelet-preferred-address-types=InternalIP",
+            "--default-not-ready-toleration-seconds=1",
+            "--default-unreachable-toleration-seconds=1",
+            "--etcd-compaction-interval=0",
+            # Else pages come from memory, and those of a minute ago are never too old.
+            "--feature-gates=ListFromCacheSnapshot=false",
+            "--shutdown-delay-duration=0s",
+            "--v=0",
+        ]
+
+    def _controller_options(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._controllers}",
+            "--leader-elect=false",
+            f"--controllers={','.join(_CONTROLLERS)}",
+            f"--service-account-private-key-file={self._accounts}",
+            f"--root-ca-file={self.authority.certificate}",
+            "--use-service-account-credentials=false",
+            "--node-monitor-period=1s",
+            f"--node-monitor-grace-period={NODE_SILENT_SECONDS}s",
+            "--node-startup-grace-period=20s",
+            "--kube-api-qps=400",
+            "--kube-api-burst=400",
+            "--resource-quota-sync-period=5s",
+        ]
+
+    def _scheduler_options(self) -> list[str]:
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self.kubeconfig), "qps": 400, "burst": 400},
+            "leaderElection": {"leaderElect": False},
+            "podMaxBackoffSeconds": 2,
+            "podInitialBackoffSeconds": 1,
+        }
+        return [
+            f"--config={self._write('scheduler.yaml', config)}",
+            f"--authentication-kubeconfig={self.kubeconfig}",
+            f"--authorization-kubeconfig={self.kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._scheduler}",
+        ]
+
+    def _jobset_options(self) -> list[str]:
+        certificates = self.folder / "webhook"
+        certificates.mkdir(exist_ok=True)
+        for ours, theirs in zip(self._server, ("tls.crt", "tls.key"), strict=True):
+            shutil.copy(ours, certificates / theirs)
+        config = {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "internalCertManagement": {"enable": False},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{self._health}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": {"host": "127.0.0.1", "port": self._webhook, "certDir": str(certificates)},
+        }
+        return [f"--kubeconfig={self.kubeconfig}", f"--config={self._write('jobset.yaml', config)}"]
+
+    # ---- what all of them need
+
+    def _run(self, name: str, options: Sequence[str]) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._running[name] = self._starter.submit(
+                subprocess.Popen[bytes],
+                ending_with_us([self._programs / name, *options]),
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            ).result()
+
+    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                if ready():
+                    return
+            except (ApiError, urllib3.exceptions.HTTPError):
+                pass
+            code = self._running[name].poll()
+            if code is not None or time.monotonic() > deadline:
+                said = (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+                raise RuntimeError(f"{name} does not start ({code}): {said}")
+            time.sleep(0.05)
+
+    def _takes_jobsets(self) -> bool:
+        """Whether JobSet's webhooks are heard; it says that it is ready a little before."""
+        pod = {"containers": [{"name": "one", "image": "one"}], "restartPolicy": "Never"}
+        template = {"spec": {"template": {"spec": pod}}}
+        spec = {"replicatedJobs": [{"name": "one", "template": template}]}
+        kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
+        self.admin.call("POST", _JOBSETS, {**kind, "metadata": {"name": "one"}, "spec": spec}, dryRun="All")
+        return True
+
+    def _apply(self, name: str) -> None:
+        """Create what a file of JobSet's holds; its webhooks are asked at their port here."""
+        for found in yaml.load_all((self._programs / name).read_text(), yaml.CSafeLoader):
+            for webhook in found.get("webhooks", ()):
+                client = webhook["clientConfig"]
+                path = client.pop("service")["path"]
+                client["url"] = f"https://127.0.0.1:{self._webhook}{path}"
+                client["caBundle"] = _base64(self.authority.certificate)
+            group, _, _ = found["apiVersion"].partition("/")
+            plural = found["kind"].lower() + "s"
+            self.admin.create(f"/apis/{group}/v1/{plural}", found)
+
+    def _write(self, name: str, config: dict[str, Any]) -> Path:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def _write_kubeconfig(self, path: Path, user: Signed) -> None:
+        named = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
+        write_kubeconfig(path, self.url, named, authority=self.authority.certificate)
+
+
+def write_kubeconfig(
+    path: Path,
+    url: str,
+    user: dict[str, str],
+    *,
+    context: str = "lab",
+    authority: Path | None = None,
+) -> None:
+    """Write a kubeconfig whose current context is one server and one user."""
+    cluster = {"server": url} | ({"certificate-authority": str(authority)} if authority else {})
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": context,
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": context, "context": {"cluster": "c", "user": "u"}}],
+    }
+    path.touch(0o600)
+    path.write_text(yaml.safe_dump(config))
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on now."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode()

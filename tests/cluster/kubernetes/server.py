@@ -1,0 +1,161 @@
+"""One cluster for all tests that ask: it starts with the first of them, and ends with the last.
+
+    python -m tests.cluster.kubernetes.server FOLDER PROGRAMS
+
+Whoever uses the cluster holds a connection to `FOLDER/socket`. When nobody has been connected for a second
+the cluster ends, and so it does when a test process is killed. A line on a connection is a request, a JSON
+list of a name in `REQUESTS` and its arguments; the answer is a JSON value.
+"""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.kubernetes import node_pools
+from tests.cluster.kubernetes.agent import Agent, Images, processes_of
+from tests.cluster.kubernetes.daemons import Daemons
+from tests.cluster.kubernetes.node_logs import LogServer
+
+LINGER_SECONDS = 1.0
+FIRST_SECONDS = 60.0
+"""How long it waits for the first who asks."""
+
+
+class Cluster:
+    """Control plane and nodes of this machine."""
+
+    def __init__(self, programs: Path, folder: Path) -> None:
+        self.daemons = Daemons(programs, folder)
+        port = self.daemons.agent_port
+        files = self.daemons.authority.sign("node", hosts=("localhost",))
+        logs = LogServer(port, files, self.daemons.authority.certificate)
+        containers = folder / "containers"
+        containers.mkdir()
+        self.agent = Agent(self.daemons.admin, containers, logs, Images(folder / "images"))
+        logs.find = self.agent.log_of
+
+    def start(self) -> None:
+        """Start everything; the nodes are ready when this returns."""
+        self.daemons.start()
+        self.agent.start(node_pools.usual(self.daemons.agent_port))
+
+    def stop(self) -> None:
+        """End everything, whatever runs."""
+        self.agent.stop()
+        self.daemons.stop()
+
+    # ---- what may be asked for
+
+    def kill_node(self, name: str) -> None:
+        self.agent.kill(name)
+
+    def remove_node(self, name: str) -> None:
+        self.agent.remove(name)
+
+    def shut_down_node(self, name: str, grace: float = 15.0) -> None:
+        self.agent.shut_down(name, grace)
+
+    def restore_nodes(self) -> None:
+        """Bring all usual nodes back that were killed or removed."""
+        for node in node_pools.usual(self.daemons.agent_port):
+            if node.name not in self.agent.nodes:
+                self.agent.add(node)
+
+    def kill_api(self) -> None:
+        self.daemons.kill_api()
+
+    def start_api(self) -> None:
+        self.daemons.start_api()
+
+    def compact(self) -> None:
+        self.daemons.compact()
+
+    def running(self) -> list[int]:
+        """Return the processes of all containers."""
+        return list(processes_of())
+
+
+REQUESTS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        Cluster.kill_node,
+        Cluster.remove_node,
+        Cluster.shut_down_node,
+        Cluster.restore_nodes,
+        Cluster.kill_api,
+        Cluster.start_api,
+        Cluster.compact,
+        Cluster.running,
+    )
+}
+
+
+class _Clients:
+    """Counts who is connected, and knows when nobody has been for a while."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._lock = threading.Lock()
+        self._alone_since = time.monotonic() + FIRST_SECONDS
+
+    def come(self) -> None:
+        with self._lock:
+            self._count += 1
+
+    def go(self) -> None:
+        with self._lock:
+            self._count -= 1
+            self._alone_since = time.monotonic()
+
+    def have_gone(self) -> bool:
+        with self._lock:
+            return self._count == 0 and time.monotonic() - self._alone_since > LINGER_SECONDS
+
+
+def serve(folder: Path, programs: Path) -> None:
+    """Run a cluster for as long as somebody uses it."""
+    clients = _Clients()
+    cluster = Cluster(programs, folder)
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            clients.come()
+            try:
+                for line in self.rfile:
+                    name, *arguments = json.loads(line)
+                    try:
+                        answer = {"done": REQUESTS[name](cluster, *arguments)}
+                    except Exception:
+                        answer = {"error": traceback.format_exc()}
+                    self.wfile.write(json.dumps(answer).encode() + b"\n")
+            except OSError:
+                pass
+            finally:
+                clients.go()
+
+    class Server(socketserver.ThreadingUnixStreamServer):
+        daemon_threads = True
+
+    try:
+        cluster.start()
+        with Server(str(folder / "starting"), Handler) as server:
+            threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
+            (folder / "starting").rename(folder / "socket")
+            while not clients.have_gone():
+                time.sleep(0.1)
+            server.shutdown()
+    finally:
+        (folder / "socket").unlink(missing_ok=True)
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]), Path(sys.argv[2]))

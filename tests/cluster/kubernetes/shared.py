@@ -1,0 +1,262 @@
+"""The cluster as tests find it: one for all test processes of a run, and a namespace for each test."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.kubernetes.agent import Images
+from tests.cluster.kubernetes.api import Api, ApiError, Object
+from tests.cluster.kubernetes.daemons import write_kubeconfig
+from tests.cluster.kubernetes.server import FIRST_SECONDS
+
+ROOT = Path(__file__).parents[3]
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
+MAY = [
+    {
+        "apiGroups": ["jobset.x-k8s.io"],
+        "resources": ["jobsets"],
+        "verbs": ["create", "get", "list", "delete"],
+    },
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "deletecollection"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+]
+"""All that one who launches has to be allowed, as `docs/clusters.md` says it."""
+
+
+class SharedCluster:
+    """A connection to the cluster of this test run, which lives for as long as there is one.
+
+    Attributes:
+        admin: The API, as one who may do anything.
+        images: What pods can pull.
+    """
+
+    def __init__(self, folder: Path, programs: Path) -> None:
+        """Connect to the cluster of a folder; start it if nobody else is there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.Lock()
+        self._use = (folder / "use").open("a")
+        with (folder / "start").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._connection = _connect(folder) or _start(folder, programs)
+        self._answers = self._connection.makefile("r")
+        here = (folder / "now").readlink()
+        self.kubeconfig = here / "kubeconfig"
+        self.authority = here / "ca.crt"
+        self.images = Images(here / "images")
+        self.url = _url(self.kubeconfig)
+        self.admin = Api(self.url, self.authority, here / "admin.crt", here / "admin.key")
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Let the cluster do one of `server.REQUESTS`."""
+        with self._lock:
+            self._connection.sendall(json.dumps([name, *arguments]).encode() + b"\n")
+            answer = json.loads(self._answers.readline())
+        if "error" in answer:
+            raise AssertionError(answer["error"])
+        return answer["done"]
+
+    @contextmanager
+    def in_use(self, *, alone: bool = False) -> Iterator[None]:
+        """Context of one test; with `alone` no other test uses the cluster meanwhile."""
+        fcntl.flock(self._use, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._use, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        self._answers.close()
+        self._connection.close()
+
+
+class Namespace:
+    """A namespace of one test, and somebody who may launch in it.
+
+    Attributes:
+        name: Its own.
+        token: Of that user.
+    """
+
+    def __init__(self, cluster: SharedCluster, *, store: str = "sqlite://", may: list[Object] = MAY) -> None:
+        """Create it, with the secret that holds the store's URL.
+
+        Args:
+            cluster: Where.
+            store: URL of the store.
+            may: Rules of what the user may do.
+        """
+        self.cluster = cluster
+        self.admin = cluster.admin
+        self.name = f"test-{uuid.uuid4().hex[:8]}"
+        self._core, self._rights = f"/api/v1/namespaces/{self.name}", "/apis/rbac.authorization.k8s.io/v1"
+        self.admin.create("/api/v1/namespaces", {"metadata": {"name": self.name}})
+        secret = {"metadata": {"name": "jestlab-store"}, "stringData": {"url": store}}
+        self.admin.create(f"{self._core}/secrets", secret)
+        # Pods need the default account, which a controller makes.
+        until(lambda: self._exists("serviceaccounts/default"))
+        self.admin.create(f"{self._core}/serviceaccounts", {"metadata": {"name": "ada"}})
+        self.allow(may)
+        binding = {
+            "metadata": {"name": "ada"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "launcher"},
+            "subjects": [{"kind": "ServiceAccount", "name": "ada", "namespace": self.name}],
+        }
+        self.admin.create(f"{self._rights}/namespaces/{self.name}/rolebindings", binding)
+        request = {"spec": {"expirationSeconds": 3600}}
+        made = self.admin.create(f"{self._core}/serviceaccounts/ada/token", request)
+        self.token: str = made["status"]["token"]
+
+    def allow(self, rules: list[Object]) -> None:
+        """Let the user do this, and no more."""
+        path = f"{self._rights}/namespaces/{self.name}/roles"
+        role = {"metadata": {"name": "launcher"}, "rules": rules}
+        try:
+            self.admin.create(path, role)
+        except ApiError:
+            self.admin.call("PUT", f"{path}/launcher", role)
+
+    def kubeconfig(self, path: Path, url: str | None = None) -> Path:
+        """Write a kubeconfig of the user, by `url` or else by the API server's own address."""
+        authority = self.cluster.authority if url is None else None
+        write_kubeconfig(path, url or self.cluster.url, {"token": self.token}, authority=authority)
+        return path
+
+    def set_store(self, url: str) -> None:
+        """Let the secret hold the URL of another store."""
+        self.admin.patch(f"{self._core}/secrets/jestlab-store", {"stringData": {"url": url}})
+
+    def jobsets(self) -> list[Object]:
+        found: list[Object] = self.admin.get(JOBSETS.format(self.name))["items"]
+        return found
+
+    def jobset(self, name: str) -> Object | None:
+        return next((found for found in self.jobsets() if found["metadata"]["name"] == name), None)
+
+    def pods(self, jobset: str | None = None) -> list[Object]:
+        """Return its pods, or those of one JobSet by their index."""
+        chosen = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}"} if jobset else {}
+        found: list[Object] = self.admin.get(f"{self._core}/pods", **chosen)["items"]
+        return sorted(found, key=lambda pod: str(pod["metadata"]["labels"].get(_INDEX)))
+
+    def create_jobset(self, body: Object, **how: str) -> Object:
+        made: Object = self.admin.call("POST", JOBSETS.format(self.name), body, **how)
+        return made
+
+    def resume(self, name: str) -> None:
+        """Let a suspended JobSet begin, as Kueue does."""
+        self.admin.patch(f"{JOBSETS.format(self.name)}/{name}", {"spec": {"suspend": False}})
+
+    def remove_jobset(self, name: str) -> None:
+        """Delete a JobSet as `kubectl delete` does."""
+        self.admin.delete(f"{JOBSETS.format(self.name)}/{name}", propagationPolicy="Background")
+
+    def evict(self, pod: str) -> None:
+        """Evict a pod, as one does who drains a node."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+        self.admin.create(f"{self._core}/pods/{pod}/eviction", body)
+
+    def create(self, kind: str, body: Object) -> None:
+        """Create an object of the core API, such as one of `resourcequotas`."""
+        self.admin.create(f"{self._core}/{kind}", body)
+
+    def get(self, path: str, **query: str) -> Object:
+        """Return an object, or a list, of the core API."""
+        found: Object = self.admin.get(f"{self._core}/{path}", **query)
+        return found
+
+    def delete(self, path: str) -> None:
+        """Delete an object of the core API, such as `serviceaccounts/ada`."""
+        self.admin.delete(f"{self._core}/{path}")
+
+    def empty(self) -> None:
+        """Kill all that is left in it, and wait until its nodes are free."""
+        self.admin.delete(JOBSETS.format(self.name), propagationPolicy="Background")
+        until(lambda: not self.jobsets())
+
+        def is_empty() -> bool:
+            self.admin.delete(f"{self._core}/pods", {"gracePeriodSeconds": 0}, gracePeriodSeconds="0")
+            return not self.pods()
+
+        until(is_empty)
+        self.admin.delete(f"/api/v1/namespaces/{self.name}")
+
+    def _exists(self, path: str) -> bool:
+        try:
+            return bool(self.admin.get(f"{self._core}/{path}"))
+        except ApiError:
+            return False
+
+
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
+"""Of this test process, before any test has changed it."""
+
+_INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """Wait until something holds, and return it."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(0.03)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def container_environment() -> dict[str, str]:
+    """Return the variables of an image that holds this checkout and its Python."""
+    kept = ("HOME", "LANG", "XLA_FLAGS", "TMPDIR")
+    own = {name: value for name, value in os.environ.items() if name in kept or name.startswith("JAX_")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])
+    return {**own, "PATH": path}
+
+
+def _connect(folder: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.connect(str(folder / "now" / "socket"))
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _start(folder: Path, programs: Path) -> socket.socket:
+    here = folder / uuid.uuid4().hex[:8]
+    here.mkdir()
+    (folder / "now").unlink(missing_ok=True)
+    (folder / "now").symlink_to(here)
+    with (here / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.cluster.kubernetes.server", str(here), str(programs)],
+            cwd=ROOT, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+
+    def connected() -> socket.socket | None:
+        if process.poll() is not None:
+            said = (here / "server.log").read_text(errors="replace")[-5000:]
+            raise AssertionError(f"the cluster has not started: {said}")
+        return _connect(folder)
+
+    found: socket.socket = until(connected, FIRST_SECONDS)
+    return found
+
+
+def _url(kubeconfig: Path) -> str:
+    import yaml
+
+    [cluster] = yaml.safe_load(kubeconfig.read_text())["clusters"]
+    return str(cluster["cluster"]["server"])

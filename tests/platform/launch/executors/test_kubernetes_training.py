@@ -1,0 +1,86 @@
+"""JobSets on a real cluster train, and agree bit for bit with as many processes of this machine."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import labs_support as labs
+import plans_support as plans
+import pytest
+from executor_harnesses import IMAGE
+from tests.cluster.kubernetes.daemons import free_ports
+from tests.cluster.kubernetes.shared import Namespace, container_environment
+from tests.models.conftest import TINY
+from workers_support import Worker
+
+from jestlab.models.config import TrainConfig
+from jestlab.platform import programs
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Kubernetes as Settings
+from jestlab.platform.launch import processes
+from jestlab.platform.launch.controller import Options, launch
+from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.planning.plan import PlannedRun
+from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.store.store import Store
+
+RUN = plans.run("uniform", "train", TrainConfig.model_validate(TINY).model_dump(mode="json"))
+
+
+def measured(root: Path) -> list[tuple[Any, ...]]:
+    """All that a lab's runs have measured but for speeds."""
+    rows = sqlite3.connect(root / "results.db")
+    return rows.execute(
+        "SELECT name, step, value FROM v_metrics WHERE name NOT LIKE '%second%' AND name NOT LIKE '%wait%'"
+        " UNION ALL SELECT name, step, value FROM v_evaluations ORDER BY 1, 2"
+    ).fetchall()
+
+
+def trained_here(root: Path, run: PlannedRun, hosts: int) -> list[tuple[Any, ...]]:
+    """What as many processes of this machine measure."""
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(run))
+    plans.claimed(store, run)
+    [port] = free_ports(1)
+    together = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}", "JAX_NUM_PROCESSES": str(hosts)}
+    workers = [
+        Worker(
+            *("--root", root, "--run", run.fingerprint, "--attempt", 1),
+            environment={**together, "JAX_PROCESS_ID": str(number)} if hosts > 1 else {},
+            imports=programs.imports_of(run.program),
+        )
+        for number in range(hosts)
+    ]
+    for worker in workers:
+        said = worker.communicate(timeout=300)[1]
+        assert worker.returncode == processes.EXIT_COMPLETED, said[-3000:]
+    return measured(root)
+
+
+@pytest.mark.parametrize(("slice_", "hosts"), [("v5e-2x2", 1), ("v5e-4x4", 4)])
+def test_a_jobset_trains_as_processes_of_this_machine_do(
+    root, tmp_path, namespace: Namespace, monkeypatch, slice_, hosts
+):
+    namespace.kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
+    )
+    namespace.cluster.images.push(IMAGE, {**container_environment(), **labs.variables(root)})
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(RUN))
+    settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", root=str(root))
+    namespace.set_store(lab.store_url)
+    executor = Kubernetes(settings, parse_slice(slice_), IMAGE)
+    outcome = launch(
+        lab, store, "toy", [RUN], lambda _: executor, options=Options(executor="kubernetes", retries=0)
+    )
+    assert outcome.exit_code == 0, (outcome, (next((root / "runs").glob("*/log.txt"))).read_text()[-3000:])
+    [jobset] = namespace.jobsets()
+    assert len(namespace.pods(jobset["metadata"]["name"])) == hosts
+    found = measured(root)
+    assert len(found) > 10
+    assert found == trained_here(tmp_path / "here", RUN, hosts)

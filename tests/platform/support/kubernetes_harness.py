@@ -1,0 +1,179 @@
+"""The harness of Kubernetes: a real control plane, whose pods do as they are told.
+
+Requests go through `UnreliableApi`, where a test can let them fail; whoever launches is a user who may do no
+more than launching needs.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from executor_harnesses import STORE, Remote, job
+from tests.cluster.kubernetes.api import Api
+from tests.cluster.kubernetes.shared import Namespace, SharedCluster, until
+from tests.cluster.kubernetes.unreliable import UnreliableApi
+
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.launch.executor import Job, LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.spec.resources import Slice, parse_slice
+
+# Stands for Python in every container: does what files in a folder say, by the names of the job and the host.
+# Asked to stop it goes on until it is let.
+_OBEDIENT = """#!/bin/sh
+me="$HARNESS/$NAME.${JAX_PROCESS_ID:-0}"
+trap 'asked=1' TERM
+while :; do
+    if [ -f "$me.lines" ]; then cat "$me.lines"; rm "$me.lines"; fi
+    if [ -f "$me.code" ]; then
+        code=$(cat "$me.code")
+        if [ "$code" = 137 ]; then kill -9 $$; fi
+        exit "$code"
+    fi
+    if [ -n "$asked" ] && [ -f "$HARNESS/stopping" ]; then exit 143; fi
+    sleep 0.05
+done
+"""
+
+
+class KubernetesHarness(Remote[UnreliableApi]):
+    """Sets scenes on a cluster, in a namespace of its own."""
+
+    names_are_unique = True
+
+    def __init__(self, cluster: SharedCluster, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cluster = cluster
+        self.namespace = Namespace(cluster, store=STORE)
+        self.image = f"europe-docker.pkg.dev/lab/images/jestlab@sha256:{uuid.uuid4().hex * 2}"
+        self._folder = folder / "pods"
+        (self._folder / "bin").mkdir(parents=True)
+        program = self._folder / "bin" / "python"
+        program.write_text(_OBEDIENT)
+        program.chmod(0o755)
+        cluster.images.delay(self.image)
+        user = Api(cluster.url, cluster.authority, token=self.namespace.token)
+        self.api = UnreliableApi(user)
+        self.kubeconfig = self.namespace.kubeconfig(folder / "kubeconfig", self.api.url)
+        location = "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+        monkeypatch.setattr(location, str(self.kubeconfig))
+
+    def job(self, name: str, **changes: Any) -> Job:
+        return job(name, environment={"JESTLAB_STORE": STORE, "TZ": "UTC", "NAME": name}, **changes)
+
+    def settings(self, **changes: Any) -> KubernetesSettings:
+        said = {"namespace": self.namespace.name, "store_secret": "jestlab-store/url", "root": "/lab"}
+        return KubernetesSettings(**(said | changes))
+
+    def executor(
+        self,
+        slice_: Slice | None = None,
+        settings: KubernetesSettings | None = None,
+        answer_seconds: float = 5.0,
+        *,
+        image: str | None = None,
+        spot: bool = False,
+    ) -> Kubernetes:
+        return Kubernetes(
+            settings or self.settings(),
+            slice_ or parse_slice("v5e-2x2"),
+            image or self.image,
+            spot=spot,
+            answer_seconds=answer_seconds,
+        )
+
+    def count(self) -> int:
+        return sum("conditions" not in found.get("status", {}) for found in self.namespace.jobsets())
+
+    def push_image(self) -> None:
+        """Let the image be pulled."""
+        path = f"{self._folder / 'bin'}:/usr/bin:/bin"
+        self.cluster.images.push(self.image, {"PATH": path, "HARNESS": str(self._folder)})
+
+    def run(self, started: LaunchedJob) -> None:
+        """Let the image be pulled, and wait until all pods of a job run."""
+        self.push_image()
+        until(lambda: self._all_run(name_of(started)))
+
+    def wait_for_image(self, started: LaunchedJob) -> None:
+        """Let the image be one that does not exist."""
+        self.cluster.images.forget(self.image)
+        until(lambda: "ImagePullBackOff" in repr(self.namespace.pods(name_of(started))))
+
+    def end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
+        """Let the process of a host end with a code, and the others with success."""
+        name = name_of(started)
+        if pods := self.namespace.pods(name):
+            for number in range(len(pods)) if code == 0 else [index]:
+                self.tell_end(started, code, number)
+            # Where one fails, the others are stopped, and the job is over when they have ended.
+            self.let_end(lambda: self._is_over(name))
+
+    def tell_end(self, started: LaunchedJob, code: int, index: int = 0) -> None:
+        """Let the process of a host end with a code, whoever hears of it."""
+        self._tell(f"{name_of(started)}.{index}.code", str(code))
+
+    def preempt(self, started: LaunchedJob, index: int = 0) -> None:
+        """Shut the node of a host down, as its machine is taken away."""
+        self.cluster.ask("shut_down_node", self.namespace.pods(name_of(started))[index]["spec"]["nodeName"])
+        self.let_end(lambda: self._is_over(name_of(started)))
+
+    def vanish(self, started: LaunchedJob) -> None:
+        name = name_of(started)
+        self.namespace.remove_jobset(name)
+        self.let_end(lambda: self.namespace.jobset(name) is None and not self.namespace.pods(name))
+
+    def finish_stop(self) -> None:
+        def have_stopped() -> bool:
+            things = [*self.namespace.jobsets(), *self.namespace.pods()]
+            return not any(thing["metadata"].get("deletionTimestamp") for thing in things)
+
+        self.let_end(have_stopped)
+
+    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
+        file = f"{name_of(started)}.0.lines"
+        self._tell(file, "".join(f"{line}\n" for line in lines))
+        until(lambda: not (self._folder / file).exists())
+
+    def as_admin(self) -> None:
+        """Let whoever launches be one who may do anything, and ask the API server itself."""
+        self.kubeconfig.write_text(self.cluster.kubeconfig.read_text())
+
+    def forget_the_past(self) -> None:
+        """Let the API server forget what was before now."""
+        self.namespace.create("configmaps", {"metadata": {"generateName": "later-"}})
+        self.cluster.ask("compact")
+
+    def close(self) -> None:
+        super().close()
+        self.namespace.empty()
+
+    def _all_run(self, name: str) -> bool:
+        pods = self.namespace.pods(name)
+        found = self.namespace.jobset(name)
+        wanted = found["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] if found else 0
+        return len(pods) == wanted and all(pod["status"].get("phase") == "Running" for pod in pods)
+
+    def _is_over(self, name: str) -> bool:
+        found = self.namespace.jobset(name)
+        conditions = (found or {}).get("status", {}).get("conditions", [])
+        return any(each["type"] in ("Completed", "Failed") for each in conditions if each["status"] == "True")
+
+    def let_end(self, condition: Callable[[], Any]) -> None:
+        """Let those end that were asked to, and wait until something holds."""
+        (self._folder / "stopping").touch()
+        until(condition)
+        (self._folder / "stopping").unlink()
+
+    def _tell(self, file: str, text: str) -> None:
+        ready = self._folder / "ready"
+        ready.write_text(text)
+        ready.rename(self._folder / file)
+
+
+def name_of(started: LaunchedJob) -> str:
+    """Return the JobSet's name."""
+    return started.handle.rpartition("/")[2]
