@@ -23,7 +23,7 @@ from jestlab.platform.launch.liveness import Silence
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec import load
-from jestlab.platform.store import leases
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState, Spending
 from jestlab.platform.store.store import Store
 
@@ -108,11 +108,11 @@ def test_a_log_is_asked_of_whoever_ran_the_run(root, tmp_path, monkeypatch, name
     none = labs.here("logs", "toy/joint", root=root)
     assert none.returncode == 1
     assert "has no log yet: it is PENDING" in none.stderr
-    claim = leases.claim(
+    claim = claims.claim(
         store, run.fingerprint, leases.enter_launcher(store, "a:1:0"), "kubernetes", 256, "runs/x/log.txt"
     )
     assert claim is not None
-    leases.launched(store, claim.attempt_id, f"lab/{namespace.name}/jestlab-gone-1")
+    claims.launched(store, {claim.attempt_id: f"lab/{namespace.name}/jestlab-gone-1"})
     asked = labs.here("logs", "toy/joint", root=root)
     assert asked.returncode == 1
     assert len(asked.stderr.splitlines()) == 1

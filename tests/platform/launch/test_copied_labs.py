@@ -17,7 +17,7 @@ from jestlab.platform.launch.executor import JobState, LaunchedJob, Marks
 from jestlab.platform.launch.executors import job_of
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.store import leases
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.backup import back_up, restore
 from jestlab.platform.store.store import Store
 
@@ -44,11 +44,11 @@ def a_pod_that_runs(root: Path, study: Plan, cluster: Pods) -> LaunchedJob:
     [run] = study.runs
     log = f"{run.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
-    claim = leases.claim(store, run.fingerprint, launcher, "kubernetes", cluster.chips, log)
+    claim = claims.claim(store, run.fingerprint, launcher, "kubernetes", cluster.chips, log)
     assert claim is not None
     marks = Marks(store.id(), run.fingerprint, claim.number, claim.token)
     job = cluster.launch(job_of(lab, "toy", run, marks, log, here=False))
-    leases.launched(store, claim.attempt_id, job.handle)
+    claims.launched(store, {claim.attempt_id: job.handle})
     labs.wait_until(lambda: labs.starts(root, "uniform"))
     store.close()
     return job

@@ -24,7 +24,7 @@ from jestlab.platform.launch.executors import job_of
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
-from jestlab.platform.store import leases
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
@@ -143,11 +143,11 @@ def test_a_job_that_an_earlier_launcher_left_is_found_again(root, study, harness
     gone = leases.enter_launcher(store, "elsewhere:1:0")
     [uniform] = [run for run in study.runs if run.name == "uniform"]
     log = f"{uniform.directory}/log.txt"
-    claim = leases.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
+    claim = claims.claim(store, uniform.fingerprint, gone, cluster.name, cluster.chips, log)
     assert claim is not None
     marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
     job = cluster.launch(job_of(lab, "toy", uniform, marks, log, here=False))
-    leases.launched(store, claim.attempt_id, job.handle)
+    claims.launched(store, {claim.attempt_id: job.handle})
     leases.leave(store, gone)
     options = Options(executor=cluster.place)
     outcome = launch(lab, store, "toy", study.runs, lambda _: cluster, options=options)
@@ -187,11 +187,11 @@ def test_a_cancelled_pod_is_stopped(root, study, harness):
     [uniform] = [run for run in study.runs if run.name == "uniform"]
     log = f"{uniform.directory}/log.txt"
     launcher = leases.enter_launcher(store, "elsewhere:1:0")
-    claim = leases.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
+    claim = claims.claim(store, uniform.fingerprint, launcher, cluster.name, 16, log)
     assert claim is not None
     marks = Marks(store.id(), uniform.fingerprint, claim.number, claim.token)
     job = cluster.launch(job_of(lab, "toy", uniform, marks, log, here=False))
-    leases.launched(store, claim.attempt_id, job.handle)
+    claims.launched(store, {claim.attempt_id: job.handle})
     labs.wait_until(functools.partial(labs.starts, root, "uniform"))
     leases.request_stop(store, [uniform.fingerprint], "cancelled by me")
     outcome = launch(lab, store, "toy", [uniform], lambda _: cluster)

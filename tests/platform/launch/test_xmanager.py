@@ -86,6 +86,15 @@ def test_the_version_that_the_private_attributes_were_read_in():
     assert registry.is_registered(Handover)
 
 
+async def add(experiment: Experiment, executor: Jobs, *jobs: Job) -> list[LaunchedJob | ExecutorError]:
+    """Launch jobs as the controller does: work units first, then all jobs at once."""
+    units = await experiment.add(executor, jobs)
+    found = executor.launch_all(jobs)
+    for unit, job in zip(units, found, strict=True):
+        unit.tell(job)
+    return found
+
+
 def units_of(experiment: Experiment) -> list[Any]:
     return list(experiment._experiment._experiment_units)
 
@@ -96,7 +105,8 @@ def test_work_units_know_and_stop_their_jobs(root):
     async def check() -> None:
         jobs = Jobs()
         async with Experiment(root / "xmanager", "study") as experiment:
-            added = [await experiment.add(jobs, job(title)) for title in ("good", "bad", "long")]
+            found = await add(experiment, jobs, *(job(title) for title in ("good", "bad", "long")))
+            added = [job for job in found if isinstance(job, LaunchedJob)]
             assert [job.handle for job in added] == ["jestlab-good-1", "jestlab-bad-1", "jestlab-long-1"]
             good, bad, long = units_of(experiment)
             assert all(unit.get_status().is_active for unit in (good, bad, long))
@@ -118,9 +128,13 @@ def test_a_job_that_cannot_be_launched_spoils_nothing(root):
 
     async def check() -> None:
         async with Experiment(root / "xmanager", "study") as experiment:
-            with pytest.raises(ExecutorError, match="no such machine"):
-                await experiment.add(Jobs(), job("impossible"))
-            assert (await experiment.add(Jobs(), job("good"))).handle == "jestlab-good-1"
+            refused, good = await add(experiment, Jobs(), job("impossible"), job("good"))
+            assert str(refused) == "no such machine"
+            assert good == LaunchedJob("jestlab-good-1", MARKS)
+            states = [unit.get_status() for unit in units_of(experiment)]
+            assert [state.is_failed for state in states] == [True, False]
+            [later] = await add(experiment, Jobs(), job("later"))
+            assert later == LaunchedJob("jestlab-later-1", MARKS)
 
     asyncio.run(check())
 
@@ -157,7 +171,7 @@ def test_a_launch_goes_on_where_its_records_cannot(root, tmp_path):
 def test_its_database_lies_in_the_lab_whichever_lab_was_before(root, tmp_path, capfd):
     async def check(folder: Path) -> None:
         async with Experiment(folder, "study") as experiment:
-            await experiment.add(Jobs(), job("good"))
+            await add(experiment, Jobs(), job("good"))
 
     for lab in (Lab.find(root), Lab.find(tmp_path / "other")):
         lab.root.mkdir()

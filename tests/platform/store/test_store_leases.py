@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import plans_support as plans
 import pytest
 
-from jestlab.platform.store import leases
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.records import RunState, Standing
 from jestlab.platform.store.store import Store
 
@@ -27,8 +27,8 @@ def standing(store: Store) -> Standing:
     return leases.standings(store, [RUN.fingerprint])[RUN.fingerprint]
 
 
-def claim(store: Store, launcher: int) -> leases.Claim | None:
-    return leases.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
+def claim(store: Store, launcher: int) -> claims.Claim | None:
+    return claims.claim(store, RUN.fingerprint, launcher, "kubernetes", 256, "log.txt")
 
 
 def test_a_claim_holds_the_run_until_it_ends(store):
@@ -37,7 +37,7 @@ def test_a_claim_holds_the_run_until_it_ends(store):
     assert claimed is not None
     assert (claimed.number, standing(store).state) == (1, RunState.PENDING)
     assert claim(store, second) is None
-    leases.launched(store, claimed.attempt_id, "jobset-a")
+    claims.launched(store, {claimed.attempt_id: "jobset-a"})
     lease = standing(store).lease
     assert lease is not None
     assert (lease.launcher, lease.executor, lease.handle) == ("host:1:0", "kubernetes", "jobset-a")
@@ -50,7 +50,7 @@ def test_a_claim_holds_the_run_until_it_ends(store):
 
 
 def test_of_eight_launchers_at_once_one_gets_the_run(store_url, store):
-    def contend(number: int) -> leases.Claim | None:
+    def contend(number: int) -> claims.Claim | None:
         own = Store.open(store_url)
         try:
             return claim(own, leases.enter_launcher(own, f"host:{number}:0"))
@@ -58,8 +58,8 @@ def test_of_eight_launchers_at_once_one_gets_the_run(store_url, store):
             own.close()
 
     with ThreadPoolExecutor(8) as pool:
-        claims = list(pool.map(contend, range(8)))
-    assert sum(found is not None for found in claims) == 1
+        found = list(pool.map(contend, range(8)))
+    assert sum(claimed is not None for claimed in found) == 1
     with store.reading() as connection:
         assert connection.exec_driver_sql("SELECT COUNT(*) FROM attempt").scalar_one() == 1
 
@@ -69,13 +69,13 @@ def test_a_lease_is_adopted_once_and_only_from_whom_it_was_seen_with(store):
     assert claim(store, first)
     lease = standing(store).lease
     assert lease is not None
-    assert leases.adopt(store, lease, second)
-    assert not leases.adopt(store, lease, third)
+    assert leases.adopt(store, [lease], second)
+    assert not leases.adopt(store, [lease], third)
     leases.leave(store, second)
     lease = standing(store).lease
     assert lease is not None
     assert lease.launcher is None
-    assert leases.adopt(store, lease, third)
+    assert leases.adopt(store, [lease], third)
     assert leases.heartbeats(store).keys() == {"host:1:0", "host:3:0"}
 
 
@@ -116,12 +116,12 @@ def test_a_state_is_entered_only_where_nothing_has_changed_since(store):
     """Ctrl-C of one launch, decided on what it saw a moment ago, is not the end of what another has begun."""
     seen = standing(store)
     attempt = plans.begun(store, RUN)
-    assert not leases.enter(store, seen, RunState.CANCELLED, "the launch was stopped")
+    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     attempt.interrupt("stopped by SIGTERM")
-    assert not leases.enter(store, seen, RunState.CANCELLED, "the launch was stopped")
+    assert not leases.enter(store, [(seen, RunState.CANCELLED, "the launch was stopped")])
     assert standing(store).state == RunState.PREEMPTED
-    assert leases.enter(store, standing(store), RunState.CANCELLED, "the launch was stopped")
-    assert not leases.enter(store, seen, RunState.SKIPPED, "needs what failed")
+    assert leases.enter(store, [(standing(store), RunState.CANCELLED, "the launch was stopped")])
+    assert not leases.enter(store, [(seen, RunState.SKIPPED, "needs what failed")])
 
 
 def test_whoever_holds_a_run_says_how_it_ends(store):

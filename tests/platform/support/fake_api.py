@@ -26,6 +26,7 @@ class FakeApi:
     """A server at `url`; `answer` says what to each request.
 
     Attributes:
+        retry_after: What the next answers that refuse say in `Retry-After`; None for none.
         faults: Statuses that the next requests are answered with, instead of what they ask for.
         lost: How many of the next requests are carried out, and their answers lost.
         delay_seconds: Before each answer.
@@ -37,6 +38,7 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.faults: list[int] = []
+        self.retry_after: str | None = None
         self.lost = 0
         self.delay_seconds = 0.0
         self.requests: list[tuple[str, str]] = []
@@ -123,6 +125,8 @@ def _handler(api: FakeApi) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             self.send_header("Content-Type", "text/plain" if isinstance(found, bytes) else "application/json")
             self.send_header("Content-Length", str(len(data)))
+            if status >= 400 and api.retry_after is not None:
+                self.send_header("Retry-After", api.retry_after)
             self.end_headers()
             self.wfile.write(data)
 

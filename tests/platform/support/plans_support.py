@@ -14,7 +14,7 @@ from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store import leases, provenance
+from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import Attempt
 from jestlab.platform.store.records import RunRow, RunState
 from jestlab.platform.store.store import Store
@@ -60,7 +60,7 @@ def run(
 def claimed(store: Store, run: PlannedRun | RunRow, lease_seconds: float = 90.0) -> int:
     """Claim a recorded run for an attempt, as a launcher does; its number."""
     launcher = leases.enter_launcher(store, "nobody:0:0")
-    claim = leases.claim(
+    claim = claims.claim(
         store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", lease_seconds
     )
     assert claim is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jestlab.platform.planning.plan import PlannedRun, plan
 from jestlab.platform.spec.schema import Study
-from jestlab.platform.store import leases, provenance
+from jestlab.platform.store import claims, leases, provenance
 from jestlab.platform.store.attempt import Attempt
 from jestlab.platform.store.store import Store
 
@@ -68,7 +68,7 @@ def write(folder: Path, *, complete: bool = True) -> str:
 def _measure(
     store: Store, run: PlannedRun, launcher: int, folder: Path, steps: tuple[int, ...], *, complete: bool
 ) -> None:
-    claim = leases.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
+    claim = claims.claim(store, run.fingerprint, launcher, "local", 0, f"{run.directory}/log.txt", 90.0)
     assert claim is not None
     attempt = Attempt.begin(
         store,

@@ -8,14 +8,14 @@ again by the handles of their jobs.
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
 from jestlab.platform.lab.lab import Lab
@@ -28,14 +28,14 @@ from jestlab.platform.launch.pace import EXAMPLES
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
-from jestlab.platform.store import leases
+from jestlab.platform.store import claims, leases
 from jestlab.platform.store.provenance import PARTS, Part
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
 if TYPE_CHECKING:  # imports XManager, which takes a second
-    from jestlab.platform.launch.xmanager import Experiment
+    from jestlab.platform.launch.xmanager import Experiment, Launched
 
 LAST_SECONDS = 15.0
 """How long after a second Ctrl-C the end of runs is waited for."""
@@ -43,6 +43,12 @@ LAST_SECONDS = 15.0
 SETTLE_SECONDS = 10.0
 """How long the workers of runs that have ended may take to end themselves."""
 
+TOGETHER = 50
+"""Runs that are claimed and launched together; between two such batches all other runs are looked at."""
+
+_AT_A_TIME = 16  # jobs that are stopped at a time
+Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -149,7 +155,7 @@ class _Claimed(NamedTuple):
     """An attempt that is to be launched."""
 
     target: Target
-    claim: leases.Claim
+    claim: claims.Claim
     executor: Executor
     log: str
 
@@ -194,6 +200,7 @@ class _Controller:
         self._store_away = False
         self._experiment: Experiment | None = None
         self._records = True  # whether XManager keeps them
+        self._batch = _Batch()
 
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
@@ -225,7 +232,7 @@ class _Controller:
     async def _pass(self) -> bool:
         """Look at every run once and do what there is to do; return whether all stay as they are."""
         try:
-            claimed = await asyncio.to_thread(self._reconcile)
+            claimed = await self._while_beating(asyncio.to_thread(self._reconcile))
         except StoreError as error:
             if not self._store_away:
                 self.listener.note(f"{error}: waiting for the store; what runs goes on")
@@ -237,10 +244,11 @@ class _Controller:
             self._store_away = False
         if self._has_to_open and not self._opened:
             await self._open()
-        for one in claimed:
-            with suppress(StoreError):  # what has been claimed has to be launched all the same
-                await asyncio.to_thread(self._beat)
-            await self._start(one)
+        if claimed:
+            await self._start(claimed)
+            self._batch.tell(self.listener, len(claimed))
+            if self._batch.left:
+                self.wakeup.set()
         if self._termination.at_once and self._interrupted_at + LAST_SECONDS < time.monotonic():
             for lease in self._ours:
                 self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
@@ -258,6 +266,7 @@ class _Controller:
         self._ours = [lease for lease in live if lease.launcher == self._name]
         signs = self._liveness.check(live, leases.heartbeats(self.store))
         self._final, ready = {}, []
+        todo, actions = _Todo(), []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
             action = reconcile.decide(run, self._seen(run, target, signs), self._rules)
@@ -266,8 +275,11 @@ class _Controller:
             if isinstance(action, reconcile.Claim):
                 ready.append((run, target))
             else:
-                self._act(run, target, action)
-            self._show(run, target, action)
+                self._decided(todo, run, target, action)
+            actions.append((run, target, action))
+        self._do(todo)
+        for each in actions:
+            self._show(*each)
         self._stop_if_alike(standings)
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
@@ -288,32 +300,56 @@ class _Controller:
         waits = state is None or not state.is_terminal or state == RunState.PREEMPTED
         return f"run {fingerprint[:8]}", None if waits else state
 
-    def _act(self, run: Standing, target: Target, action: reconcile.Action) -> None:
+    def _decided(self, todo: _Todo, run: Standing, target: Target, action: reconcile.Action) -> None:
+        """Add what has been decided about a run to what is done about all of them."""
         match action:
             case reconcile.Done(state):
                 self._final[run.fingerprint] = state
                 if state == RunState.FAILED and self.options.fail_fast and self._stopping is None:
                     self._stopping = f"{_name(target)} failed"
             case reconcile.Enter(state, reason):
-                leases.enter(self.store, run, state, reason)
-                self.wakeup.set()
+                todo.entries.append((run, state, reason))
             case reconcile.Wait(str(reason)) if run.lease is not None and reason != run.reason:
-                leases.waits(self.store, run.lease, reason)
+                todo.waits[run.lease.id] = reason
             case reconcile.Adopt(lease):
-                leases.adopt(self.store, lease, self._enter())
-                self.wakeup.set()
+                todo.adopted.append(lease)
             case reconcile.Stop(lease):
-                self._termination.stop(lease)
-            case reconcile.End(lease, state, reason, exit_code, kill):
-                if not kill and not self._termination.clear(lease):
-                    return  # it has not ended as long as anything of it runs
-                said = self._said(lease.log) if state == RunState.FAILED else ""
-                said = f"{reason}: {said}" if said else reason
-                heard = lease.heartbeat_at if kill else None
-                ended = leases.end(self.store, run.fingerprint, lease.id, state, said, exit_code, heard)
-                if ended and kill:
-                    self._termination.kill(lease)
-                self.wakeup.set()
+                todo.stopped.append(lease)
+            case reconcile.End():
+                todo.ended.append(action)
+
+    def _do(self, todo: _Todo) -> None:
+        """Do what has been decided: one transaction of a kind, whatever the number of runs."""
+        if todo.entries:
+            leases.enter(self.store, todo.entries)
+        if todo.waits:
+            leases.waits(self.store, todo.waits)
+        if todo.adopted:
+            leases.adopt(self.store, todo.adopted, self._enter())
+        _each(self._termination.stop, todo.stopped)
+        # An attempt has not ended as long as anything of it runs.
+        over = _each(lambda end: end.kill or self._termination.clear(end.lease), todo.ended)
+        endings = {
+            end.lease.id: self._ending(end) for end, clear in zip(todo.ended, over, strict=True) if clear
+        }
+        if endings:
+            done = {ending.attempt_id for ending in leases.end_all(self.store, endings.values())}
+            killed = [end.lease for end in todo.ended if end.kill and end.lease.id in done]
+            _each(self._termination.kill, killed)
+        if todo.entries or todo.adopted or endings:
+            self.wakeup.set()
+
+    def _ending(self, end: reconcile.End) -> leases.Ending:
+        lease = end.lease
+        said = self._said(lease.log) if end.state == RunState.FAILED else ""
+        return leases.Ending(
+            lease.fingerprint,
+            lease.id,
+            end.state,
+            f"{end.reason}: {said}" if said else end.reason,
+            end.exit_code,
+            lease.heartbeat_at if end.kill else None,
+        )
 
     def _stop_if_alike(self, standings: Mapping[str, Standing]) -> None:
         """Stop a launch of which all runs would fail for the reason for which the first ones failed."""
@@ -337,41 +373,43 @@ class _Controller:
             return ""
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
-        """Claim attempts for the free slots, in the order of the plan."""
+        """Claim attempts for the free slots, in the order of the plan, so many at a time."""
+        self._batch.left = 0
         if not ready or self._stopping is not None:
             return []
         if not self._opened:
             self._has_to_open = True
             return []
-        executor = self.executors(self.options.executor)
+        executor, busy = self.executors(self.options.executor), len(self._ours)
         slots = self.options.parallel or executor.parallel
-        claimed: list[_Claimed] = []
-        for run, target in ready:
-            busy = len(self._ours) + len(claimed)
-            if (slots is not None and busy >= slots) or (busy and not executor.has_room()):
-                break
-            if run.lease is not None and run.lease.executor != "local":
-                self._termination.kill(run.lease)  # a job that was put back into a queue would come again
-            elif run.lease is not None and not self._termination.clear(run.lease):
-                continue  # two attempts must not write into one folder
-            log, lease = f"{run.directory}/{logs.NAME}", self.options.lease_seconds
-            try:
-                claim = leases.claim(
-                    self.store,
-                    run.fingerprint,
-                    self._enter(),
-                    self.options.executor,
-                    executor.chips,
-                    log,
-                    lease,
-                )
-            except StoreError:
-                if claimed:
-                    break  # those have to be launched
-                raise
-            if claim is not None:
-                claimed.append(_Claimed(target, claim, executor, log))
-        return claimed
+        free = len(ready) if slots is None else max(slots - busy, 0)
+        if free and not executor.has_room():
+            free = 0 if busy else 1
+        chosen = list(ready[:free][:TOGETHER])
+        if not chosen:
+            return []
+        clear = _each(lambda pair: self._cleared(pair[0]), chosen)
+        chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
+        made = claims.claim_all(
+            self.store,
+            {run.fingerprint: f"{run.directory}/{logs.NAME}" for run, _ in chosen},
+            claims.Terms(self._enter(), self.options.executor, executor.chips, self.options.lease_seconds),
+        )
+        self._batch.left = min(len(ready), free) - len(chosen)
+        return [
+            _Claimed(target, made[run.fingerprint], executor, f"{run.directory}/{logs.NAME}")
+            for run, target in chosen
+            if run.fingerprint in made
+        ]
+
+    def _cleared(self, run: Standing) -> bool:
+        """Whether nothing of a run's last attempt is left: two must not write into one folder."""
+        if run.lease is None:
+            return True
+        if run.lease.executor != "local":
+            self._termination.kill(run.lease)  # a job that was put back into a queue would come again
+            return True
+        return self._termination.clear(run.lease)
 
     async def _open(self) -> None:
         """Create XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
@@ -391,43 +429,73 @@ class _Controller:
             self.listener.note(f"XManager keeps no record of this launch, or no whole one: {why}")
         self._records = False
 
-    async def _start(self, one: _Claimed) -> None:
-        """Launch a claimed attempt as a work unit of XManager."""
-        try:
-            if self._stopping is not None:
-                raise ExecutorError(self._stopping)
-            marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
-            job = job_of(
-                self.lab,
-                self.title,
-                one.target,
-                marks,
-                one.log,
-                one.executor.here,
-                self.options.record,
-                self.options.retry_exit_codes,
-            )
-            launched = await self._launched(one.executor, job)
-        except ExecutorError as error:
-            ended = RunState.PREEMPTED if isinstance(error, ExecutorAway) else RunState.FAILED
-            ended = ended if self._stopping is None else RunState.CANCELLED
-            attempt = (one.target.fingerprint, one.claim.attempt_id)
-            await self._write_surely(leases.end, *attempt, ended, str(error), None)
-            self.wakeup.set()
+    async def _start(self, claimed: Sequence[_Claimed]) -> None:
+        """Launch claimed attempts together, each as a work unit of XManager."""
+        executor = claimed[0].executor
+        jobs = [self._job(one) for one in claimed]
+        if self._stopping is None:
+            found = await self._while_beating(self._launched(executor, jobs))
         else:
-            stop = functools.partial(one.executor.stop, launched)
-            await self._write_surely(leases.launched, one.claim.attempt_id, launched.handle, stop=stop)
+            found = [ExecutorError(self._stopping)] * len(jobs)
+        handles: dict[int, str] = {}
+        started: list[LaunchedJob] = []
+        endings: list[leases.Ending] = []
+        for one, job in zip(claimed, found, strict=True):
+            if isinstance(job, LaunchedJob):
+                handles[one.claim.attempt_id] = job.handle
+                started.append(job)
+                continue
+            ended = RunState.PREEMPTED if isinstance(job, ExecutorAway) else RunState.FAILED
+            ended = ended if self._stopping is None else RunState.CANCELLED
+            endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, ended, str(job)))
 
-    async def _launched(self, executor: Executor, job: Job) -> LaunchedJob:
-        """Launch a job, through XManager as long as that works."""
+        def stop(*, now: bool) -> None:
+            _each(lambda job: _stopped(executor, job, now), started)
+
+        if handles:
+            await self._write_surely(claims.launched, handles, stop=stop)
+        if endings:
+            await self._write_surely(leases.end_all, endings)
+            self.wakeup.set()
+
+    def _job(self, one: _Claimed) -> Job:
+        marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        return job_of(
+            self.lab,
+            self.title,
+            one.target,
+            marks,
+            one.log,
+            one.executor.here,
+            self.options.record,
+            self.options.retry_exit_codes,
+        )
+
+    async def _launched(
+        self, executor: Executor, jobs: Sequence[Job]
+    ) -> Sequence[LaunchedJob | ExecutorError]:
+        """Launch jobs at once; XManager knows them as long as that works."""
+        units: Sequence[Launched] = ()
         if self._experiment is not None and self._records:
             try:
-                return await self._experiment.add(executor, job)
-            except ExecutorError:
-                raise
-            except Exception as error:  # if it has launched the job all the same, that one is found
+                units = await self._experiment.add(executor, jobs)
+            except Exception as error:
                 self._unrecorded(error)
-        return await asyncio.to_thread(executor.launch, job)
+        try:
+            found: Sequence[LaunchedJob | ExecutorError] = await asyncio.to_thread(executor.launch_all, jobs)
+        except ExecutorError as error:
+            found = [error] * len(jobs)
+        for unit, job in zip(units, found, strict=False):
+            unit.tell(job)
+        return found
+
+    async def _while_beating(self, work: Coroutine[Any, Any, Value]) -> Value:
+        """Wait for work that may take long, while other launchers hear from this one."""
+        task = asyncio.ensure_future(work)
+        while not (await asyncio.wait([task], timeout=self._intervals.heartbeat))[0]:
+            with suppress(StoreError):  # the work has to be done all the same
+                await asyncio.to_thread(self._beat)
+        return task.result()
 
     async def _write_surely(
         self, write: Callable[..., object], *values: object, stop: Callable[..., None] | None = None
@@ -439,8 +507,7 @@ class _Controller:
                 return
             except StoreError:
                 if self._stopping is not None and stop is not None:
-                    with suppress(ExecutorError):
-                        await asyncio.to_thread(stop, now=self._termination.at_once)
+                    await asyncio.to_thread(stop, now=self._termination.at_once)
                 if self._termination.at_once:
                     return
                 await asyncio.sleep(self._intervals.poll)
@@ -491,6 +558,58 @@ class _Controller:
         if self._shown.get(run.fingerprint) != shown:
             self._shown[run.fingerprint] = shown
             self.listener.state(target, *shown)
+
+
+@dataclass
+class _Todo:
+    """What is to be done about runs, of all that a pass has decided.
+
+    Attributes:
+        entries: Runs that get another state, and why.
+        waits: Attempts, by their ids, whose jobs wait, and for what.
+        adopted: Attempts to look after.
+        stopped: Attempts whose jobs are to stop.
+        ended: Attempts that are over.
+    """
+
+    entries: list[tuple[Standing, RunState, str | None]] = field(default_factory=list)
+    waits: dict[int, str] = field(default_factory=dict)
+    adopted: list[Lease] = field(default_factory=list)
+    stopped: list[Lease] = field(default_factory=list)
+    ended: list[reconcile.End] = field(default_factory=list)
+
+
+@dataclass
+class _Batch:
+    """Runs that start one after another, more than are launched at a time.
+
+    Attributes:
+        left: How many can start now, beside those that are being launched.
+    """
+
+    left: int = 0
+    _submitted: int = 0
+
+    def tell(self, listener: Listener, count: int) -> None:
+        """Tell a listener that so many more have been submitted, if they are not all that there are."""
+        if self.left or self._submitted:
+            self._submitted += count
+            listener.submitted(self._submitted, self._submitted + self.left)
+        if not self.left:
+            self._submitted = 0
+
+
+def _each(act: Callable[[Thing], Value], things: Sequence[Thing]) -> list[Value]:
+    """Do something about each of some things, several at a time, since APIs take a while to answer."""
+    if len(things) < 2:
+        return [act(thing) for thing in things]
+    with ThreadPoolExecutor(min(len(things), _AT_A_TIME), thread_name_prefix="controller") as pool:
+        return list(pool.map(act, things))
+
+
+def _stopped(executor: Executor, job: LaunchedJob, now: bool) -> None:
+    with suppress(ExecutorError):
+        executor.stop(job, now=now)
 
 
 def _name(run: Target) -> str:

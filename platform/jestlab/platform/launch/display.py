@@ -35,6 +35,9 @@ class Listener:
     def note(self, message: str) -> None:
         """Something happened that concerns no single run."""
 
+    def submitted(self, done: int, total: int) -> None:
+        """So many of the runs that can start now are launched; called where they are too many for one go."""
+
     def progress(self, found: Mapping[str, Progress]) -> None:
         """The running runs are this far, by fingerprint; called about once a second."""
 
@@ -80,6 +83,10 @@ class Noting(Listener):
         self.notes.append(one_line(message, _LONG))
         self._listener.note(message)
 
+    def submitted(self, done: int, total: int) -> None:
+        """Pass it on."""
+        self._listener.submitted(done, total)
+
     def progress(self, found: Mapping[str, Progress]) -> None:
         """Pass it on."""
         self._listener.progress(found)
@@ -113,6 +120,10 @@ class Lines(Listener):
     def note(self, message: str) -> None:
         """Print a message as a line of its own."""
         self._print(styled(one_line(message, _LONG)))
+
+    def submitted(self, done: int, total: int) -> None:
+        """Print how many runs are launched."""
+        self._print(styled(f"submitted {done} of {total}"))
 
     def _line(self, run: Target, state: RunState, reason: str | None) -> Styled:
         line = of_state(f"{state:<9}", state) + f"  {self._name(run)}"
@@ -189,6 +200,12 @@ class Moving(Lines):
             self._bars.remove_task(self._tasks.pop(run.fingerprint))
         super().state(run, state, reason)
         self._bars.update(self._all, completed=self._ended, done=f"{self._ended}/{self._total} runs")
+
+    def submitted(self, done: int, total: int) -> None:
+        """Say beside the bar for all runs how many are launched."""
+        if self._bars is not None and self._all is not None:
+            said = f"all runs, submitted {done} of {total}" if done < total else "all runs"
+            self._bars.update(self._all, description=said, refresh=True)
 
     def progress(self, found: Mapping[str, Progress]) -> None:
         """Update the bars of the running runs."""

@@ -59,9 +59,11 @@ class Wakeup:
     def set(self) -> None:
         """Wake the controller; callable from any thread, also when nobody waits."""
         loop = self._loop
-        if loop is not None:
-            with suppress(RuntimeError):  # the loop has just been closed
-                loop.call_soon_threadsafe(self._event.set)
+        if loop is None:
+            self._event.set()  # nobody has waited yet: who does returns at once
+            return
+        with suppress(RuntimeError):  # the loop has just been closed
+            loop.call_soon_threadsafe(self._event.set)
 
     async def wait(self, seconds: float) -> None:
         """Return when the event was set since the last call, or after so many seconds."""

@@ -14,6 +14,7 @@ import contextlib
 import io
 import logging
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,24 @@ _OVER = {
 
 
 class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has no types
-    """A job as XManager's work units see it; without a job, `error` says why it was not launched."""
+    """A job as XManager's work units see it.
 
-    def __init__(self, executor: Executor, job: LaunchedJob | None, error: ExecutorError | None) -> None:
-        self.job = job
-        self.error = error
+    Attributes:
+        job: Set once it has been launched.
+        error: Why it was not launched.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self.job: LaunchedJob | None = None
+        self.error: ExecutorError | None = None
         self._executor = executor
+
+    def tell(self, found: LaunchedJob | ExecutorError) -> None:
+        """Say what has become of the job."""
+        if isinstance(found, LaunchedJob):
+            self.job = found
+        else:
+            self.error = found
 
     async def wait(self) -> None:
         """Wait for the end; raise RuntimeError if it failed, which XManager turns into its own error."""
@@ -69,14 +82,16 @@ class Launched(handles.ExecutionHandle):  # type: ignore[misc]  # XManager has n
             self._executor.stop(self.job, now=False)
 
     def _look(self) -> JobStatus:
-        if self.job is None:
+        if self.error is not None:
             return JobStatus(JobState.FAILED, str(self.error))
+        if self.job is None:
+            return JobStatus(JobState.QUEUED, "is being launched")
         return self._executor.statuses([self.job])[self.job]
 
 
 @attr.s(auto_attribs=True)
 class Handover(xm.Executor):  # type: ignore[misc]
-    """Executes a job of XManager by one of jestlab's executors."""
+    """Executes a job of XManager by one of jestlab's executors, which launches it with others: see `add`."""
 
     executor: Executor
     job: Job
@@ -85,20 +100,11 @@ class Handover(xm.Executor):  # type: ignore[misc]
 
     @classmethod
     async def launch(cls, local_experiment_unit: Any, job_group: xm.JobGroup) -> list[Any]:
-        """Start the jobs; called by XManager, whose whole experiment would end on an exception."""
+        """Give the work unit its jobs; called by XManager, for one work unit after another."""
         for job in job_operators.flatten_jobs(job_group):
-            given: Handover = job.executor
-            launched: LaunchedJob | None = None
-            error: ExecutorError | None = None
-            try:
-                launched = await asyncio.to_thread(given.executor.launch, given.job)
-            except ExecutorError as failure:
-                error = failure
             # As non-local handles: the experiment then neither waits for them at its exit, nor raises again
             # what was already handled.
-            local_experiment_unit._non_local_execution_handles.append(
-                Launched(given.executor, launched, error)
-            )
+            local_experiment_unit._non_local_execution_handles.append(Launched(job.executor.executor))
         return []
 
 
@@ -130,16 +136,18 @@ class Experiment:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints
             await self._experiment.__aexit__(None, None, None)
 
-    async def add(self, executor: Executor, job: Job) -> LaunchedJob:
-        """Launch a job as a work unit; ExecutorError if it could not be launched."""
-        unit = await self._experiment.add(
-            xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
-        )
-        [launched] = unit._non_local_execution_handles
-        if launched.error is not None:
-            raise launched.error
-        found: LaunchedJob = launched.job
-        return found
+    async def add(self, executor: Executor, jobs: Sequence[Job]) -> list[Launched]:
+        """Make a work unit of each job; whoever then launches the jobs says so by `Launched.tell`.
+
+        All are added at once, and launched together: XManager lets one work unit wait for another.
+        """
+        added = [
+            self._experiment.add(
+                xm.Job(self._executable, Handover(executor, job), name=job.title, args=list(job.arguments))
+            )
+            for job in jobs
+        ]
+        return [unit._non_local_execution_handles[0] for unit in await asyncio.gather(*added)]
 
 
 def _use_database(folder: Path) -> None:

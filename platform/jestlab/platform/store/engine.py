@@ -37,8 +37,8 @@ QUERY_SECONDS = 600.0
 
 _WRITES = "jestlab_writes"
 
-MIGRATING, RECORDING = 0x6A657374, 0x6A657375
-"""Names of locks: one for changing tables, one for recording a plan."""
+MIGRATING, RECORDING, CLAIMING = 0x6A657374, 0x6A657375, 0x6A657376
+"""Names of locks: for changing tables, for recording a plan, and for claiming runs."""
 
 
 def writable(url: str) -> Engine:

@@ -3,15 +3,14 @@
 Each function is one transaction, except `move` and `finish`, which are part of one.
 
 At most one attempt at a run is PENDING or RUNNING at any time: a launcher claims a run here before it
-launches it, and of several launchers one gets the claim. Nothing here compares clocks: a launcher that takes
-another launcher, or a worker, for dead ends or adopts the attempt as it saw it, and is refused if the attempt
-has changed since.
+launches it (see `claims`). Nothing here compares clocks: a launcher that takes another launcher, or a worker,
+for dead ends or adopts the attempt as it saw it, and is refused if the attempt has changed since.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -25,20 +24,6 @@ from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert
 _LONG_GONE = timedelta(days=7)
 _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("fruitless", "lease"))
 _OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
-
-
-class Claim(NamedTuple):
-    """An attempt that a launcher may start.
-
-    Attributes:
-        attempt_id: The fencing token.
-        number: 1, 2, … within the run.
-        token: The secret that its job bears.
-    """
-
-    attempt_id: int
-    number: int
-    token: str
 
 
 def enter_launcher(store: Store, name: str) -> int:
@@ -113,95 +98,71 @@ def _standing(row: RowMapping) -> Standing:
     return Standing(**{**values, "state": RunState(values["state"])}, lease=lease)
 
 
-def claim(
-    store: Store,
-    fingerprint: str,
-    launcher_id: int,
-    executor: str,
-    chips: int,
-    log: str,
-    lease_seconds: float = 90.0,
-) -> Claim | None:
-    """Claim a run for a new attempt.
+def waits(store: Store, reasons: Mapping[int, str]) -> None:
+    """Store why the jobs of attempts have not started yet, by the attempts' ids, unless they have."""
+    with store.writing() as connection:
+        for reason, attempts in _grouped(reasons).items():
+            pending = select(Attempt.run_id).where(
+                Attempt.id.in_(attempts), Attempt.state == RunState.PENDING
+            )
+            connection.execute(
+                update(Run)
+                .where(Run.id.in_(pending), Run.state == RunState.PENDING)
+                .values(reason=reason, updated_at=now())
+            )
 
-    Args:
-        store: The store.
-        fingerprint: The run.
-        launcher_id: The launcher that claims it.
-        executor: Name of the executor that will run its job.
-        chips: Number of accelerator chips that the job will occupy.
-        log: The run's log, relative to the lab's root.
-        lease_seconds: How long its worker may be silent.
+
+def adopt(store: Store, leases: Sequence[Lease], launcher_id: int) -> list[Lease]:
+    """Look after attempts whose launchers have gone.
 
     Returns:
-        The claim; None if another attempt holds the run, it is COMPLETED, or its user wants it to stop.
+        Those that are looked after now; another launcher may have been faster.
     """
     with store.writing() as connection:
-        run = connection.execute(
-            select(Run.id, Run.state, Run.stop_reason, Run.step)
-            .where(Run.fingerprint == fingerprint)
-            .with_for_update(key_share=True)
-        ).one()
-        if run.state == RunState.COMPLETED or run.stop_reason is not None:
-            return None
-        live, number = connection.execute(
-            select(func.count().filter(Attempt.state.in_(LIVE)), func.max(Attempt.number)).where(
-                Attempt.run_id == run.id
-            )
-        ).one()
-        if live:
-            return None
-        if run.state not in LIVE:
-            move(connection, fingerprint, RunState.PENDING, None)
-        claimed = {
-            "run_id": run.id,
-            "number": (number or 0) + 1,
-            "state": RunState.PENDING,
-            "launcher_id": launcher_id,
-            "executor": executor,
-            "chips": chips,
-            "lease_seconds": lease_seconds,
-            "claimed_at": now(),
-            "heartbeat_at": now(),
-            "first_step": run.step,
-            "log": log,
-            "token": secrets.token_hex(16),
-        }
-        attempt_id = connection.execute(
-            insert(connection, Attempt).values(**claimed).returning(Attempt.id)
-        ).scalar_one()
-        return Claim(attempt_id, claimed["number"], claimed["token"])
+        return [lease for lease in leases if _adopt(connection, lease, launcher_id)]
 
 
-def launched(store: Store, attempt_id: int, handle: str) -> None:
-    """Store the handle of an attempt's job."""
-    with store.writing() as connection:
-        connection.execute(update(Attempt).where(Attempt.id == attempt_id).values(handle=handle))
-
-
-def waits(store: Store, lease: Lease, reason: str) -> None:
-    """Store why the job of an attempt has not started yet, unless it has."""
-    pending = select(Attempt.run_id).where(Attempt.id == lease.id, Attempt.state == RunState.PENDING)
-    with store.writing() as connection:
-        connection.execute(
-            update(Run)
-            .where(Run.id.in_(pending), Run.state == RunState.PENDING)
-            .values(reason=reason, updated_at=now())
-        )
-
-
-def adopt(store: Store, lease: Lease, launcher_id: int) -> bool:
-    """Look after an attempt whose launcher has gone; return False if another launcher does so already."""
+def _adopt(connection: Connection, lease: Lease, launcher_id: int) -> bool:
     owner = select(Launcher.id).where(Launcher.name == lease.launcher).scalar_subquery()
     same = Attempt.launcher_id.is_(None) if lease.launcher is None else Attempt.launcher_id == owner
+    return bool(
+        connection.execute(
+            update(Attempt)
+            .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), same)
+            .values(launcher_id=launcher_id)
+        ).rowcount
+    )
+
+
+class Ending(NamedTuple):
+    """How an attempt ends whose worker can no longer say so.
+
+    Attributes:
+        fingerprint: The run.
+        attempt_id: Its attempt.
+        state: New state of both.
+        reason: Why.
+        exit_code: Of the process, if it is known.
+        heartbeat_at: Its last heartbeat, if it is ended because none has followed.
+    """
+
+    fingerprint: str
+    attempt_id: int
+    state: RunState
+    reason: str
+    exit_code: int | None = None
+    heartbeat_at: datetime | None = None
+
+
+def end_all(store: Store, endings: Iterable[Ending]) -> list[Ending]:
+    """End attempts, all in one transaction: later writes of their workers are refused.
+
+    Returns:
+        Those that were ended now: not what is over already, nor what another heartbeat has followed.
+    """
     with store.writing() as connection:
-        return bool(
-            connection.execute(
-                update(Attempt)
-                .where(Attempt.id == lease.id, Attempt.state.in_(LIVE), same)
-                .values(launcher_id=launcher_id)
-            ).rowcount
-        )
+        in_order = sorted(endings, key=lambda ending: ending.attempt_id)
+        return [ending for ending in in_order if _end(connection, ending)]
 
 
 def end(
@@ -213,28 +174,19 @@ def end(
     exit_code: int | None,
     heartbeat_at: datetime | None = None,
 ) -> bool:
-    """End an attempt whose worker can no longer do so: later writes of its worker are refused.
+    """End one attempt, as `end_all` does; return whether it was ended now."""
+    return bool(end_all(store, [Ending(fingerprint, attempt_id, state, reason, exit_code, heartbeat_at)]))
 
-    Args:
-        store: The store.
-        fingerprint: The run.
-        attempt_id: Its attempt.
-        state: New state of both.
-        reason: Why.
-        exit_code: Of the process, if it is known.
-        heartbeat_at: Its last heartbeat, if it is ended because none has followed.
 
-    Returns:
-        Whether it was ended now: not if it is over already, or another heartbeat has followed.
-    """
-    with store.writing() as connection:
-        if heartbeat_at is not None:
-            seen = connection.scalar(
-                select(Attempt.heartbeat_at).where(Attempt.id == attempt_id).with_for_update()
-            )
-            if seen != heartbeat_at:
-                return False
-        return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
+def _end(connection: Connection, ending: Ending) -> bool:
+    fingerprint, attempt_id, state, reason, exit_code, heartbeat_at = ending
+    if heartbeat_at is not None:
+        seen = connection.scalar(
+            select(Attempt.heartbeat_at).where(Attempt.id == attempt_id).with_for_update()
+        )
+        if seen != heartbeat_at:
+            return False
+    return finish(connection, fingerprint, attempt_id, state, reason, exit_code)
 
 
 def move(connection: Connection, fingerprint: str, state: RunState, reason: str | None = None) -> None:
@@ -278,25 +230,54 @@ def finish(
     return True
 
 
-def enter(store: Store, seen: Standing, state: RunState, reason: str | None) -> bool:
-    """Give a run that no attempt holds another state, unless it has changed since it was `seen`.
+def enter(store: Store, entries: Sequence[tuple[Standing, RunState, str | None]]) -> int:
+    """Give runs that no attempt holds other states, unless they have changed since they were seen.
+
+    Args:
+        store: The store.
+        entries: Each run as it was seen, its new state, and why.
 
     Returns:
-        Whether it has the state now.
+        How many have theirs now.
     """
     with store.writing() as connection:
-        free = _free(connection, [seen.fingerprint])
-        now_seen = connection.execute(
-            select(Run.state, func.max(Attempt.number))
+        seen = {run.fingerprint: run for run, _, _ in entries}
+        free: set[int] = set()
+        present: dict[str, tuple[int, str, int | None]] = {}
+        query = (
+            select(Run.fingerprint, Run.id, Run.state, func.max(Attempt.number))
             .outerjoin(Attempt, Attempt.run_id == Run.id)
-            .where(Run.fingerprint == seen.fingerprint)
-            .group_by(Run.state)
-        ).one()
-        number = seen.lease.number if seen.lease is not None else None
-        if not free or tuple(now_seen) != (seen.state, number):
-            return False
-        move(connection, seen.fingerprint, state, reason)
-        return True
+            .group_by(Run.fingerprint, Run.id, Run.state)
+        )
+        for chunk in chunks(seen):
+            free |= set(_free(connection, chunk))
+            for fingerprint, found_id, seen_state, last in connection.execute(
+                query.where(Run.fingerprint.in_(chunk))
+            ):
+                present[fingerprint] = (found_id, seen_state, last)
+        wanted: dict[tuple[RunState, str | None], list[int]] = defaultdict(list)
+        for run, entered, reason in entries:
+            if run.fingerprint not in present:
+                continue
+            run_id, current, number = present[run.fingerprint]
+            as_seen = (run.state, run.lease.number if run.lease is not None else None)
+            if run_id in free and (current, number) == as_seen:
+                check_move(run.fingerprint, RunState(current), entered)
+                wanted[entered, reason].append(run_id)
+        for (entered, reason), runs in wanted.items():
+            for some in chunks(runs):
+                connection.execute(
+                    update(Run).where(Run.id.in_(some)).values(state=entered, reason=reason, updated_at=now())
+                )
+        return sum(map(len, wanted.values()))
+
+
+def _grouped(reasons: Mapping[int, str]) -> dict[str, list[int]]:
+    """Return the ids that have each reason: one statement for all of them."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for one, reason in reasons.items():
+        found[reason].append(one)
+    return found
 
 
 def request_stop(store: Store, fingerprints: Sequence[str], reason: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
@@ -23,6 +23,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
     launched_or_error,
 )
+from jestlab.platform.launch.executors.rate import Rate, retry_after
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Resources, Slice, parse_slice
 
@@ -30,6 +31,9 @@ Result = TypeVar("Result")
 Section = TypeVar("Section")
 REQUESTS = 16
 """Requests under way at a time when many jobs are launched."""
+
+_REFUSALS = 4
+"""How often one call is put off because the API says that there are too many, before that is an error."""
 
 Place = tuple[str, str]
 """Where a job is: context and namespace of a cluster, or project with location, and region."""
@@ -40,9 +44,11 @@ class Cloud(ABC, Generic[Section]):
 
     Attributes:
         chips: Chips of each job.
+        per_second: Calls a second, of all threads together.
     """
 
     name: str
+    per_second: float = 20.0
     here = False
     parallel: int | None = None
 
@@ -71,6 +77,7 @@ class Cloud(ABC, Generic[Section]):
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._rate = Rate(self.per_second, _REQUESTS)
         self.chips = slice_.chips if slice_ else 0
 
     @classmethod
@@ -93,7 +100,8 @@ class Cloud(ABC, Generic[Section]):
         return True
 
     def halt(self) -> None:
-        """Do nothing: what has been sent is stopped there."""
+        """Send no further job; what has been sent is stopped there."""
+        self._rate.halt()
 
     def settle(self, seconds: float) -> None:
         """Do nothing: no job is on this machine."""
@@ -112,9 +120,15 @@ class Cloud(ABC, Generic[Section]):
         """Start a job, or find it if its name was launched before."""
 
     def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
-        """Start several jobs, so many requests at a time."""
+        """Start several jobs, so many requests at a time, and at most `per_second`."""
+
+        def launch(job: Job) -> LaunchedJob:
+            if self._rate.halted:
+                raise ExecutorError("the launch was stopped")
+            return self.launch(job)
+
         with ThreadPoolExecutor(REQUESTS, thread_name_prefix="launch") as pool:
-            return list(pool.map(functools.partial(launched_or_error, self.launch), jobs))
+            return list(pool.map(lambda job: launched_or_error(launch, job), jobs))
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs, asked for place by place."""
@@ -152,20 +166,40 @@ class Cloud(ABC, Generic[Section]):
         which can be renewed while the launcher waits.
         """
 
+    @abstractmethod
+    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
+        """Return the headers of an answer that says 429, too many requests; None for any other error."""
+
     def _call(self, say: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
         """Call the API, which must be safe to repeat; an error that stays becomes one line.
 
         Three attempts, because a launch or a poll is repeated later anyway: one call must not hold up others
-        for long.
+        for long. Where the API says that there are too many, all threads wait for as long as it asks.
         """
+
+        def paced() -> Result:
+            for _ in range(_REFUSALS):
+                self._rate.take()
+                try:
+                    return function(*values, **options)
+                except Exception as error:
+                    if (headers := self._too_many(error)) is None or self._rate.halted:
+                        raise
+                    asked = retry_after(headers, time.time())
+                    self._rate.pause(Intervals.from_environment().api_pause if asked is None else asked)
+                    refused = error
+            raise refused
+
         retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(self._meaning(error), ExecutorAway)),
+            retry=retry_if_exception(
+                lambda error: self._too_many(error) is None and isinstance(self._meaning(error), ExecutorAway)
+            ),
             stop=stop_after_attempt(3),
             wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
             reraise=True,
         )
         try:
-            return retrying(function, *values, **options)
+            return retrying(paced)
         except Exception as error:
             if (meaning := self._meaning(error)) is None:
                 raise

@@ -62,6 +62,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
     """
 
     name = "kubernetes"
+    per_second = 50.0
     grace_seconds = manifest.GRACE_SECONDS + 60.0
 
     @classmethod
@@ -307,6 +308,11 @@ class Kubernetes(Cloud[KubernetesSettings]):
     @property
     def _timeout(self) -> tuple[float, float]:
         return _CONNECT_SECONDS, self._answer_seconds
+
+    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
+        from kubernetes.client import ApiException
+
+        return (error.headers or {}) if isinstance(error, ApiException) and error.status == 429 else None
 
     def _meaning(self, error: BaseException) -> ExecutorError | None:
         from kubernetes.client import ApiException

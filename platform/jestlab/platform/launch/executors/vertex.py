@@ -70,6 +70,7 @@ class Vertex(Cloud[VertexSettings]):
     """
 
     name = "vertex"
+    per_second = 10.0
     grace_seconds = 300.0
     endpoint: str | None = None
     logging_endpoint = "https://logging.googleapis.com"
@@ -238,6 +239,13 @@ class Vertex(Cloud[VertexSettings]):
                 )
             client = self._clients[region]
         return getattr(client, request)(retry=None, timeout=self._answer_seconds, **options)
+
+    def _too_many(self, error: BaseException) -> Mapping[str, str] | None:
+        from google.api_core.exceptions import GoogleAPICallError
+
+        if not isinstance(error, GoogleAPICallError) or error.code != 429:
+            return None
+        return getattr(error.response, "headers", None) or {}
 
     def _meaning(self, error: BaseException) -> ExecutorError | None:
         import requests
