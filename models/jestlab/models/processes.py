@@ -62,7 +62,11 @@ def initialize_processes() -> None:
     terminated = signal.getsignal(signal.SIGTERM)
     if _COUNT in os.environ:
         jax.distributed.initialize(
-            os.environ[_ADDRESS], num_processes=int(os.environ[_COUNT]), process_id=int(os.environ[_NUMBER])
+            os.environ[_ADDRESS],
+            num_processes=int(os.environ[_COUNT]),
+            process_id=int(os.environ[_NUMBER]),
+            # What JAX would add by itself on Slurm is that a process may use one GPU of its node alone.
+            cluster_detection_method="deactivate",
         )
     else:
         jax.distributed.initialize()

@@ -88,13 +88,15 @@ class Stop:
         return self.reason is not None
 
     def on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT."""
+        """Stop on SIGTERM and SIGINT; on SIGUSR1, too, which says that the time limit is near."""
 
         def stop(number: int, _: FrameType | None) -> None:
-            self.reason = self.reason or f"stopped by {signal.Signals(number).name}"
+            limit = "stopped before its time limit" if number == signal.SIGUSR1 else None
+            self.reason = self.reason or limit or f"stopped by {signal.Signals(number).name}"
 
         signal.signal(signal.SIGTERM, stop)
         signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGUSR1, stop)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

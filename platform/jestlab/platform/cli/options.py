@@ -79,7 +79,7 @@ def how_options(function: Function) -> Callable[..., Any]:
 
     @click.option(
         "--on",
-        type=Named("executor", ("local", "vertex", "kubernetes")),
+        type=Named("executor", ("local", "vertex", "kubernetes", "slurm")),
         help="Where to run: built in, or an executor of your own  "
         "[default: as the study says, else your settings, else local]",
     )

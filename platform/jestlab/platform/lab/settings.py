@@ -16,6 +16,10 @@ They are a YAML file, read again by every command:
       region: us-west4
       store_secret: projects/lab/secrets/jestlab-store/versions/latest
       root: /gcs/our-bucket/lab
+    slurm:
+      partition: gpu
+      account: our-lab
+      setup: [module load cuda]
     prices: {v5e: 1.20}  # dollars per chip-hour
     utilisation: {v5e: 0.45}  # assumed share of the peak FLOP/s
     record: [environment]  # without what is not committed of jestlab's own code
@@ -46,6 +50,7 @@ from pydantic import (
 from jestlab.platform.errors import SpecError, UserError, nearest, shown
 from jestlab.platform.spec.config_tree import validated
 from jestlab.platform.spec.resources import TYPES, ExecutorName, pinned_image
+from jestlab.platform.spec.slurm import Slurm
 from jestlab.platform.spec.yaml import Document
 from jestlab.platform.store.provenance import PARTS, Part
 
@@ -162,6 +167,7 @@ class Settings(_Section):
         image: Container that holds jestlab, pinned by digest.
         kubernetes: The cluster.
         vertex: The project.
+        slurm: The cluster with Slurm.
         prices: Dollars per chip-hour, by TPU type; no others are known.
         utilisation: Share of the peak FLOP/s that training is assumed to reach, by TPU type; otherwise
             `costs.ASSUMED_UTILISATION`: 0.4, a guess until one of your own runs has been measured.
@@ -175,6 +181,7 @@ class Settings(_Section):
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     kubernetes: Kubernetes = Kubernetes()
     vertex: Vertex = Vertex()
+    slurm: Slurm = Slurm()
     prices: dict[_TpuName, PositiveFloat] = {}
     utilisation: dict[_TpuName, _Share] = {}
     executors: dict[str, dict[str, Any]] = {}

@@ -17,6 +17,7 @@ from jestlab.models.extensions import check_name
 from jestlab.platform import reports
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
 from jestlab.platform.launch import controller, executors, logs
@@ -403,7 +404,13 @@ class _Target:
         place = "local" if _is_complete(runs) else executors.choose(how.on, resources, settings)
         executor = executors.get(place, resources, settings, lab, wakeup.set)
         file = sqlite_file(parse_url(lab.store_url))
-        if not executor.here and file is not None:
+        if file is not None and place == "slurm":
+            if kind := network_file_system(Path(file)):
+                raise UserError(
+                    f"{file} is on a network file system ({kind}), where SQLite loses data that several machines "
+                    "write: give --store postgresql://user@host/database"
+                )
+        elif file is not None and not executor.here:
             raise UserError(
                 f"jobs on {place} cannot reach the SQLite file {file}: "
                 "give --store postgresql://user@host/database, or --on local"

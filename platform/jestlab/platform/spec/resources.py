@@ -29,8 +29,9 @@ from pydantic import (
 from jestlab.models import extensions
 from jestlab.platform.errors import closest
 from jestlab.platform.spec.duration import parse_duration, written_duration
+from jestlab.platform.spec.slurm import Slurm
 
-EXECUTORS = ("local", "vertex", "kubernetes")
+EXECUTORS = ("local", "vertex", "kubernetes", "slurm")
 """Names of the executors that are built in."""
 
 
@@ -233,7 +234,7 @@ class Resources(BaseModel):
     """What a launch may use. Not part of a run's identity.
 
     Attributes:
-        on: Where runs are launched: local, vertex, kubernetes, or with an executor of one's own
+        on: Where runs are launched: local, vertex, kubernetes, slurm, or with an executor of one's own
             (`path/to/file.py:Class`, `package.module:Class`, an entry point of `jestlab.executors`); null for
             what the user's settings say, else this machine.
         options: Arguments of an executor of one's own, beside those in the user's settings.
@@ -252,6 +253,7 @@ class Resources(BaseModel):
         tpu: The slice that each run computes on, as in `v5e-16x16`: type and topology.
         image: Container that holds jestlab, pinned by digest; null for the one in the user's settings.
         spot: Whether machines may be taken away at any time, at a lower price.
+        slurm: What the site's Slurm wants to be told, beside the user's settings.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -270,6 +272,7 @@ class Resources(BaseModel):
     tpu: Annotated[str, AfterValidator(lambda text: str(parse_slice(text)))] | None = None
     image: Annotated[str, AfterValidator(pinned_image)] | None = None
     spot: bool = False
+    slurm: Slurm = Slurm()
 
     @property
     def slice(self) -> Slice | None:
@@ -310,6 +313,8 @@ class Resources(BaseModel):
             raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
         if self.on in ("vertex", "kubernetes") and slice_ is None:
             raise ValueError(f"{self.on} requires `tpu`, as in v5e-16x16")
+        if self.on == "slurm" and slice_ is not None:
+            raise ValueError(f"Slurm has no {slice_}: say `nodes` and `gpus` instead of `tpu`")
         if self.on == "local" and slice_ is not None:
             raise ValueError(f"this machine has no {slice_}: leave out `tpu`, or set `on: kubernetes`")
         if self.on == "vertex" and slice_ is not None and not slice_.type.on_vertex:

@@ -158,7 +158,7 @@ class Attempt(Base):
     state: Mapped[str]
     reason: Mapped[str | None]
     launcher_id: Mapped[int | None] = mapped_column(ForeignKey("launcher.id", ondelete="SET NULL"))
-    executor: Mapped[str]  # local, vertex, kubernetes
+    executor: Mapped[str]  # local, vertex, kubernetes, slurm
     handle: Mapped[str | None]  # the executor's name of the job; None until it is launched
     token: Mapped[str | None]  # a secret that the job bears, and no copy of the store; None: no job of ours
     first_step: Mapped[int] = mapped_column(BigInteger, default=0)  # where the run was when this was claimed

@@ -369,7 +369,7 @@ VIEWS: dict[str, View] = {
             "attempt.number": "1, 2, … within the run",
             "attempt.state": "PENDING until the worker starts, then RUNNING, then the final state",
             "attempt.reason": "reason for the state, if the attempt did not complete",
-            "attempt.executor": "executor that launched it: local, vertex or kubernetes",
+            "attempt.executor": "executor that launched it: local, vertex, kubernetes or slurm",
             "attempt.handle": "the executor's name of the job",
             "attempt.chips": "number of accelerator chips that it occupies",
             "attempt.lease_seconds": "seconds without a heartbeat after which the worker counts as lost",

@@ -13,6 +13,7 @@ from jestlab.platform.launch.executor import Executor, Job, Marks
 from jestlab.platform.launch.executors import own
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.executors.slurm import Slurm
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
@@ -46,7 +47,7 @@ def is_here(place: ExecutorName | None) -> bool:
     Raises:
         UserError: It is an executor of one's own, which cannot be imported.
     """
-    if place is None or place in _CLOUDS:
+    if place is None or place == "slurm" or place in _CLOUDS:
         return False
     return place == "local" or own.is_here(place)
 
@@ -65,6 +66,8 @@ def get(
     """
     if place == "local":
         return Local(lab, resources, on_exit)
+    if place == "slurm":
+        return Slurm.of(resources, settings, lab)
     if place not in _CLOUDS:
         own_options = resources.options if resources.on in (None, place) else {}  # else another one's
         options = {**settings.executors.get(place, {}), **own_options}
@@ -76,6 +79,8 @@ def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     """Create an executor for jobs that were launched before: it can do everything but launch."""
     if place == "local":
         return Local(lab)
+    if place == "slurm":
+        return Slurm(lab)
     if place not in _CLOUDS:
         return own.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
     return _CLOUDS[place](getattr(settings, place))

@@ -39,6 +39,7 @@ from jestlab.platform.launch.executor import (
     StillRuns,
     launched_or_error,
 )
+from jestlab.platform.launch.executors.environment import ONE_THREAD, worker_environment
 from jestlab.platform.launch.processes import (
     EXIT_COMPLETED,
     MARK,
@@ -55,9 +56,6 @@ PATIENCE_SECONDS = 120.0
 
 CLOSE_SECONDS = 5.0
 """How long a fork server may take to end by itself: one that was frozen does not."""
-
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-"""In the fork server's environment: NumPy's libraries start their threads when they are imported."""
 
 _FORK_SERVER = "jestlab.platform.launch.executors.forkserver"
 _BLOCK = 1 << 20
@@ -252,21 +250,7 @@ class Local:
 
     def environment(self) -> dict[str, str]:
         """Return what a worker's environment has beyond this process's."""
-        count = str(self._threads)
-        xla_flags = os.environ.get("XLA_FLAGS", "")
-        if self._threads == 1:
-            xla_flags += " --xla_cpu_multi_thread_eigen=false"
-        ours = dict.fromkeys((*ONE_THREAD, "NPROC"), count)  # NPROC: size of XLA's thread pools
-        ours |= {"XLA_FLAGS": xla_flags.strip(), "PYTHONUNBUFFERED": "1"}
-        where_not_set = {
-            # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
-            # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
-            "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-            "JAX_COMPILATION_CACHE_DIR": str(self._lab.cache / "jax"),
-            # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
-        return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+        return worker_environment(self._threads, self._lab)
 
 
 _OF_KERNELS = ("MPLBACKEND", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "JPY_PARENT_PID")

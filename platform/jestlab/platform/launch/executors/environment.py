@@ -1,0 +1,59 @@
+"""The environment of workers on machines of the user's own: threads, XLA's settings, what is passed on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from jestlab.platform.lab.lab import Lab
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""In the fork server's environment: NumPy's libraries start their threads when they are imported."""
+
+_PASSED_ON = (
+    *(
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "PATH",
+        "LANG",
+        "TZ",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "LD_LIBRARY_PATH",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
+)
+_PASSED_PREFIXES = (
+    *("LC_", "JESTLAB_", "_JESTLAB_", "JAX_", "XLA_", "NCCL_", "HF_", "CONDA_"),
+    *("PGPASS", "PGSSL", "GOOGLE_APPLICATION_"),
+)
+
+
+def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
+    """Return what a worker's environment has beyond this process's, for so many threads."""
+    count = str(threads)
+    xla_flags = os.environ.get("XLA_FLAGS", "")
+    if threads == 1:
+        xla_flags += " --xla_cpu_multi_thread_eigen=false"
+    ours = dict.fromkeys((*ONE_THREAD, "NPROC"), count)  # NPROC: size of XLA's thread pools
+    ours |= {"XLA_FLAGS": xla_flags.strip(), "PYTHONUNBUFFERED": "1"}
+    where_not_set = {
+        # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
+        # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        "JAX_COMPILATION_CACHE_DIR": str(lab.cache / "jax"),
+        # Replicates compile the same functions, many of them small: by JAX's second, most are not kept.
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return ours | {name: os.environ.get(name) or value for name, value in where_not_set.items()}
+
+
+def passed_on(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return what of this process's environment workers on other machines get, too."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name in _PASSED_ON or name.startswith(_PASSED_PREFIXES)
+    }

@@ -1,0 +1,438 @@
+"""Jobs on a cluster with Slurm: batch jobs and arrays of them, launched and found by its command line tools.
+
+A handle is `CLUSTER:ID:BATCH.NUMBER:LOG`: Slurm's id of the job, its place among what was submitted together (see
+`slurm_files`), and its log in the lab, whose folder all machines share. The batch's name is the job's comment.
+An id alone is never trusted: Slurm uses ids again, and two clusters have the same ones.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import logs
+from jestlab.platform.launch.executor import (
+    Executor,
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+)
+from jestlab.platform.launch.executors import slurm_script, slurm_states
+from jestlab.platform.launch.executors.environment import passed_on, worker_environment
+from jestlab.platform.launch.executors.slurm_files import Batches, Task
+from jestlab.platform.launch.executors.slurm_states import Row
+from jestlab.platform.launch.executors.slurm_tools import Tools
+from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
+from jestlab.platform.launch.wakeup import Intervals
+from jestlab.platform.spec.resources import Resources
+from jestlab.platform.spec.slurm import Slurm as SlurmOptions
+
+COMMENT = "jestlab "
+"""Begins the comment of jobs; the name of their batch follows."""
+
+_BLOCK = 1 << 20
+_PLACES_SECONDS = 15.0
+"""How long the order of a queue is remembered: whoever asks for it asks for everybody's jobs."""
+_NO_SUCH_JOB = ("invalid job id", "job/step already completing or completed", "already finished")
+
+
+class _Handle(NamedTuple):
+    """A handle's parts."""
+
+    cluster: str
+    id: str
+    task: Task
+    log: str
+
+    def __str__(self) -> str:
+        return f"{self.cluster}:{self.id}:{self.task.batch}.{self.task.number}:{self.log}"
+
+    @classmethod
+    def parse(cls, text: str) -> _Handle:
+        """Parse a handle; ExecutorError if it is another executor's."""
+        try:
+            cluster, id_, task, log = text.split(":", 3)
+            batch, number = task.split(".")
+            return cls(cluster, id_, Task(batch, int(number)), log)
+        except ValueError:
+            raise ExecutorError(
+                f"{text!r} is not a handle of slurm: expected CLUSTER:ID:BATCH.NUMBER:LOG"
+            ) from None
+
+
+class Slurm(Executor):
+    """Launches jobs by Slurm and finds them again.
+
+    Attributes:
+        grace_seconds: Longer than Slurm's own wait before it kills.
+    """
+
+    name = "slurm"
+    here = False
+    grace_seconds = 90.0
+
+    def __init__(
+        self,
+        lab: Lab,
+        resources: Resources | None = None,
+        options: SlurmOptions | None = None,
+        *,
+        answer_seconds: float = 60.0,
+    ) -> None:
+        """Create an executor; it asks for nothing yet.
+
+        Args:
+            lab: In a folder that the nodes see under the same path.
+            resources: What each job gets; None for an executor that launches nothing.
+            options: What the site wants to be told.
+            answer_seconds: How long each of Slurm's commands may take.
+        """
+        self._lab = lab
+        self._resources = resources
+        self._options = options or SlurmOptions()
+        self._tools = Tools(answer_seconds)
+        self._batches = Batches(lab)
+        self._given_up: set[str] = set()
+        self._places: dict[str, tuple[float, list[tuple[int, str]]]] = {}
+        self._lock = threading.Lock()
+        self._config: Mapping[str, str] = {}
+        self.chips = resources.machines.chips if resources else 0
+
+    @classmethod
+    def of(cls, resources: Resources, settings: Settings, lab: Lab) -> Slurm:
+        """Create an executor that can launch jobs.
+
+        Raises:
+            UserError: The lab is not in a folder, or a TPU is asked for.
+        """
+        if lab.remote is not None:
+            raise UserError(
+                f"slurm needs a lab in a folder that all nodes share, not at {lab.remote}: --root DIR"
+            )
+        if resources.tpu is not None:
+            raise UserError(f"slurm has no {resources.tpu}: say `nodes` and `gpus` instead of `tpu`")
+        return cls(lab, resources, resources.slurm.laid_over(settings.slurm))
+
+    # ---- launching
+
+    def launch(self, job: Job) -> LaunchedJob:
+        """Submit a job, or find the one of that name."""
+        [launched] = self.launch_all([job])
+        if isinstance(launched, ExecutorError):
+            raise launched
+        return launched
+
+    def launch_all(self, jobs: Sequence[Job]) -> list[LaunchedJob | ExecutorError]:
+        """Submit several jobs, as arrays, or find those whose names were launched before."""
+        answers: dict[str, LaunchedJob | ExecutorError] = {}
+        try:
+            if self._resources is None:
+                raise ExecutorError("this executor finds jobs and cannot launch any")
+            answers |= self._launched_before(jobs)
+            new = [job for job in jobs if job.name not in answers]
+            most = min(int(self._setting("MaxArraySize", "1001")), int(self._setting("MaxJobCount", "10000")))
+            while new:
+                together, new = new[: max(most - 1, 1)], new[max(most - 1, 1) :]
+                answers |= self._submitted(together)
+        except ExecutorError as error:
+            kind = ExecutorAway if isinstance(error, ExecutorAway) else ExecutorError
+            for job in jobs:
+                answers.setdefault(job.name, kind(f"{job.title} was not launched: {error}"))
+        return [answers[job.name] for job in jobs]
+
+    def _launched_before(self, jobs: Sequence[Job]) -> dict[str, LaunchedJob | ExecutorError]:
+        """Find jobs that were submitted before, by the batches that their names are in."""
+        tasks = {job.name: task for job in jobs if (task := self._batches.find(job)) is not None}
+        if not tasks:
+            return {}
+        queued = self._queued()
+        found: dict[str, LaunchedJob | ExecutorError] = {}
+        for job in jobs:
+            if (task := tasks.get(job.name)) is None:
+                continue
+            if (end := self._batches.end(task)) is not None:
+                found[job.name] = self._launched(job, end.job, task)
+            elif (row := self._row(queued, task)) is not None:
+                found[job.name] = self._launched(job, row.id, task)
+        return found
+
+    def _submitted(self, jobs: Sequence[Job]) -> dict[str, LaunchedJob | ExecutorError]:
+        """Submit jobs as one; the answer may be lost, and is looked for before they are submitted again."""
+        assert self._resources is not None
+        environment = {**passed_on(), **worker_environment(self._resources.threads, self._lab)}
+        # The script sends their output to their logs: no worker has to copy it.
+        plain = [
+            dataclasses.replace(
+                job, environment={key: value for key, value in job.environment.items() if key != logs.COPIED}
+            )
+            for job in jobs
+        ]
+        for name in (*logs_variables(), "JESTLAB_STORE"):
+            environment.pop(name, None)
+        batch = self._batches.write(plain, environment)
+        command = ["sbatch", "--parsable", *self._sbatch(batch, jobs)]
+        text = self._script(batch)
+        tried = False
+
+        def submit() -> str:
+            nonlocal tried
+            if tried and (rows := self._queued().get(batch)):
+                return rows[0].id.partition("_")[0]
+            tried = True
+            return self._tools.run(*command, given=text).strip().split(";")[0]
+
+        try:
+            id_ = self._patiently(submit)
+        except ExecutorError:
+            self._given_up.add(batch)
+            self._batches.discard(batch)
+            raise
+        several = len(jobs) > 1
+        return {
+            job.name: self._launched(job, f"{id_}_{number}" if several else id_, Task(batch, number))
+            for number, job in enumerate(jobs)
+        }
+
+    def _patiently(self, submit: Any) -> str:
+        retrying = Retrying(
+            retry=retry_if_exception_type(ExecutorAway),
+            stop=stop_after_attempt(3),
+            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
+            reraise=True,
+        )
+        id_: str = retrying(submit)
+        return id_
+
+    def _launched(self, job: Job, id_: str, task: Task) -> LaunchedJob:
+        log = str(job.log.relative_to(self._lab.root))
+        return LaunchedJob(str(_Handle(self._setting("ClusterName", "slurm"), id_, task, log)), job.marks)
+
+    def _sbatch(self, batch: str, jobs: Sequence[Job]) -> list[str]:
+        assert self._resources is not None
+        name = jobs[0].name if len(jobs) == 1 else f"jestlab-{jobs[0].marks.store[:6]}-{batch[:8]}"
+        folder = self._batches.folder(batch)
+        return slurm_script.options(
+            name, f"{COMMENT}{batch}", folder, len(jobs), self._resources, self._options
+        )
+
+    def _script(self, batch: str) -> str:
+        assert self._resources is not None
+        shared = [self._lab.root, Path.cwd()]
+        return slurm_script.script(
+            self._batches.folder(batch), Path.cwd(), shared, self._resources, self._options
+        )
+
+    def render(self, job: Job) -> dict[str, Any]:
+        """Return the options of `sbatch`, the script, and the names of the variables that it sets."""
+        if self._resources is None:
+            raise ExecutorError("this executor finds jobs and cannot launch any")
+        from jestlab.platform.launch.executors.slurm_files import batch_of
+
+        batch = batch_of([job.marks])
+        return {
+            "sbatch": self._sbatch(batch, [job]),
+            "script": self._script(batch),
+            "arguments": ["-m", job.module, *job.arguments],
+            "variables": sorted(job.environment),
+        }
+
+    # ---- finding
+
+    def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
+        """Return the states of jobs, by one question; those that Slurm has forgotten have left their ends."""
+        found: dict[LaunchedJob, JobStatus] = {}
+        asked: dict[LaunchedJob, _Handle] = {}
+        for job in jobs:
+            try:
+                handle = _Handle.parse(job.handle)
+                if (status := self._not_ours(handle, job)) is None:
+                    asked[job] = handle
+                else:
+                    found[job] = status
+            except ExecutorError as error:
+                found[job] = JobStatus(JobState.UNKNOWN, str(error))
+        if not asked:
+            return found
+        try:
+            queued = self._queued()
+            self._cancel_given_up(queued)
+            rows = {job: self._row(queued, handle.task) for job, handle in asked.items()}
+            forgotten = {job: handle for job, handle in asked.items() if rows[job] is None}
+            accounts = self._accounts(list(forgotten.values()))
+            for job, handle in asked.items():
+                row = rows[job]
+                found[job] = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
+        except ExecutorError as error:
+            found |= dict.fromkeys(asked.keys() - found.keys(), JobStatus(JobState.UNKNOWN, str(error)))
+        return found
+
+    def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
+        """Return the status of a job that is not to be asked for; None if it is."""
+        bears = self._batches.bears(handle.task, job.marks)
+        if bears is None:
+            return JobStatus(JobState.UNKNOWN, f"{self._batches.folder(handle.task.batch)} cannot be read")
+        if not bears:
+            return JobStatus(JobState.GONE, f"the job {handle.id} is another attempt's")
+        cluster = self._setting("ClusterName", "slurm")
+        if handle.cluster != cluster:
+            return JobStatus(
+                JobState.UNKNOWN, f"it is on the cluster {handle.cluster}, and this is {cluster}"
+            )
+        return None
+
+    def _queued(self) -> dict[str, list[Row]]:
+        """Return the user's jobs that Slurm remembers, by batch."""
+        answer = self._tools.run(
+            "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}",
+            f"--format={slurm_states.QUEUE_FORMAT}",
+        )  # fmt: skip
+        found: dict[str, list[Row]] = defaultdict(list)
+        for row in slurm_states.rows(answer):
+            if row.comment.startswith(COMMENT):
+                found[row.comment.removeprefix(COMMENT)].append(row)
+        return found
+
+    @staticmethod
+    def _row(queued: Mapping[str, Sequence[Row]], task: Task) -> Row | None:
+        """Return the line of a task: batches may have been submitted twice, and the last one counts."""
+        own = [row for row in queued.get(task.batch, ()) if int(row.id.partition("_")[2] or 0) == task.number]
+        alive = [row for row in own if not slurm_states.is_over(row.state)]
+        return (alive or own or [None])[-1]
+
+    def _of_row(self, handle: _Handle, row: Row) -> JobStatus:
+        end = self._batches.end(handle.task)
+        if end is not None and (end.job != row.id or row.state == "COMPLETING"):
+            end = None
+        code = None if end is None else exit_from_shell(end.code)
+        if row.state == "FAILED" and code is None:
+            told = slurm_states.details(
+                self._tools.run("scontrol", "-o", "show", "job", row.id, accept=_NO_SUCH_JOB)
+            )
+            code = (
+                slurm_states.code_of(told.get("ExitCode", ""))
+                if told.get("Reason") == "NonZeroExitCode"
+                else code
+            )
+        place = ""
+        if row.state == "PENDING":
+            place = slurm_states.place(row, self._pending(row.partition), row.start)
+        if slurm_states.is_over(row.state) and code == EXIT_COMPLETED:
+            return slurm_states.ended(code)  # it had ended by itself before Slurm ended it
+        return slurm_states.status(row.state, row.reason, code, place)
+
+    def _pending(self, partition: str) -> list[tuple[int, str]]:
+        """Return priority and id of the jobs that wait in a partition, as of some seconds ago at most."""
+        at, pending = self._places.get(partition, (0.0, []))
+        if not pending or time.monotonic() - at > _PLACES_SECONDS:
+            answer = self._tools.run(
+                "squeue", "--noheader", "--array", "--states=PENDING", f"--partition={partition}",
+                "--sort=-p,i", f"--format={slurm_states.QUEUE_FORMAT}",
+            )  # fmt: skip
+            pending = [(row.priority, row.id) for row in slurm_states.rows(answer)]
+            self._places[partition] = (time.monotonic(), pending)
+        return pending
+
+    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, tuple[str, str, str]]:
+        """Return what accounting knows of jobs; nothing where the site has none."""
+        if not handles or self._setting("AccountingStorageType", "").endswith("/none"):
+            return {}
+        ids = ",".join(handle.id for handle in handles)
+        answer = self._tools.run(
+            "sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={ids}",
+            f"--format={slurm_states.ACCOUNT_FIELDS}", "--starttime=2000-01-01",
+        )  # fmt: skip
+        return slurm_states.accounted(answer)
+
+    def _forgotten(self, handle: _Handle, accounts: Mapping[str, tuple[str, str, str]]) -> JobStatus:
+        """Return the status of a job that squeue does not know: as it said itself, else as accounting says."""
+        end = self._batches.end(handle.task)
+        if end is not None and end.job == handle.id:
+            return slurm_states.ended(exit_from_shell(end.code))
+        state, code, folder = accounts.get(handle.id, ("", "", ""))
+        if state and Path(folder).name == handle.task.batch and slurm_states.is_over(state):
+            return slurm_states.status(state, "", slurm_states.code_of(code))
+        return JobStatus(
+            JobState.GONE, f"Slurm knows no job {handle.id} of it any more, and it left no exit code"
+        )
+
+    # ---- acting
+
+    def stop(self, job: LaunchedJob, *, now: bool) -> None:
+        """Ask a job's script to stop, which passes it on; or kill it now."""
+        handle = _Handle.parse(job.handle)
+        say = f"{handle.id} may still be running"
+        if not self._is_ours(handle, job, say):
+            return
+        try:
+            row = self._row(self._queued(), handle.task)
+            if row is None or slurm_states.is_over(row.state):
+                return
+            if now:
+                self._scancel("--full", "--signal=KILL", row.id)
+                self._scancel(row.id)
+            else:
+                self._scancel("--state=PENDING", row.id)
+                self._scancel("--batch", "--signal=TERM", "--state=RUNNING", row.id)
+        except ExecutorError as error:
+            raise type(error)(f"{say}: {error}") from None
+
+    def _scancel(self, *words: str) -> None:
+        self._tools.run("scancel", *words, accept=_NO_SUCH_JOB)
+
+    def _cancel_given_up(self, queued: Mapping[str, Sequence[Row]]) -> None:
+        """Cancel what was submitted all the same, after nobody had answered."""
+        for batch in self._given_up & queued.keys():
+            for id_ in {
+                row.id.partition("_")[0] for row in queued[batch] if not slurm_states.is_over(row.state)
+            }:
+                self._scancel(id_)
+
+    def _is_ours(self, handle: _Handle, job: LaunchedJob, say: str) -> bool:
+        status = self._not_ours(handle, job)
+        if status is not None and status.state == JobState.UNKNOWN:
+            raise ExecutorAway(f"{say}: {status.reason}")
+        return status is None
+
+    def logs(self, job: LaunchedJob) -> Iterator[bytes]:
+        """Return what the job has printed so far: its log, a file of the lab; else what Slurm said."""
+        handle = _Handle.parse(job.handle)
+        if not self._is_ours(handle, job, "no log"):
+            raise ExecutorError(f"no log: the job {handle.id} is another attempt's")
+        task = handle.task
+        try:
+            log = self._lab.inside(handle.log)
+            if not log.exists():
+                log = self._batches.folder(task.batch) / f"{task.number}.out"
+            with log.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    yield block
+        except (OSError, UserError) as error:
+            raise ExecutorError(f"no log: {error}") from error
+
+    def _setting(self, key: str, default: str) -> str:
+        """Return one of the cluster's settings; asked for once."""
+        with self._lock:
+            if not self._config:
+                self._config = slurm_states.settings(self._tools.run("scontrol", "show", "config"))
+        return self._config.get(key, default)
+
+
+@functools.cache
+def logs_variables() -> tuple[str, ...]:
+    """Variables of this process that are no business of its jobs."""
+    return (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE_SECRET")

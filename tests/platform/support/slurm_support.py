@@ -1,0 +1,242 @@
+"""A real Slurm cluster of two nodes on this machine, which ends with the process that started it.
+
+`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and when
+that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
+"""
+
+from __future__ import annotations
+
+import functools
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from jestlab.platform.launch.processes import adopt_orphans, end_descendants
+
+NODES = ("n1", "n2")
+EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+_START_SECONDS = 60.0
+_TOOL_SECONDS = 60.0
+_CONF = """
+ClusterName={name}
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={ports[0]}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+ReturnToService=2
+SchedulerType=sched/backfill
+SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_min_interval=0,sched_interval=2
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+MpiDefault=none
+SlurmdTimeout={node_seconds}
+KillWait={kill_seconds}
+MinJobAge={min_job_age}
+InactiveLimit=0
+FirstJobId={first_id}
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} RealMemory=4000
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} RealMemory=4000
+PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
+PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
+"""
+
+
+@functools.cache
+def why_not() -> str | None:
+    """Why no cluster can run here; None if one can."""
+    missing = [name for name in EXECUTABLES if shutil.which(name, path=_PATH) is None]
+    return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
+
+
+class SlurmCluster:
+    """A cluster in a folder. Jobs of partition `high` preempt those of `low`, the default.
+
+    Attributes:
+        folder: Of its state, logs and configuration.
+        conf: For `SLURM_CONF`.
+    """
+
+    def __init__(self, folder: Path, *, cpus: int = 4, kill_seconds: int = 5, min_job_age: int = 600) -> None:
+        self.folder = folder
+        self.conf = folder / "slurm.conf"
+        self._options = {"cpus": cpus, "kill_seconds": kill_seconds, "min_job_age": min_job_age}
+        self._ports = _free_ports(3)
+        self._guard: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until both nodes are idle."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.configure()
+        key = self.folder / "munge.key"
+        key.touch(0o600)
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        self._guard = subprocess.Popen(
+            [sys.executable, __file__, str(self.folder)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
+            env={**os.environ, "SLURM_CONF": str(self.conf)},
+        )  # fmt: skip
+        for name in ("munged", "slurmctld", *NODES):
+            self.begin(name)
+        self.wait_until_idle()
+
+    def configure(self, **changes: int) -> None:
+        """Write the configuration; daemons that run do not read it again."""
+        self._options |= changes
+        options = {"first_id": 1, "node_seconds": 10} | self._options
+        text = _CONF.format(
+            name=f"c{os.getpid()}", host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
+            ports=self._ports, **options,
+        )  # fmt: skip
+        self.conf.write_text(text)
+
+    def begin(self, name: str) -> None:
+        """Start a daemon: munged, slurmctld, n1 or n2."""
+        self._tell(f"start {name}")
+
+    def kill(self, name: str) -> None:
+        """End a daemon by SIGKILL. What runs on a node goes on."""
+        self._tell(f"kill {name}")
+
+    def close(self) -> None:
+        """End all daemons and jobs."""
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+            self._guard.wait(30)
+
+    def tool(self, *command: str, check: bool = True) -> str:
+        """Run one of Slurm's commands and return what it says."""
+        done = subprocess.run(
+            command,
+            env={**os.environ, **self.variables},
+            capture_output=True,
+            text=True,
+            timeout=_TOOL_SECONDS,
+        )
+        if check and done.returncode:
+            raise RuntimeError(f"{command}: {done.stderr}")
+        return done.stdout
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """By which Slurm's commands find it."""
+        return {"SLURM_CONF": str(self.conf), "PATH": _PATH}
+
+    def wait_until_idle(self) -> None:
+        """Wait until both nodes may run jobs."""
+        wait_until(
+            lambda: (
+                self.tool("sinfo", "-h", "-N", "-p", "low", "-o", "%t", check=False).split() == ["idle"] * 2
+            )
+        )
+
+    def jobs(self) -> dict[str, str]:
+        """Id → state of the jobs that wait or run."""
+        lines = self.tool("squeue", "-h", "-r", "-o", "%i %T").splitlines()
+        return dict(line.split(maxsplit=1) for line in lines)
+
+    def reset(self) -> None:
+        """Leave no job, and both nodes as they were."""
+        self.tool("scancel", "--user", getpass.getuser(), "--full", "--signal=KILL", check=False)
+        self.tool("scancel", "--user", getpass.getuser(), check=False)
+        wait_until(lambda: not self.jobs())
+
+    def _tell(self, line: str) -> None:
+        assert self._guard is not None and self._guard.stdin is not None and self._guard.stdout is not None
+        self._guard.stdin.write(f"{line}\n")
+        self._guard.stdin.flush()
+        if (said := self._guard.stdout.readline().strip()) != "done":
+            raise RuntimeError(f"{line}: {said}; see {self.folder}")
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = _START_SECONDS) -> None:
+    """Wait until a condition holds."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not after {seconds:.0f} s")
+        time.sleep(0.05)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+# ---- the guard
+
+
+def guard(folder: Path) -> None:
+    """Obey until standard input ends; then end everything."""
+    adopt_orphans()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    daemons: dict[str, subprocess.Popen[bytes]] = {}
+    try:
+        for line in sys.stdin:
+            verb, name = line.split()
+            if verb == "kill":
+                daemons[name].kill()
+                daemons[name].wait()
+            else:
+                daemons[name] = _daemon(folder, name)
+            print("done", flush=True)
+    finally:
+        end_descendants()
+
+
+def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
+    munge = [
+        f"--{what}={folder}/munge.{end}"
+        for what, end in (
+            ("socket", "socket"),
+            ("pid-file", "pid"),
+            ("log-file", "log"),
+            ("seed-file", "seed"),
+        )
+    ]
+    commands = {
+        "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key", *munge],
+        "slurmctld": ["slurmctld", "-D", "-f", f"{folder}/slurm.conf"],
+    }
+    command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"])
+    (folder / "state").mkdir(exist_ok=True)
+    with (folder / f"{name}.out").open("ab") as output:
+        started = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": _PATH}
+        )
+    if name == "munged":
+        wait_until((folder / "munge.socket").exists)
+    return started
+
+
+if __name__ == "__main__":
+    guard(Path(sys.argv[1]))
