@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime
 
 import pytest
-from executor_harnesses import KubernetesHarness, VertexHarness
+from executor_harnesses import VertexHarness
 
 from jestlab.platform.launch.executor import LaunchedJob
 from jestlab.platform.launch.executors.rate import LONGEST_SECONDS, Rate, retry_after
@@ -99,7 +99,7 @@ def test_what_an_answer_asks_for(headers, seconds):
     assert retry_after(headers, now) == seconds
 
 
-@pytest.mark.parametrize("harness_class", [KubernetesHarness, VertexHarness])
+@pytest.mark.parametrize("harness_class", [VertexHarness])
 def test_too_many_requests_are_no_failure_and_pause_every_thread(harness_class, tmp_path, monkeypatch):
     harness = harness_class(tmp_path, monkeypatch)
     try:
@@ -116,7 +116,7 @@ def test_too_many_requests_are_no_failure_and_pause_every_thread(harness_class, 
         harness.close()
 
 
-@pytest.mark.parametrize("harness_class", [KubernetesHarness, VertexHarness])
+@pytest.mark.parametrize("harness_class", [VertexHarness])
 def test_what_has_not_been_sent_when_the_launch_is_stopped_never_is(harness_class, tmp_path, monkeypatch):
     harness = harness_class(tmp_path, monkeypatch)
     try:

@@ -77,7 +77,7 @@ class Cloud(ABC, Generic[Section]):
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._rate = Rate(self.per_second, _REQUESTS)
+        self._rate = Rate(self.per_second, REQUESTS)
         self.chips = slice_.chips if slice_ else 0
 
     @classmethod
