@@ -53,6 +53,7 @@ MARKS_BY_FIXTURE = {
     "postgres_server": "server",
     "browser": "browser",
     "opened": "browser",
+    "slurm_cluster": "cluster",
 }
 """Fixture → mark of the tests that use it. Tests that start processes need no mark: see `--no-processes`."""
 
@@ -99,6 +100,7 @@ REASONS = {
     "torch|transformers": "need PyTorch (make oracles)",
     "chromium|playwright|axe_": "need a browser (make tools)",
     "LaTeX": "need LaTeX (make tools)",
+    "no Slurm": "need Slurm (make cluster)",
     "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""
