@@ -64,6 +64,7 @@ SlurmdTimeout={node_seconds}
 KillWait={kill_seconds}
 MinJobAge={min_job_age}
 InactiveLimit=0
+MessageTimeout=3
 FirstJobId={first_id}
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} RealMemory=4000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} RealMemory=4000
@@ -216,7 +217,7 @@ class SlurmLab:
         given = {"on": "slurm", "retries": 0, "lease_seconds": 60.0} | resources
         return labs.write_study(
             self.root.parent,
-            base={"steps": 40, "pause": 0.05, "hurry": hurry},
+            base={"steps": 400, "pause": 0.05, "hurry": hurry},
             runs=runs,
             resources=given,
         )

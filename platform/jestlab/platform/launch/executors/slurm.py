@@ -386,9 +386,10 @@ class Slurm(Executor):
             if now:
                 self._scancel("--full", "--signal=KILL", row.id)
                 self._scancel(row.id)
+            elif row.state in slurm_states.LATER:
+                self._scancel(row.id)  # NOTE: not with --state, which cancels all that waits of its array
             else:
-                self._scancel("--state=PENDING", row.id)
-                self._scancel("--batch", "--signal=TERM", "--state=RUNNING", row.id)
+                self._scancel("--batch", "--signal=TERM", row.id)
         except ExecutorError as error:
             raise type(error)(f"{say}: {error}") from None
 

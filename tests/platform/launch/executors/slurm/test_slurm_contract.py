@@ -140,7 +140,7 @@ def test_many_are_launched_by_one_command_and_found_again(harness, slurm, monkey
     assert again.launch(jobs[7]) == launched[7]
     last = launched[-1]
     again.stop(last, now=False)
-    assert status(executor, last).state == JobState.PREEMPTED
+    assert status(executor, last).state.is_over  # Slurm forgets a task of an array that never began
     assert status(executor, launched[-2]).state == JobState.QUEUED
 
 
