@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes format lock install clean
+.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -75,11 +75,19 @@ tools:  ## install a browser and LaTeX; tests that need one are skipped where it
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; \
 	else echo "make tools: install $(TOOLS) yourself; without them some tests of reports skip"; fi
 
-cluster: cluster-kubernetes  ## build what the tests of clusters run on; they are skipped where it is missing
+cluster: cluster-slurm cluster-kubernetes  ## build what the tests of clusters run on; they are skipped where it is missing
 
 # Kept outside the checkout: minutes the first time, on each machine, and nothing later.
 cluster-kubernetes:
 	@tests/cluster/kubernetes/build.sh
+
+SLURM := slurm-wlm munge
+
+cluster-slurm:  ## install Slurm, on which tests start clusters; they are skipped where it is missing
+	@if PATH=$$PATH:/usr/sbin; command -v slurmctld slurmd munged sbatch srun >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(SLURM) >/dev/null; \
+	else echo "make cluster-slurm: install $(SLURM) yourself; without them the tests of Slurm skip"; fi
 
 format: install
 	$(BIN)/ruff check --fix .

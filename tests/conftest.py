@@ -54,6 +54,7 @@ MARKS_BY_FIXTURE = {
     "browser": "browser",
     "opened": "browser",
     "whole_cluster": "cluster",
+    "slurm_cluster": "cluster",
 }
 """Fixture → mark of the tests that use it. Tests that start processes need no mark: see `--no-processes`."""
 
@@ -101,6 +102,7 @@ REASONS = {
     "chromium|playwright|axe_": "need a browser (make tools)",
     "LaTeX": "need LaTeX (make tools)",
     "no Kubernetes": "need Kubernetes (make cluster)",
+    "no Slurm": "need Slurm (make cluster)",
     "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""

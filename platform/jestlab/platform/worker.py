@@ -88,15 +88,16 @@ class Stop:
         return self.reason is not None
 
     def on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT; on SIGUSR1, too, which says that the time limit is near."""
+        """Stop on SIGTERM and SIGINT, and on what batch scripts of Slurm pass on: SIGUSR1 where the time limit
+        is near, SIGUSR2 for SIGTERM, by which `srun` would end everything at once."""
+        reasons = {signal.SIGUSR1: "stopped before its time limit", signal.SIGUSR2: "stopped by SIGTERM"}
 
         def stop(number: int, _: FrameType | None) -> None:
-            limit = "stopped before its time limit" if number == signal.SIGUSR1 else None
-            self.reason = self.reason or limit or f"stopped by {signal.Signals(number).name}"
+            told = signal.Signals(number)
+            self.reason = self.reason or reasons.get(told, f"stopped by {told.name}")
 
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
-        signal.signal(signal.SIGUSR1, stop)
+        for number in (signal.SIGTERM, signal.SIGINT, *reasons):
+            signal.signal(number, stop)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

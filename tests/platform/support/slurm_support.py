@@ -12,11 +12,18 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import labs_support as labs
 
 from jestlab.platform.launch.processes import adopt_orphans, end_descendants
 
@@ -57,6 +64,7 @@ SlurmdTimeout={node_seconds}
 KillWait={kill_seconds}
 MinJobAge={min_job_age}
 InactiveLimit=0
+MessageTimeout=3
 FirstJobId={first_id}
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs={cpus} RealMemory=4000
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} RealMemory=4000
@@ -146,6 +154,10 @@ class SlurmCluster:
         """By which Slurm's commands find it."""
         return {"SLURM_CONF": str(self.conf), "PATH": _PATH}
 
+    def wait_until_answers(self) -> None:
+        """Wait until the controller answers."""
+        wait_until(lambda: "is UP" in self.tool("scontrol", "ping", check=False))
+
     def wait_until_idle(self) -> None:
         """Wait until both nodes may run jobs."""
         wait_until(
@@ -190,6 +202,75 @@ def _free_ports(count: int) -> list[int]:
     for one in sockets:
         one.close()
     return ports
+
+
+class SlurmLab:
+    """A lab whose runs go to a cluster."""
+
+    def __init__(self, cluster: SlurmCluster, root: Path) -> None:
+        self.cluster = cluster
+        self.root = root
+
+    def study(self, runs: dict[str, Any], **resources: Any) -> Path:
+        """Write a study of toy runs, which hurry once a file is there."""
+        hurry = str(self.root.parent / "hurry")
+        given = {"on": "slurm", "retries": 0, "lease_seconds": 60.0} | resources
+        return labs.write_study(
+            self.root.parent,
+            base={"steps": 400, "pause": 0.05, "hurry": hurry},
+            runs=runs,
+            resources=given,
+        )
+
+    def hurry(self) -> None:
+        """Let toy runs go on without pauses."""
+        (self.root.parent / "hurry").touch()
+
+    def launching(self, study: object, *more: object) -> AbstractContextManager[labs.Command]:
+        """Start a launcher; what is left of the lab is killed in the end."""
+        return labs.started("launch", study, *more, "--no-reports", root=self.root)
+
+    def launched(self, study: object, *more: object) -> str:
+        """Launch to the end, and return what was said."""
+        done = labs.jestlab("launch", study, *more, "--no-reports", root=self.root)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Ask the lab's store, once it is there."""
+        if not (self.root / "results.db").exists():
+            return []
+        with closing(sqlite3.connect(self.root / "results.db", timeout=30)) as store:
+            try:
+                return store.execute(query).fetchall()
+            except sqlite3.OperationalError:
+                return []  # its tables are being made
+
+    def wait_for_step(self, step: int = 1) -> None:
+        """Wait until a run has come so far."""
+        wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")))
+
+    def attempts(self) -> list[tuple[str, str]]:
+        """State and reason of the attempts, in their order."""
+        return [
+            (state, reason or "")
+            for state, reason in self.rows("SELECT state, reason FROM attempt ORDER BY id")
+        ]
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """Every point of every metric and score, by run and seed; rates aside."""
+        return self.rows(
+            "SELECT run, seed, name, step, value FROM v_metrics WHERE name NOT LIKE '%second%'"
+            " AND name NOT LIKE '%data_wait%' UNION ALL"
+            " SELECT run, seed, name, step, value FROM v_evaluations ORDER BY 1, 2, 3, 4"
+        )
+
+    def preempt(self, nodes: int = 2) -> None:
+        """Take the nodes for a job of the partition `high`, which ends at once when it has them."""
+        self.cluster.tool(
+            "sbatch", "--parsable", "--wait", f"--nodes={nodes}", "--exclusive", "--partition=high",
+            "--chdir=/tmp", "--output=/dev/null", "--wrap=true",
+        )  # fmt: skip
 
 
 # ---- the guard

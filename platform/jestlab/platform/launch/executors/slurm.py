@@ -330,15 +330,16 @@ class Slurm(Executor):
             )
         place = ""
         if row.state == "PENDING":
-            place = slurm_states.place(row, self._pending(row.partition), row.start)
+            place = slurm_states.place(row, self._pending(row), row.start)
         if slurm_states.is_over(row.state) and code == EXIT_COMPLETED:
             return slurm_states.ended(code)  # it had ended by itself before Slurm ended it
         return slurm_states.status(row.state, row.reason, code, place)
 
-    def _pending(self, partition: str) -> list[tuple[int, str]]:
-        """Return priority and id of the jobs that wait in a partition, as of some seconds ago at most."""
-        at, pending = self._places.get(partition, (0.0, []))
-        if not pending or time.monotonic() - at > _PLACES_SECONDS:
+    def _pending(self, waiting: Row) -> list[tuple[int, str]]:
+        """Return priority and id of the jobs that wait in a job's partition, as of some seconds ago at most."""
+        partition = waiting.partition
+        at, pending = self._places.get(partition, (-_PLACES_SECONDS, []))
+        if time.monotonic() - at > _PLACES_SECONDS or all(id_ != waiting.id for _, id_ in pending):
             answer = self._tools.run(
                 "squeue", "--noheader", "--array", "--states=PENDING", f"--partition={partition}",
                 "--sort=-p,i", f"--format={slurm_states.QUEUE_FORMAT}",
@@ -385,9 +386,10 @@ class Slurm(Executor):
             if now:
                 self._scancel("--full", "--signal=KILL", row.id)
                 self._scancel(row.id)
+            elif row.state in slurm_states.LATER:
+                self._scancel(row.id)  # NOTE: not with --state, which cancels all that waits of its array
             else:
-                self._scancel("--state=PENDING", row.id)
-                self._scancel("--batch", "--signal=TERM", "--state=RUNNING", row.id)
+                self._scancel("--batch", "--signal=TERM", row.id)
         except ExecutorError as error:
             raise type(error)(f"{say}: {error}") from None
 

@@ -36,7 +36,7 @@ leave() {{
   exit "$1"
 }}
 stop() {{ asked=1; [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null; }}
-trap 'stop TERM' TERM
+trap 'stop {term}' TERM
 trap 'stop USR1' USR1
 
 # Its environment, the log and the arguments. What is not there was given up before it began.
@@ -57,11 +57,11 @@ _RUN = """\
 [ -z "$asked" ] || leave {stopped}
 {start} "${{arguments[@]}}" &
 child=$!
-[ -z "$asked" ] || kill "$child"
+[ -z "$asked" ] || stop {term}
 while kill -0 "$child" 2>/dev/null; do wait "$child"; done
 wait "$child"
 code=$?
-[ $code != 138 ] || code={stopped}  # SIGUSR1 came before Python could hear it
+case $code in 138 | 140) code={stopped} ;; esac  # SIGUSR1 or 2 came before Python could hear it
 leave $code
 """
 
@@ -134,6 +134,7 @@ def script(folder: Path, cwd: Path, shared: Sequence[Path], resources: Resources
         "cwd": shlex.quote(str(cwd)),
         "busy": EXIT_BUSY,
         "stopped": EXIT_STOPPED,
+        "term": "USR2" if _by_srun(resources, slurm) else "TERM",  # srun passes SIGUSR2 on, and obeys SIGTERM
         "start": " ".join(_start(cwd, shared, resources, slurm)),
     }
     parts = ["#!/bin/bash\n", _COMMON.format(**values), *(f"{line}\n" for line in slurm.setup)]
@@ -145,7 +146,7 @@ def _start(cwd: Path, shared: Sequence[Path], resources: Resources, slurm: Slurm
     python = shlex.quote(slurm.python or ("python3" if slurm.container else sys.executable))
     mounts = [*dict.fromkeys(f"{path}:{path}" for path in shared), *slurm.mounts]
     words: list[str] = []
-    if resources.nodes > 1 or (slurm.container and slurm.runtime == "pyxis"):
+    if _by_srun(resources, slurm):
         words += [
             *("srun", f"--nodes={resources.nodes}", f"--ntasks={resources.nodes}", "--ntasks-per-node=1"),
             *(f"--cpus-per-task={resources.threads}", "--kill-on-bad-exit=0", f"--wait={_WAIT_SECONDS}"),
@@ -166,3 +167,8 @@ def _start(cwd: Path, shared: Sequence[Path], resources: Resources, slurm: Slurm
             shlex.quote(slurm.container),
         ]
     return [*words, python]
+
+
+def _by_srun(resources: Resources, slurm: Slurm) -> bool:
+    """Whether `srun` starts the processes."""
+    return resources.nodes > 1 or (slurm.container is not None and slurm.runtime == "pyxis")

@@ -15,7 +15,7 @@ QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
 ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
 """Of `sacct -o`."""
 
-_LATER = (
+LATER = (
     "PENDING",
     "CONFIGURING",
     "REQUEUED",
@@ -24,6 +24,7 @@ _LATER = (
     "SPECIAL_EXIT",
     "RESV_DEL_HOLD",
 )
+"""States in which a job waits."""
 _NOW = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING", "EXPEDITING")
 _TAKEN = {
     "PREEMPTED": "preempted by a job with a higher priority",
@@ -142,7 +143,7 @@ def code_of(written: str) -> int | None:
 
 def is_over(state: str) -> bool:
     """Whether a state of Slurm is one in which a job stays."""
-    return _base(state) not in (*_LATER, *_NOW)
+    return _base(state) not in (*LATER, *_NOW)
 
 
 def status(state: str, reason: str = "", code: int | None = None, place: str = "") -> JobStatus:
@@ -155,7 +156,7 @@ def status(state: str, reason: str = "", code: int | None = None, place: str = "
         place: In the queue, in words.
     """
     base = _base(state)
-    if base in _LATER:
+    if base in LATER:
         told, unblock = waits(reason)
         return JobStatus(JobState.QUEUED, told, place=place, unblock=unblock)
     if base in _NOW:
@@ -192,10 +193,12 @@ def ended(code: int | None, reason: str = "") -> JobStatus:
 def waits(reason: str) -> tuple[str, str]:
     """Return why a job waits, in words that begin with Slurm's own, and what would let it begin."""
     reason = reason.strip("() ")
-    key = next((key for key in _WAITS if re.match(rf"{key}\b", reason)), None)
+    # Some reasons are sentences, and followed by names of nodes: `ReqNodeNotAvail, UnavailableNodes:n1`.
+    joined = reason.replace(" ", "_")
+    key = next((key for key in _WAITS if re.match(rf"{key}(?![A-Za-z])", joined)), None)
     if key is not None:
         words, unblock = _WAITS[key]
-        return f"{reason}: {words}" if reason != "None" else words, unblock
+        return (words if key in ("None", "Nodes_required_for_job_are_DOWN") else f"{reason}: {words}"), unblock
     whose = next((who for key, who in _LIMITS.items() if reason.startswith(key)), None)
     if whose is not None:
         return f"{reason}: a limit of {whose} is reached", "the end of jobs that count, or a higher limit"

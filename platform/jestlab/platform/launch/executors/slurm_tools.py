@@ -23,6 +23,7 @@ _PASS = (
 """Words of errors that may pass: the controller, its database or munge are away."""
 
 _REMEDIES = {
+    "configuration source": "no cluster is known here: launch on a machine of it, or set SLURM_CONF",
     "invalid partition": "say `slurm: {partition: …}`, one of those that `sinfo` shows",
     "invalid account": "say `slurm: {account: …}`, one of `sacctmgr show associations user=$USER`",
     "invalid qos": "say `slurm: {qos: …}`, one of `sacctmgr show qos`",
