@@ -308,8 +308,8 @@ class Resources(BaseModel):
             raise ValueError(f"{self.on} has no limit of time: leave out `time`")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
-        if self.on in ("vertex", "kubernetes") and slice_ is None:
-            raise ValueError(f"{self.on} requires `tpu`, as in v5e-16x16")
+        if self.on == "vertex" and slice_ is None:
+            raise ValueError("vertex requires `tpu`, as in v5e-16x16")
         if self.on == "local" and slice_ is not None:
             raise ValueError(f"this machine has no {slice_}: leave out `tpu`, or set `on: kubernetes`")
         if self.on == "vertex" and slice_ is not None and not slice_.type.on_vertex:
