@@ -3,8 +3,8 @@
 It stands for the kubelets of a cluster, and tells the API server what a kubelet tells: nodes and their signs
 of life, pods that wait, run and end, and their logs. Differences from a kubelet that tests have to know:
 
-- An image is a folder `images/<what the image's name hashes to>` with a file `environment.json`, the variables
-  that containers of it get; see `Images`. A container sees this machine's files at their own paths.
+- An image is a file with the variables that its containers get; see `Images`. A container sees this
+  machine's files at their own paths.
 - A pod's DNS name does not resolve here. A variable whose value is `HOST.SERVICE:PORT`, where HOST is a pod
   of the same JobSet, gets 127.0.0.1 and a port that was free, the same for all pods of one JobSet.
 - CPUs and memory are not limited.
@@ -42,7 +42,7 @@ _AWAY = (ApiError, urllib3.exceptions.HTTPError)
 
 
 class Images:
-    """What can be pulled: each image is a folder."""
+    """What can be pulled: each image is a file, and a container of it a process of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

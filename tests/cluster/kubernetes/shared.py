@@ -242,7 +242,8 @@ def _start(folder: Path, programs: Path) -> socket.socket:
     with (here / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.cluster.kubernetes.server", str(here), str(programs)],
-            cwd=ROOT, env=_ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            cwd=ROOT, env=_ENVIRONMENT, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
 
     def connected() -> socket.socket | None:

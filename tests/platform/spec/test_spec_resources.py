@@ -30,7 +30,7 @@ def test_resources_survive_being_printed_and_read():
         ({"tpu": "v5e-3x5"}, "resources.tpu: there is no TPU slice 'v5e-3x5': did you mean 'v5e-4x4'? ("),
         ({"tpu": 256}, "resources.tpu: must be a string, not 256"),
         ({"on": "vertx"}, "resources.on: 'vertx' is not valid: did you mean 'vertex'?"),
-        ({"on": "kubernetes"}, "resources: kubernetes requires `tpu`, as in v5e-16x16"),
+        ({"on": "vertex"}, "resources: vertex requires `tpu`, as in v5e-16x16"),
         ({"on": "vertex", "tpu": "v5p-4x4x4"}, "resources: Vertex AI trains on v5e, v6e, not on v5p: set"),
         ({"on": "vertex", "tpu": "v5e-4x4", "spot": True}, "resources: Vertex AI has no spot machines"),
         ({"on": "local", "tpu": "v5e-2x2"}, "resources: this machine has no v5e-2x2"),

@@ -20,7 +20,7 @@ from tests.cluster.kubernetes.unreliable import UnreliableApi
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
 from jestlab.platform.launch.executor import Job, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
-from jestlab.platform.spec.resources import Slice, parse_slice
+from jestlab.platform.spec.resources import Nodes, Slice, parse_slice
 
 # Stands for Python in every container: does what files in a folder say, by the names of the job and the host.
 # Asked to stop it goes on until it is let.
@@ -70,7 +70,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
 
     def executor(
         self,
-        slice_: Slice | None = None,
+        machines: Slice | Nodes | None = None,
         settings: KubernetesSettings | None = None,
         answer_seconds: float = 5.0,
         *,
@@ -79,7 +79,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
     ) -> Kubernetes:
         return Kubernetes(
             settings or self.settings(),
-            slice_ or parse_slice("v5e-2x2"),
+            machines or parse_slice("v5e-2x2"),
             image or self.image,
             spot=spot,
             answer_seconds=answer_seconds,

@@ -97,7 +97,7 @@ class _Section(BaseModel):
 
 
 class Kubernetes(_Section):
-    """A cluster with TPU nodes, JobSet and perhaps Kueue.
+    """A cluster with JobSet and perhaps Kueue.
 
     Attributes:
         context: Of the kubeconfig; None for the current one, or for the cluster that this runs in.

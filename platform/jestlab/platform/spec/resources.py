@@ -311,8 +311,8 @@ class Resources(BaseModel):
             raise ValueError(f"{self.on} has no limit of time: leave out `time`")
         if self.options and self.on in EXECUTORS:
             raise ValueError(f"{self.on} is no executor of your own: leave out `options`")
-        if self.on in ("vertex", "kubernetes") and slice_ is None:
-            raise ValueError(f"{self.on} requires `tpu`, as in v5e-16x16")
+        if self.on == "vertex" and slice_ is None:
+            raise ValueError("vertex requires `tpu`, as in v5e-16x16")
         if self.on == "slurm" and slice_ is not None:
             raise ValueError(f"Slurm has no {slice_}: say `nodes` and `gpus` instead of `tpu`")
         if self.on == "local" and slice_ is not None:

@@ -167,7 +167,6 @@ def test_one_that_ran_out_of_memory_says_so():
 @pytest.mark.parametrize(
     ("resources", "settings", "missing"),
     [
-        (Resources(), Settings(image=IMAGE), "kubernetes needs a TPU slice"),
         (Resources(tpu="v5e-2x2"), Settings(), "kubernetes needs an image"),
         (Resources(tpu="v5e-2x2", image=IMAGE), Settings(), "kubernetes needs `kubernetes.store_secret`"),
         (

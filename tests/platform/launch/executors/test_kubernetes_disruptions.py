@@ -28,7 +28,7 @@ def running(cluster: KubernetesHarness, **options):
 
 @pytest.mark.parametrize("index", [0, 2])
 def test_a_pod_that_is_evicted_is_preempted(cluster, index):
-    _, _, status = running(cluster, slice_=FOUR_HOSTS)
+    _, _, status = running(cluster, machines=FOUR_HOSTS)
     cluster.namespace.evict(cluster.namespace.pods(NAME)[index]["metadata"]["name"])
     assert status().state == JobState.RUNNING  # it may still save
     cluster.let_end(lambda: status().state.is_over)
@@ -83,7 +83,7 @@ def test_one_that_somebody_deletes_by_kubectl_runs_until_its_pods_have_ended(clu
 
 def test_a_cluster_restarts_no_job_by_itself(cluster):
     """Each attempt is the launcher's, which counts them."""
-    _, started, status = running(cluster, slice_=FOUR_HOSTS)
+    _, started, status = running(cluster, machines=FOUR_HOSTS)
     before = {pod["metadata"]["uid"] for pod in cluster.namespace.pods(NAME)}
     cluster.end(started, 1, index=1)
     assert status().state == JobState.FAILED

@@ -41,7 +41,7 @@ def test_one_that_is_suspended_waits_in_the_queue(cluster):
 
 @pytest.mark.parametrize("index", [0, 3])
 def test_a_node_that_is_taken_away_is_told_from_a_program_that_fails(cluster, index):
-    _, started, status = launched(cluster, slice_=FOUR_HOSTS)
+    _, started, status = launched(cluster, machines=FOUR_HOSTS)
     cluster.run(started)
     cluster.preempt(started, index)
     assert status().state == JobState.PREEMPTED
@@ -50,14 +50,14 @@ def test_a_node_that_is_taken_away_is_told_from_a_program_that_fails(cluster, in
 
 @pytest.mark.parametrize("index", [0, 3])
 def test_a_program_that_fails_on_any_host_fails_the_job(cluster, index):
-    _, started, status = launched(cluster, slice_=FOUR_HOSTS)
+    _, started, status = launched(cluster, machines=FOUR_HOSTS)
     cluster.run(started)
     cluster.end(started, 1, index)
     assert status().state == JobState.FAILED
 
 
 def test_hosts_of_one_slice_share_a_node_pool_with_nobody(cluster):
-    executor = cluster.executor(slice_=FOUR_HOSTS)
+    executor = cluster.executor(machines=FOUR_HOSTS)
     all_started = [executor.launch(cluster.job(f"{NAME}{number}")) for number in range(2)]
     for started in all_started:
         cluster.run(started)
@@ -70,7 +70,7 @@ def test_hosts_of_one_slice_share_a_node_pool_with_nobody(cluster):
 
 
 def test_one_for_which_there_is_no_node_says_so(cluster):
-    _, _, status = launched(cluster, slice_=parse_slice("v5p-2x2x1"))
+    _, _, status = launched(cluster, machines=parse_slice("v5p-2x2x1"))
     until(lambda: status().reason)
     assert status().state == JobState.QUEUED
     assert status().reason.startswith("Unschedulable: 0/20 nodes are available")
@@ -166,7 +166,7 @@ def test_an_unknown_context_is_an_error_of_one_line(cluster):
 
 
 def test_jobs_that_stop_now_leave_no_pods(cluster):
-    executor, started, status = launched(cluster, slice_=FOUR_HOSTS)
+    executor, started, status = launched(cluster, machines=FOUR_HOSTS)
     cluster.run(started)
     executor.stop(started, now=True)
     until(lambda: not cluster.namespace.pods(), 5.0)  # not the 120 s that pods may take to save

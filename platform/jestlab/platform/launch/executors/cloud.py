@@ -25,7 +25,7 @@ from jestlab.platform.launch.executor import (
 )
 from jestlab.platform.launch.executors.rate import Rate, retry_after
 from jestlab.platform.launch.wakeup import Intervals
-from jestlab.platform.spec.resources import Resources, Slice, parse_slice
+from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")
@@ -55,7 +55,7 @@ class Cloud(ABC, Generic[Section]):
     def __init__(
         self,
         settings: Section,
-        slice_: Slice | None = None,
+        machines: Slice | Nodes | None = None,
         image: str | None = None,
         *,
         spot: bool = False,
@@ -65,20 +65,20 @@ class Cloud(ABC, Generic[Section]):
 
         Args:
             settings: The user's section of the settings for this executor.
-            slice_: TPU slice of each job; None, as `image`, for an executor that launches nothing.
+            machines: What each job occupies; None, as `image`, for an executor that launches nothing.
             image: Container that holds jestlab.
             spot: Whether to use machines that may be taken away.
             answer_seconds: How long to wait for an answer.
         """
         self._settings = settings
-        self._slice = slice_
+        self._machines = machines
         self._image = image
         self._spot = spot
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._rate = Rate(self.per_second, REQUESTS)
-        self.chips = slice_.chips if slice_ else 0
+        self.chips = machines.chips if machines else 0
 
     @classmethod
     def _slice_of(cls, resources: Resources) -> Slice:
@@ -111,9 +111,9 @@ class Cloud(ABC, Generic[Section]):
 
     def render(self, job: Job) -> dict[str, Any]:
         """Return the manifest that `launch` would send."""
-        if self._slice is None or self._image is None:
+        if self._machines is None or self._image is None:
             raise ExecutorError("this executor finds jobs and cannot launch any")
-        return self._manifest(job, self._slice, self._image)
+        return self._manifest(job, self._machines, self._image)
 
     @abstractmethod
     def launch(self, job: Job) -> LaunchedJob:
@@ -147,7 +147,7 @@ class Cloud(ABC, Generic[Section]):
         return found
 
     @abstractmethod
-    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
+    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
         """Describe a job as the API takes it."""
 
     @abstractmethod

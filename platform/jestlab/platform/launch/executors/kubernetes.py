@@ -1,4 +1,4 @@
-"""Jobs as JobSets on a Kubernetes cluster with TPU nodes, and what a JobSet's status says of its job.
+"""Jobs as JobSets on a Kubernetes cluster, and what a JobSet's status says of its job.
 
 A handle is `CONTEXT/NAMESPACE/NAME`. The context is the kubeconfig's: a launcher that is configured for
 another cluster still finds the job.
@@ -35,7 +35,7 @@ from jestlab.platform.launch.executors.manifest import (
 )
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
-from jestlab.platform.spec.resources import Resources, Slice
+from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 
@@ -59,10 +59,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
 
     Attributes:
         grace_seconds: The pods' own grace period, and a minute for them to be gone.
+        limits: What each host of a job may use.
     """
 
     name = "kubernetes"
     per_second = 50.0
+    limits = manifest.Limits()
     grace_seconds = manifest.GRACE_SECONDS + 60.0
 
     @classmethod
@@ -70,9 +72,9 @@ class Kubernetes(Cloud[KubernetesSettings]):
         """Create an executor that can launch jobs; `mounted` unless the lab is in a bucket.
 
         Raises:
-            UserError: The slice, the image or the secret with the store's URL is not named anywhere.
+            UserError: The image or the secret with the store's URL is not named anywhere.
         """
-        slice_, image = cls._slice_of(resources), cls._image_of(resources, settings)
+        image = cls._image_of(resources, settings)
         if settings.kubernetes.store_secret is None:
             raise UserError(
                 "kubernetes needs `kubernetes.store_secret` in the config file: jestlab-store/url, after "
@@ -83,10 +85,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 "kubernetes needs `kubernetes.root` in the config file: the lab's folder as pods see it, and "
                 "`claim`, the PersistentVolumeClaim that it is on; or a lab in a bucket, --root gs://BUCKET/FOLDER"
             )
-        return cls(settings.kubernetes, slice_, image, spot=resources.spot)
+        made = cls(settings.kubernetes, resources.machines, image, spot=resources.spot)
+        made.limits = manifest.Limits(resources.threads, resources.memory_gb, resources.time_seconds)
+        return made
 
-    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
-        return manifest.jobset(job, slice_, image, self._settings, spot=self._spot)
+    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
+        return manifest.jobset(job, machines, image, self._settings, limits=self.limits, spot=self._spot)
 
     def launch(self, job: Job) -> LaunchedJob:
         """Create the JobSet, or find the one of that name."""
@@ -164,7 +168,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         return known
 
     def _refused_pods(self, context: str, namespace: str) -> Mapping[str, str]:
-        """Return why the cluster refuses the pods of Jobs, by the Job's name; nothing where we may not ask."""
+        """Return why the cluster refuses the pods of Jobs, by the Jobs' names; nothing if we may not ask."""
         try:
             events = self._pages("events", context, namespace, fields="reason=FailedCreate")
         except Exception as error:
@@ -184,8 +188,8 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if found is not None and status(found, ()).state.is_over:
             return  # and what it printed can still be read
         if found is not None:
-            # Only the one that was looked at: meanwhile another may have come in its place. All options are in
-            # the body: where there is one, the API server ignores those in the query.
+            # Only the one that was looked at: meanwhile another may have come in its place. All options are
+            # in the body: where there is one, the API server ignores those in the query.
             options = {
                 "propagationPolicy": "Background" if now else "Foreground",
                 "preconditions": {"uid": found["metadata"]["uid"]},
@@ -372,7 +376,7 @@ def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobS
     if "Completed" in conditions:
         return JobStatus(JobState.SUCCEEDED, exit_code=EXIT_COMPLETED)
     if "Failed" in conditions:
-        return _failed(conditions["Failed"], first, pods)
+        return _failed(conditions["Failed"], first, pods, _seconds(jobset))
     if jobset["metadata"].get("deletionTimestamp"):
         return JobStatus(JobState.RUNNING, "stopping")
     if jobset.get("spec", {}).get("suspend"):
@@ -394,7 +398,10 @@ def _without_jobset(
 
 
 def _failed(
-    condition: Mapping[str, Any], first: Mapping[str, Any] | None, pods: Sequence[Mapping[str, Any]]
+    condition: Mapping[str, Any],
+    first: Mapping[str, Any] | None,
+    pods: Sequence[Mapping[str, Any]],
+    seconds: int | None,
 ) -> JobStatus:
     code, why = _exit(first)
     for pod in pods:
@@ -402,8 +409,17 @@ def _failed(
             node = pod.get("spec", {}).get("nodeName", "a node")
             return JobStatus(JobState.PREEMPTED, f"{node} was taken away: {_said(disruption)}", code)
     if condition.get("reason") == _PREEMPTED_REASON:
-        return JobStatus(JobState.PREEMPTED, f"a node was taken away: {_said(condition)}", code)
+        # The JobSet does not say which of the two it was, and its Job may be gone.
+        late = f", or its time of {seconds} s was over" if seconds else ""
+        return JobStatus(JobState.PREEMPTED, f"a node was taken away{late}: {_said(condition)}", code)
     return JobStatus(JobState.FAILED, why or _said(condition), code)
+
+
+def _seconds(jobset: Mapping[str, Any]) -> int | None:
+    """Return how long a JobSet's hosts may run; None for no limit."""
+    jobs = jobset.get("spec", {}).get("replicatedJobs") or [{}]
+    seconds: int | None = jobs[0].get("template", {}).get("spec", {}).get("activeDeadlineSeconds")
+    return seconds
 
 
 def _exit(pod: Mapping[str, Any] | None) -> tuple[int | None, str]:

@@ -4,8 +4,8 @@ Anyone who may look at the cluster or the project can read manifests, so none ho
 password. The lab's folder has a path of its own where the job runs; a lab in a bucket has one address
 everywhere.
 
-A JobSet has one Job, whose pods are the hosts of one TPU slice: all are scheduled together, and the first
-that fails ends them all. The cluster restarts neither kind: the launcher makes another attempt, and counts
+A JobSet has one Job, whose pods are the hosts of one run, such as those of a TPU slice: the first that fails
+ends them all. The cluster restarts neither kind: the launcher makes another attempt, and counts
 it.
 
 References:
@@ -22,13 +22,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.logs import one_line
-from jestlab.platform.spec.resources import Slice
+from jestlab.platform.spec.resources import Nodes, Slice
 from jestlab.platform.store.provenance import without_secrets
 
 JOBSET_GROUP, JOBSET_VERSION, JOBSET_PLURAL = "jobset.x-k8s.io", "v1alpha2", "jobsets"
@@ -109,31 +109,61 @@ def _has_secret(text: str) -> bool:
 # ---- Kubernetes
 
 
-def jobset(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot: bool) -> dict[str, Any]:
+class Limits(NamedTuple):
+    """What each host of a job may use.
+
+    Attributes:
+        threads: CPUs that it asks for where there is no TPU; machines with TPUs are one job's alone.
+        memory_gb: Memory that it asks for and may use, in GB; None for what is there.
+        seconds: How long a job may hold its machines; None for no limit.
+    """
+
+    threads: int = 1
+    memory_gb: float | None = None
+    seconds: int | None = None
+
+
+def jobset(
+    job: Job,
+    machines: Slice | Nodes,
+    image: str,
+    settings: Kubernetes,
+    *,
+    limits: Limits = Limits(),  # noqa: B008 - cannot be changed
+    spot: bool,
+) -> dict[str, Any]:
     """Create the JobSet of a job; `spot` allows nodes that may be taken away.
 
-    `store_secret` and `root` are set in the settings.
+    `store_secret` and `root` are set in the settings. Where the job's time is limited its hosts are asked to
+    stop before, and may save.
 
     Raises:
         ExecutorError: It would show a password.
     """
     labels = jobset_labels(job)
     annotations = {"jestlab/title": one_line(job.title)}
-    if slice_.hosts > 1:
+    if isinstance(machines, Slice) and machines.hosts > 1:
         # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
         annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
     queue = {} if settings.queue is None else {"kueue.x-k8s.io/queue-name": settings.queue}
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    hosts = {
-        "parallelism": slice_.hosts,
-        "completions": slice_.hosts,
+    hosts: dict[str, Any] = {
+        "parallelism": machines.hosts,
+        "completions": machines.hosts,
         "completionMode": "Indexed",
         "backoffLimit": 0,
         "podFailurePolicy": {"rules": [disrupted]},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(job, slice_, image, settings, spot)},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": _pod(job, machines, image, settings, limits, spot),
+        },
     }
+    reasons = ["PodFailurePolicy"]
+    if limits.seconds is not None:
+        hosts["activeDeadlineSeconds"] = max(limits.seconds - GRACE_SECONDS, limits.seconds // 2)
+        reasons.append("DeadlineExceeded")
     # The JobSet's reason then says that machines were taken away, also when their pods are long gone.
-    preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}
+    preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
     return {
         "apiVersion": f"{JOBSET_GROUP}/{JOBSET_VERSION}",
         "kind": "JobSet",
@@ -160,17 +190,33 @@ def jobset(job: Job, slice_: Slice, image: str, settings: Kubernetes, *, spot: b
     }
 
 
-def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) -> dict[str, Any]:
-    selector = {
-        "cloud.google.com/gke-tpu-accelerator": slice_.type.label,
-        "cloud.google.com/gke-tpu-topology": slice_.topology,
-    }
-    tolerations = [{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}]
+def _pod(
+    job: Job, machines: Slice | Nodes, image: str, settings: Kubernetes, limits: Limits, spot: bool
+) -> dict[str, Any]:
+    selector: dict[str, str] = {}
+    apart: dict[str, Any] = {}
+    requests: dict[str, str] = {}
+    chip = "google.com/tpu" if isinstance(machines, Slice) else "nvidia.com/gpu"
+    if isinstance(machines, Slice):
+        selector = {
+            "cloud.google.com/gke-tpu-accelerator": machines.type.label,
+            "cloud.google.com/gke-tpu-topology": machines.topology,
+        }
+    else:
+        requests["cpu"] = str(limits.threads)
+        if machines.hosts > 1:
+            others = {"labelSelector": {"matchLabels": {NAME_LABEL: job.name}}}
+            nowhere = [{**others, "topologyKey": "kubernetes.io/hostname"}]
+            apart = {
+                "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nowhere}}
+            }
+    chips = {chip: str(machines.chips_per_host)} if machines.chips_per_host else {}
+    memory = {} if limits.memory_gb is None else {"memory": f"{round(limits.memory_gb * 1000)}M"}
+    tolerations = [{"key": chip, "operator": "Exists", "effect": "NoSchedule"}] if chips else []
     if spot:
         key = "cloud.google.com/gke-spot"
         selector[key] = "true"
         tolerations.append({"key": key, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
-    chips = {"google.com/tpu": str(slice_.chips_per_host)}
     account = {"serviceAccountName": settings.service_account} if settings.service_account else {}
     volume: dict[str, Any] = {}
     mounted: dict[str, Any] = {}
@@ -185,6 +231,7 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
         "automountServiceAccountToken": False,  # runs call Google Cloud, not the cluster
         **account,
         **volume,
+        **apart,
         "nodeSelector": selector,
         "tolerations": tolerations,
         "containers": [
@@ -193,9 +240,9 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
                 "image": image,
                 "command": _WORKER,
                 "args": arguments_at(settings.root, job),
-                "env": _pod_environment(job, slice_, settings),
+                "env": _pod_environment(job, machines.hosts, settings),
                 "ports": [{"containerPort": _COORDINATOR_PORT}],
-                "resources": {"limits": chips, "requests": chips},
+                "resources": {"limits": chips | memory, "requests": requests | chips | memory},
                 **mounted,
                 "terminationMessagePolicy": "FallbackToLogsOnError",
             }
@@ -203,19 +250,19 @@ def _pod(job: Job, slice_: Slice, image: str, settings: Kubernetes, spot: bool) 
     }
 
 
-def _pod_environment(job: Job, slice_: Slice, settings: Kubernetes) -> list[dict[str, Any]]:
+def _pod_environment(job: Job, hosts: int, settings: Kubernetes) -> list[dict[str, Any]]:
     variables: list[dict[str, Any]] = [
         {"name": name, "value": value} for name, value in _variables(job).items()
     ]
     secret, _, key = (settings.store_secret or "").partition("/")
     variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    if slice_.hosts > 1:
+    if hosts > 1:
         # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD below a service of the JobSet's own name.
         coordinator = f"{job.name}-{HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
         index = f"metadata.annotations['{INDEX_LABEL}']"
         variables += [
             {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},
-            {"name": "JAX_NUM_PROCESSES", "value": str(slice_.hosts)},
+            {"name": "JAX_NUM_PROCESSES", "value": str(hosts)},
             {"name": "JAX_PROCESS_ID", "valueFrom": {"fieldRef": {"fieldPath": index}}},
         ]
     return variables

@@ -30,7 +30,7 @@ from jestlab.platform.launch.executors.cloud import Cloud, Place, http_error
 from jestlab.platform.launch.executors.manifest import VERTEX_LABEL, clean_line
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.spec.resources import Resources, Slice
+from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 Answer = TypeVar("Answer")
 
@@ -94,8 +94,10 @@ class Vertex(Cloud[VertexSettings]):
                 raise UserError(f"vertex needs `vertex.{key}` in the config file")
         return cls(settings.vertex, slice_, image, spot=resources.spot)
 
-    def _manifest(self, job: Job, slice_: Slice, image: str) -> dict[str, Any]:
-        return manifest.custom_job(job, slice_, image, self._settings, spot=self._spot)
+    def _manifest(self, job: Job, machines: Slice | Nodes, image: str) -> dict[str, Any]:
+        if not isinstance(machines, Slice):
+            raise ExecutorError(f"vertex runs jobs on TPU slices, not on {machines}")
+        return manifest.custom_job(job, machines, image, self._settings, spot=self._spot)
 
     def launch(self, job: Job) -> LaunchedJob:
         """Create the CustomJob, or find the one of that name."""

@@ -1,0 +1,89 @@
+"""Runs on GPUs and on processors: what their JobSets ask for, and where a real cluster puts them."""
+
+import pytest
+from executor_harnesses import IMAGE, job
+from kubernetes_harness import KubernetesHarness
+from tests.cluster.kubernetes.shared import until
+
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
+from jestlab.platform.lab.settings import Settings
+from jestlab.platform.launch import executors
+from jestlab.platform.launch.executor import JobState
+from jestlab.platform.launch.executors.manifest import GRACE_SECONDS, Limits
+from jestlab.platform.spec.resources import Nodes, Resources
+
+NAME = "jestlab-0a1b2c3d-1"
+SETTINGS = Settings(image=IMAGE, kubernetes=KubernetesSettings(store_secret="s/k", root="/lab"))
+
+
+@pytest.fixture
+def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
+    return kubernetes_harness
+
+
+def hosts(tmp_path, **resources):
+    """The Job of a JobSet, as a study's resources make it."""
+    executor = executors.get("kubernetes", Resources(**resources), SETTINGS, Lab(tmp_path, "sqlite://"))
+    rendered = executor.render(job())
+    assert rendered is not None
+    return rendered["spec"]["replicatedJobs"][0]["template"]["spec"]
+
+
+def test_a_run_without_a_tpu_asks_for_what_its_study_says(tmp_path):
+    found = hosts(tmp_path, gpus=4, nodes=2, threads=6, memory_gb=1.5, time="4h")
+    pod = found["template"]["spec"]
+    asked = {"nvidia.com/gpu": "4", "memory": "1500M"}
+    assert pod["containers"][0]["resources"] == {"limits": asked, "requests": {"cpu": "6", **asked}}
+    assert pod["nodeSelector"] == {}
+    assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert found["completions"] == found["parallelism"] == 2
+    assert found["activeDeadlineSeconds"] == 4 * 3600 - GRACE_SECONDS
+
+
+def test_a_run_that_says_nothing_asks_for_one_thread(tmp_path):
+    found = hosts(tmp_path)
+    pod = found["template"]["spec"]
+    assert pod["containers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
+    assert (pod["tolerations"], "affinity" in pod, "activeDeadlineSeconds" in found) == ([], False, False)
+
+
+def test_gpus_count_as_chips(tmp_path):
+    resources = Resources(gpus=4, nodes=2)
+    assert executors.get("kubernetes", resources, SETTINGS, Lab(tmp_path, "sqlite://")).chips == 8
+
+
+@pytest.mark.parametrize(("nodes", "pool"), [(Nodes(2, 4), {"gpu"}), (Nodes(2, 0), {"cpu"})], ids=str)
+def test_each_host_of_a_run_has_a_node_of_its_own(cluster, nodes, pool):
+    executor = cluster.executor(nodes)
+    executor.limits = Limits(threads=2, memory_gb=1.0)
+    started = executor.launch(cluster.job(NAME))
+    cluster.run(started)
+    found = [pod["spec"]["nodeName"] for pod in cluster.namespace.pods(NAME)]
+    assert len(set(found)) == 2
+    assert {name.rpartition("-")[0] for name in found} == pool
+    cluster.end(started, 0)
+    assert executor.statuses([started])[started].state == JobState.SUCCEEDED
+
+
+def test_one_that_asks_for_more_than_there_is_waits_and_says_so(cluster):
+    executor = cluster.executor(Nodes(1, 16))
+    started = executor.launch(cluster.job(NAME))
+    until(lambda: executor.statuses([started])[started].reason)
+    status = executor.statuses([started])[started]
+    assert status.state == JobState.QUEUED
+    assert "Insufficient nvidia.com/gpu" in status.reason
+
+
+def test_one_whose_time_is_over_may_save_and_is_preempted(cluster):
+    executor = cluster.executor(Nodes())
+    executor.limits = Limits(seconds=6)
+    started = executor.launch(cluster.job(NAME))
+    cluster.run(started)
+    until(lambda: cluster.namespace.pods()[0]["metadata"].get("deletionTimestamp"))
+    assert cluster.namespace.pods()[0]["metadata"]["deletionGracePeriodSeconds"] == GRACE_SECONDS
+    assert executor.statuses([started])[started].state == JobState.RUNNING  # it saves
+    cluster.let_end(lambda: executor.statuses([started])[started].state.is_over)
+    status = executor.statuses([started])[started]
+    assert status.state == JobState.PREEMPTED
+    assert status.reason.startswith("a node was taken away, or its time of 3 s was over: ")
