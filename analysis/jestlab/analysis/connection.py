@@ -119,6 +119,13 @@ def frame(connection: Connection, sql: str, **parameters: Any) -> pd.DataFrame:
         return pd.DataFrame({name: _typed(column) for name, column in zip(names, columns, strict=True)})
 
 
+def has_view(connection: Connection, name: str) -> bool:
+    """Return whether the store has a view of this name; an older one may lack it."""
+    from sqlalchemy import inspect
+
+    return inspect(connection).has_table(name)
+
+
 def columns_of(connection: Connection, view: str) -> list[str]:
     """Return the columns of a view; those of an older store may be fewer.
 

@@ -17,11 +17,26 @@ import plans_support as plans
 from tests.browser_support import Opened, open_page
 
 from jestlab.analysis.costs import Cost
+from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.programs import Price
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
+
+SPENT = Spent(
+    startup_seconds=0.4,
+    compilation_seconds=0.8,
+    training_seconds=2.0,
+    evaluation_seconds=0.6,
+    checkpoint_seconds=0.2,
+    winddown_seconds=None,
+    resumed_step=0,
+    reached_step=4,
+    saved_step=2,
+    saved_seconds=1.3,
+)
+"""Where the time of each attempt went."""
 
 
 @dataclass
@@ -86,11 +101,11 @@ def make_lab(
 def _happen(store: Store, made: Any, run: Run) -> None:
     row = next(row for row in store.runs(store.experiments()[0].name) if row.fingerprint == made.fingerprint)
     for reason in run.fails_before:
-        plans.begun(store, row).fail(reason)
+        plans.begun(store, row, spent=SPENT).fail(reason)
         plans.move(store, made, RunState.PENDING)
     if run.ends == "none":
         return
-    attempt = plans.begun(store, row)
+    attempt = plans.begun(store, row, spent=SPENT)
     for step, score in enumerate(run.scores, start=1):
         scores = {"shapes/zero_shot": score, "shapes_retrieval/i2t_r1": score}
         attempt.evaluation(step, 64 * step, run.flops * step, scores)

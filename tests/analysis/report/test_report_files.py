@@ -20,7 +20,7 @@ from jestlab.platform.spec.load import load
 def test_each_table_and_figure_with_its_provenance(study, page):
     beside = page.parent / "report"
     names = {path.name for path in beside.iterdir()}
-    for table in ("summary", "speedups", "costs", "failures"):
+    for table in ("summary", "speedups", "costs", "goodput", "failures"):
         assert {f"{table}.tex", f"{table}.csv", f"{table}.provenance.json"} <= names
     for figure in ("curves", "curves_flops", "pareto"):
         assert {f"{figure}.png", f"{figure}.pdf", f"{figure}.provenance.json"} <= names
@@ -88,7 +88,7 @@ def test_the_tables_compile(new_lab, a_run, tmp_path):
         a_run("broken", [0.1], ends="fail"),
     )
     parts = gather(lab.url, "study", None, "scoring").tables
-    assert [part.name for part in parts] == ["summary", "speedups", "costs", "failures"]
+    assert [part.name for part in parts] == ["summary", "speedups", "costs", "goodput", "failures"]
     inputs = "\n".join(part.table.latex() for part in parts)
     (tmp_path / "paper.tex").write_text(
         "\\documentclass{article}\n\\usepackage{booktabs}\n\\usepackage[table]{xcolor}\n"

@@ -10,6 +10,7 @@ import pytest
 
 from jestlab.analysis.costs import Cost
 from jestlab.models.extensions.references import without_folder
+from jestlab.models.training.phases import Spent
 from jestlab.platform.planning.identity import fingerprint
 from jestlab.platform.planning.plan import Plan, PlannedRun
 from jestlab.platform.programs import Price
@@ -74,7 +75,11 @@ def move(store: Store, run: PlannedRun, state: RunState, reason: str | None = No
 
 
 def begun(
-    store: Store, run: PlannedRun | RunRow, directory: Path | None = None, lease_seconds: float = 90.0
+    store: Store,
+    run: PlannedRun | RunRow,
+    directory: Path | None = None,
+    lease_seconds: float = 90.0,
+    spent: Spent | None = None,
 ) -> Attempt:
     """Claim a recorded run and take its attempt up, as launcher and worker do."""
     attempt = Attempt.begin(
@@ -84,6 +89,7 @@ def begun(
         directory=directory or Path("nowhere"),
         provenance=HERE,
         handle="host:1:2:log.txt",
+        spent=None if spent is None else lambda: spent,
     )
     attempt.catch_up()
     return attempt

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..connection import columns_of, frame
+from ..connection import columns_of, frame, has_view
 from ..costs.goodput import QUERY, AttemptTime
 from ..frames import imported_from
 from ..mixing import OWN_PROGRAMS, digests_of, names_of
@@ -131,7 +131,7 @@ def load(connection: Connection, experiment: str) -> History | None:
         attempts[name] = attempts[name].map(str, na_action="ignore")
     costs = in_order(frame(connection, _COSTS, experiment=experiment))
     times: tuple[AttemptTime, ...] = ()
-    if columns_of(connection, "v_goodput"):
+    if has_view(connection, "v_goodput"):
         rows = in_order(frame(connection, QUERY, experiment=experiment), "number")
         times = tuple(AttemptTime.of(row) for row in rows.to_dict("records"))
     amounts = [name for name in costs if str(name).endswith(("_flops", "_hours", "_dollars"))]
