@@ -9,7 +9,9 @@ import functools
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
@@ -39,6 +41,7 @@ from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 from jestlab.platform.store.taken import refuse_taken
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.words import counted
@@ -153,6 +156,13 @@ class Launched:
         return self.outcome.exit_code or int(bool(self.made.failed or self.plan.waiting))
 
 
+class _Limit(NamedTuple):
+    """Most chip-hours that a launch may take, None for any number, and when it began."""
+
+    chip_hours: float | None
+    since: datetime
+
+
 def launch(
     lab: Lab,
     study: Study,
@@ -172,15 +182,17 @@ def launch(
         how: How, where it is not as the study says.
         listener: Told what happens.
         rerun: Which completed runs shall run again.
-        max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown; None for no limit.
+        max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown, and no run starts
+            that would exceed them, with all that runs in the store meanwhile; None for no limit.
         replacing: Whether it may replace another study's, or another user's, experiment of its name.
         reported: Whether its tables and figures are written.
 
     Raises:
         UserError: The launch is refused, and nothing was written; or a report cannot be written.
     """
+    limit = _Limit(max_chip_hours, now())
     while True:
-        launched = _once(lab, study, how, listener, rerun, max_chip_hours=max_chip_hours, replacing=replacing)
+        launched = _once(lab, study, how, listener, rerun, limit=limit, replacing=replacing)
         waiting = launched.plan.waiting
         if not waiting or launched.outcome.exit_code != 0:
             break
@@ -202,18 +214,18 @@ def _once(
     listener: Listener,
     rerun: Rerun,
     *,
-    max_chip_hours: float | None,
+    limit: _Limit,
     replacing: bool,
 ) -> Launched:
     """Launch what can be planned of a study."""
     plan = planned(lab, study, how)  # raises all there is to raise before anything is written
     check_names(plan, functools.partial(_recorded, lab))
-    plan, again, remarks = _compared(lab, plan, how, max_chip_hours, rerun)
+    plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
     if not replacing:
         _refuse_taken(lab, plan)
     for line in remarks:
         listener.note(line)
-    target = _Target.of(lab, study, plan.runs, how)
+    target = _Target.of(lab, study, plan.runs, how, limit)
     with _writing(lab) as store:
         gone = {
             each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
@@ -391,7 +403,9 @@ class _Target:
     wakeup: Wakeup  # rung when a job of this machine has ended
 
     @classmethod
-    def of(cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], how: How) -> _Target:
+    def of(
+        cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], how: How, limit: _Limit | None = None
+    ) -> _Target:
         """Choose the executor of a study's runs; its resources count where `how` says nothing.
 
         Raises:
@@ -417,6 +431,8 @@ class _Target:
             keep_going=how.keep_going,
             retry_exit_codes=resources.retry_exit_codes,
             record=settings.record,
+            max_chip_hours=None if limit is None else limit.chip_hours,
+            since=None if limit is None else limit.since,
         )
         return cls(place, executor, settings, options, wakeup)
 

@@ -6,9 +6,22 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.store.records import RunState, Standing
+from jestlab.platform.store.claims import LIMIT
+from jestlab.platform.store.records import WAITING, RunState, Standing
 
-_WAITING = (RunState.PENDING, RunState.BLOCKED)
+SLOT = "waits for a slot"
+"""How the reason of a run begins that could start if fewer others ran."""
+
+
+def waits_for_slot(taken: int, slots: int, by_others: int) -> str:
+    """Say that slots are taken, and how many of them by other launches."""
+    others = f", {by_others} by another launch" if by_others else ""
+    return f"{SLOT}: {taken} of {slots} taken{others}"
+
+
+def is_wait(reason: str | None) -> bool:
+    """Whether a reason says no more than that a run waits, so that another one may take its place."""
+    return reason is None or reason.startswith((SLOT, LIMIT))
 
 
 def waits_for(
@@ -26,7 +39,7 @@ def waits_for(
         now: The time, as the store has it.
         is_launched: Whether a launcher is alive that may start it.
     """
-    if run.state not in _WAITING or run.stop_reason is not None:
+    if run.state not in WAITING or run.stop_reason is not None:
         return run.state, run.reason
     if run.is_live:
         return run.state, run.reason or "starting"
@@ -38,10 +51,12 @@ def waits_for(
         return RunState.BLOCKED, f"waits for {open_needs[0]}{others}"
     if not is_launched:
         return RunState.PENDING, "waits to be launched: no launcher is alive"
+    if run.reason is not None and is_wait(run.reason):
+        return RunState.PENDING, run.reason
     before = f"{run.reason}; " if run.reason else ""
     if left := _seconds_left(run, rules, now):
         return RunState.PENDING, f"{before}in {left:.0f} s"
-    return RunState.PENDING, f"{before}waits for a slot"
+    return RunState.PENDING, f"{before}{SLOT}"
 
 
 def _seconds_left(run: Standing, rules: RetryRules, now: datetime) -> float:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, RowMapping, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.store.records import LIVE, Lease, RunState, Standing, check_move
+from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
 
@@ -110,6 +110,22 @@ def waits(store: Store, reasons: Mapping[int, str]) -> None:
                 .where(Run.id.in_(pending), Run.state == RunState.PENDING)
                 .values(reason=reason, updated_at=now())
             )
+
+
+def wait(store: Store, reasons: Mapping[str, str]) -> None:
+    """Store why runs that no attempt holds are not started, by their fingerprints."""
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for fingerprint, reason in reasons.items():
+        grouped[reason].append(fingerprint)
+    live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
+    with store.writing() as connection:
+        for reason, runs in grouped.items():
+            for chunk in chunks(runs):
+                connection.execute(
+                    update(Run)
+                    .where(Run.fingerprint.in_(chunk), Run.state.in_(WAITING), ~live.exists())
+                    .values(reason=reason)
+                )
 
 
 def adopt(store: Store, leases: Sequence[Lease], launcher_id: int) -> list[Lease]:

@@ -35,16 +35,18 @@ class RunState(StrEnum):
 LIVE = (RunState.PENDING, RunState.RUNNING)
 """States of an attempt that is not over: claimed, and taken up."""
 
-_WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
+WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
+"""States of a run that has not begun."""
+
 _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED, RunState.SKIPPED})
 
 MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.PENDING: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    RunState.BLOCKED: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
+    RunState.PENDING: WAITING | _ENDED_EARLY | {RunState.RUNNING},
+    RunState.BLOCKED: WAITING | _ENDED_EARLY | {RunState.RUNNING},
     # RUNNING → RUNNING: a new attempt after one whose process vanished without a word.
-    RunState.RUNNING: frozenset(RunState) - _WAITING - {RunState.SKIPPED},
+    RunState.RUNNING: frozenset(RunState) - WAITING - {RunState.SKIPPED},
     RunState.COMPLETED: frozenset(),
-    **{state: _WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
+    **{state: WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
 }
 """Legal moves. Nothing leaves COMPLETED, and only a running attempt reaches it."""
 
