@@ -44,7 +44,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         for run in (1, 2, 7)
     ],
     "need": [{"run_id": 2, "role": "selection.reference", "needs_id": 1}],
-    "launcher": [{"id": 1, "name": "here-17-2024", "heartbeat_at": _LATE}],
+    "lab": [{"id": 1, "uid": 32 * "a", "address": "/data/lab", "host": "h", "seen_at": _LATE}],
+    "launcher": [{"id": 1, "name": "here-17-2024", "heartbeat_at": _LATE, "lab_id": 1}],
     "attempt": [
         {
             "id": number, "run_id": run, "number": go, "state": state, "reason": None,
@@ -54,6 +55,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "ended_at": _LATE, "host": "h", "pid": 12, "exit_code": 0, "log": "l.txt",
             "git_commit": "abc", "git_patch": None, "versions": "{}", "device": "2 cores",
             "code_commit": "def", "code_patch": None, "sources": _SOURCES, "inputs": None,
+            "lab_id": 1,
         }
         for number, run, go, state, launcher in (
             (1, 1, 1, "PREEMPTED", 1), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
@@ -118,6 +120,7 @@ ADDED: dict[str, dict[str, tuple[str, ...]]] = {
         "evaluation": ("seconds",),
         "source": (), "acceptance": (), "retraction": (),
     },
+    "0007": {"lab": (), "launcher": ("lab_id",), "attempt": ("lab_id",)},
 }  # fmt: skip
 """Revision → table → the columns that it added; no columns: it added the table."""
 
@@ -146,14 +149,14 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-LATER = "0006"
+LATER = "0008"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0006"
-down_revision = "0005"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade():

@@ -30,6 +30,7 @@ from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store import leases
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
+from jestlab.platform.store.labs import places
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending, Standing
 from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
@@ -68,8 +69,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
     costs = spending(store, experiment)
     found = changes_of(store, experiment)
+    where = places(store)
     details = [
-        _run_details(run, standings, costs)
+        _run_details(run, standings, costs, where)
         | {
             "changed": list(found.changed.get(run.fingerprint, ())),
             "retracted": found.retracted.get(run.fingerprint),
@@ -84,7 +86,16 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
         for run in runs
     ]
     costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
-    show(as_json, details, [*_runs_table(runs, costs, marked), *found.lines(experiment)])
+    lines = [*_lab_lines(details), *found.lines(experiment)]
+    show(as_json, details, [*_runs_table(runs, costs, marked), *lines])
+
+
+def _lab_lines(details: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say in which labs the runs are, where that is more than one."""
+    counts = Counter(str(run["lab"]) for run in details if run["lab"] is not None)
+    if len(counts) < 2:
+        return []
+    return [f"{counted(count, 'run')} in the lab at {place}" for place, count in sorted(counts.items())]
 
 
 def _honest_runs(store: Store, experiment: str) -> tuple[list[RunRow], dict[str, Standing]]:
@@ -219,14 +230,19 @@ def _run_data(run: RunRow) -> dict[str, Any]:
 
 
 def _run_details(
-    run: RunRow, standings: Mapping[str, Standing], costs: Mapping[str, Spending]
+    run: RunRow,
+    standings: Mapping[str, Standing],
+    costs: Mapping[str, Spending],
+    where: Mapping[int, str],
 ) -> dict[str, Any]:
     lease = standings[run.fingerprint].lease
+    lab_id = None if lease is None else lease.lab_id
     return {
         **_run_data(run),
         "attempts": run.attempts,
         "executor": lease.executor if lease else None,
         "handle": lease.handle if lease else None,
+        "lab": None if lab_id is None else where.get(lab_id),
         "directory": run.directory,
         "started_at": run.started_at.isoformat() if run.started_at else None,
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,

@@ -19,6 +19,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
+from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch import failures, logs, looping, processes, reconcile, waiting
 from jestlab.platform.launch.display import Listener
@@ -38,7 +39,7 @@ from jestlab.platform.launch.pace import EXAMPLES
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
-from jestlab.platform.store import claims, leases
+from jestlab.platform.store import claims, labs, leases
 from jestlab.platform.store.claims import LIMIT, Limits
 from jestlab.platform.store.provenance import PARTS, Part
 from jestlab.platform.store.records import Lease, RunState, Standing
@@ -225,6 +226,8 @@ class _Controller:
         self._experiment: Experiment | None = None
         self._records = True  # whether XManager keeps them
         self._batch = _Batch()
+        self._lab_id: int | None = None  # this lab's in the store
+        self._labs: Mapping[int, str] = {}  # where the labs of the store are
         self._since = self.options.since or now()
         self._too_dear: Mapping[str, str] = {}
         self._is_stuck = False  # whether nothing more can start within the limit
@@ -287,6 +290,7 @@ class _Controller:
     def _reconcile(self) -> list[_Claimed]:
         """Read, decide and act; what is returned has been claimed and is still to be launched."""
         self._beat()
+        self._enter_lab()
         standings = leases.standings(self.store, self._runs)
         self._needed = self.store.states(self._outside) if self._outside else {}
         live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
@@ -296,7 +300,7 @@ class _Controller:
         todo, actions = _Todo(), []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(run, self._seen(run, target, signs), self._rules)
+            action = reconcile.decide(run, self._seen(run, target, signs, standings), self._rules)
             if isinstance(action, reconcile.Claim) and not self.options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
@@ -316,11 +320,20 @@ class _Controller:
             self._stop_if_stuck()
         return claimed
 
-    def _seen(self, run: Standing, target: Target, signs: Mapping[int, Signs]) -> Seen:
+    def _seen(
+        self, run: Standing, target: Target, signs: Mapping[int, Signs], standings: Mapping[str, Standing]
+    ) -> Seen:
         """Collect what is known of a run beyond its row in the store."""
         known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
         needs = dict(self._needed_run(needed) for needed in target.needs.values())
-        return Seen(**vars(known), needs=needs, stopping=self._stopping, now=now())
+        return Seen(
+            **vars(known),
+            needs=needs,
+            stopping=self._stopping,
+            now=now(),
+            elsewhere=self._elsewhere(run.lease) if run.is_live else None,
+            missing=self._missing(target, standings) if target.needs else None,
+        )
 
     def _needed_run(self, fingerprint: str) -> tuple[str, RunState | None]:
         """Return the title of a needed run and the state in which it stays; None where that is open."""
@@ -434,7 +447,11 @@ class _Controller:
                 self.store,
                 {run.fingerprint: f"{run.directory}/{logs.NAME}" for run, _ in chosen},
                 claims.Terms(
-                    self._enter(), self.options.executor, executor.chips, self.options.lease_seconds
+                    self._enter(),
+                    self.options.executor,
+                    executor.chips,
+                    self.options.lease_seconds,
+                    self._enter_lab(),
                 ),
                 limits,
             )
@@ -630,9 +647,35 @@ class _Controller:
     def _enter(self) -> int:
         """Return this launcher's id in the store, where it enters itself the first time."""
         if self._id is None:
-            self._id = leases.enter_launcher(self.store, self._name)
+            self._id = leases.enter_launcher(self.store, self._name, self._enter_lab())
             self._beaten_at = time.monotonic()
         return self._id
+
+    def _enter_lab(self) -> int:
+        """Return this lab's key in the store, where it enters itself the first time."""
+        if self._lab_id is None:
+            here = identity.identify(self.lab)
+            self._lab_id = labs.enter_lab(self.store, *here)
+        return self._lab_id
+
+    def _elsewhere(self, lease: Lease | None) -> str | None:
+        """Say which other lab has the files of an attempt; None if this one has, or if it is unknown."""
+        if lease is None or lease.lab_id in (None, self._lab_id):
+            return None
+        if lease.lab_id not in self._labs:
+            self._labs = labs.places(self.store)
+        return self._labs.get(lease.lab_id or 0)
+
+    def _missing(self, target: Target, standings: Mapping[str, Standing]) -> str | None:
+        """Say which needed run has no files here, because another lab completed it."""
+        for fingerprint in target.needs.values():
+            run = standings.get(fingerprint)
+            if run is None or run.state != RunState.COMPLETED:
+                continue
+            place = self._elsewhere(run.lease)
+            if place is not None and not (self.lab.root / run.directory).is_dir():
+                return f"needs {_name(self._runs[fingerprint])}, which was completed in the lab at {place}"
+        return None
 
     def _beat(self) -> None:
         if self._id is not None and time.monotonic() - self._beaten_at > self._intervals.heartbeat:
@@ -650,7 +693,9 @@ class _Controller:
                 shown = (RunState.PENDING, reason)
             case reconcile.Wait() if run.state == RunState.RUNNING:
                 another = run.lease is not None and run.lease.launcher != self._name
-                shown = (RunState.RUNNING, "by another launch" if another else None)
+                place = self._elsewhere(run.lease)
+                where = "by another launch" if place is None else f"in the lab at {place}"
+                shown = (RunState.RUNNING, where if another else None)
             case _:
                 return
         if self._shown.get(run.fingerprint) != shown:

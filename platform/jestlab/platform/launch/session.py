@@ -6,6 +6,7 @@ Nothing here prints or ends the process: what happens is told to a listener, and
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from jestlab.models.data.files import write_whole
 from jestlab.models.extensions import check_name
 from jestlab.platform import reports
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
@@ -36,7 +38,7 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import leases, provenance
+from jestlab.platform.store import labs, leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
@@ -223,6 +225,7 @@ def _once(
     plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
     if not replacing:
         _refuse_taken(lab, plan)
+    remarks += _of_other_labs(lab, plan)
     for line in remarks:
         listener.note(line)
     target = _Target.of(lab, study, plan.runs, how, limit)
@@ -304,6 +307,35 @@ def _refuse_taken(lab: Lab, plan: Plan) -> None:
     with _looking(lab) as store:
         if store is not None:
             refuse_taken(store, plan.by_study)
+
+
+def _of_other_labs(lab: Lab, plan: Plan) -> list[str]:
+    """Say which completed runs of a plan have their files in another lab.
+
+    Raises:
+        UserError: One is needed here by a run that is still to do.
+    """
+    here = identity.known(lab)
+    completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
+    with _looking(lab) as store:
+        if store is None:
+            return []
+        found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
+    # Somebody may have copied a folder.
+    away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
+    for run in plan.runs:
+        for needed in run.needs.values() if run.state != RunState.COMPLETED else ():
+            if needed in away:
+                its = completed[needed]
+                raise UserError(
+                    f"run {its.label}/{its.seed} was completed in the lab at {away[needed]}, and "
+                    f"{run.label}/{run.seed} needs its files: launch with the --root of that lab, or copy "
+                    f"its {its.directory} to {lab.root / its.directory}"
+                )
+    return [
+        f"{counted(count, 'run')} completed in the lab at {place}: files and logs are there"
+        for place, count in Counter(away.values()).items()
+    ]
 
 
 def _recorded(lab: Lab) -> set[str]:

@@ -50,12 +50,14 @@ class Terms:
         executor: Name of the executor that will run their jobs.
         chips: Number of accelerator chips that each job will occupy.
         lease_seconds: How long their workers may be silent.
+        lab_id: The lab that they write to, by its key in the store; None where that is unknown.
     """
 
     launcher_id: int
     executor: str
     chips: int
     lease_seconds: float = 90.0
+    lab_id: int | None = None
 
 
 @dataclass(frozen=True)
@@ -310,6 +312,7 @@ def _insert(
                 "first_step": run.step,
                 "log": logs[run.fingerprint],
                 "token": secrets.token_hex(16),
+                "lab_id": terms.lab_id,
             }
             for run in some
         ]

@@ -26,15 +26,17 @@ _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("
 _OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
 
 
-def enter_launcher(store: Store, name: str) -> int:
-    """Enter a launcher, unless it is there, and return its id; forget launchers that are long gone."""
+def enter_launcher(store: Store, name: str, lab_id: int | None = None) -> int:
+    """Enter a launcher of a lab, unless it is there, and return its id; forget those that are long gone."""
     with store.writing() as connection:
         watched = select(Attempt.launcher_id).where(Attempt.launcher_id.is_not(None), Attempt.state.in_(LIVE))
         long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
         connection.execute(delete(Launcher).where(long_gone, Launcher.id.not_in(watched)))
-        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now())
+        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now(), lab_id=lab_id)
         connection.execute(
-            statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now()})
+            statement.on_conflict_do_update(
+                index_elements=["name"], set_={"heartbeat_at": now(), "lab_id": lab_id}
+            )
         )
         return int(connection.execute(select(Launcher.id).where(Launcher.name == name)).scalar_one())
 
