@@ -44,7 +44,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         for run in (1, 2, 7)
     ],
     "need": [{"run_id": 2, "role": "selection.reference", "needs_id": 1}],
-    "launcher": [{"id": 1, "name": "here-17-2024", "heartbeat_at": _LATE}],
+    "lab": [{"id": 1, "uid": 32 * "a", "address": "/data/lab", "host": "h", "seen_at": _LATE}],
+    "launcher": [{"id": 1, "name": "here-17-2024", "heartbeat_at": _LATE, "lab_id": 1}],
     "attempt": [
         {
             "id": number, "run_id": run, "number": go, "state": state, "reason": None,
@@ -57,6 +58,7 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             "startup_seconds": 2.5, "compilation_seconds": 4.0, "training_seconds": 9.5,
             "evaluation_seconds": 1.0, "checkpoint_seconds": 0.5, "winddown_seconds": None,
             "resumed_step": 2**40, "reached_step": 2**40 + 5, "saved_step": None, "saved_seconds": None,
+            "lab_id": 1,
         }
         for number, run, go, state, launcher in (
             (1, 1, 1, "PREEMPTED", 1), (2, 1, 2, "COMPLETED", None), (5, 2, 1, "FAILED", None),
@@ -128,6 +130,7 @@ ADDED: dict[str, dict[str, tuple[str, ...]]] = {
             "saved_seconds",
         ),
     },
+    "0007": {"lab": (), "launcher": ("lab_id",), "attempt": ("lab_id",)},
 }  # fmt: skip
 """Revision → table → the columns that it added; no columns: it added the table."""
 
@@ -156,14 +159,14 @@ def rows_of(revision: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-LATER = "0007"
+LATER = "0008"
 
 _LATER_MIGRATION = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 
 def upgrade():

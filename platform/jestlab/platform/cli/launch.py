@@ -40,8 +40,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
 @spec_options
 @how_options
 @click.option("--max-chip-hours", type=click.FloatRange(min=0), metavar="H",
-              help="Launch nothing if the estimate exceeds H or is unknown; for runs on this machine, H is "
-                   "in hours.")  # fmt: skip
+              help="Launch nothing if the estimate exceeds H or is unknown, and start no run that would "
+                   "exceed it with all that runs meanwhile; on this machine, H is in hours.")  # fmt: skip
 @click.option("--render", type=FOLDER, metavar="DIR",
               help="Write the manifests to DIR, without credentials, and launch nothing.")  # fmt: skip
 @click.argument("runs", metavar="[RUN]...", nargs=-1)

@@ -87,7 +87,7 @@ def how_options(function: Function) -> Callable[..., Any]:
         "--parallel",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of concurrent runs  [default: the study's]",
+        help="Number of concurrent runs, whoever launches them  [default: the study's]",
     )
     @click.option(
         "--retries",

@@ -64,9 +64,7 @@ def standing(store: Store, experiment: str) -> list[Stands]:
 def _in_line(store: Store, experiment: str, found: Sequence[Stands]) -> list[Stands]:
     """Say of the runs that wait for a slot which place in line each has, and when it will begin."""
     line = [
-        each.run.fingerprint
-        for each in found
-        if each.waits is not None and (each.waits.reason or "").endswith(SLOT)
+        each.run.fingerprint for each in found if each.waits is not None and SLOT in (each.waits.reason or "")
     ]
     line = list(dict.fromkeys(line))
     if not line:

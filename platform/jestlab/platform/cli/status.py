@@ -27,6 +27,7 @@ from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.pace import EXAMPLES, Pace, Speeds
 from jestlab.platform.planning.changes import changes_of
 from jestlab.platform.store.annotations import tags_of_experiments, tags_of_runs
+from jestlab.platform.store.labs import places
 from jestlab.platform.store.records import ExperimentRow, Progress, RunRow, RunState, Spending
 from jestlab.platform.store.spending import attempt_times, spending
 from jestlab.platform.store.store import Store
@@ -69,8 +70,9 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     costs = spending(store, experiment)
     goodputs = by_run(attempt_times(store, experiment))
     found = changes_of(store, experiment)
+    where = places(store)
     details = [
-        _run_details(each, costs)
+        _run_details(each, costs, where)
         | {
             "changed": list(found.changed.get(each.run.fingerprint, ())),
             "retracted": found.retracted.get(each.run.fingerprint),
@@ -89,8 +91,16 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     ]
     costs = {run.fingerprint: costs[run.fingerprint] for run in runs if run.fingerprint in costs}
     why = list(why_they_wait(stand))
-    lines = [*_runs_table(runs, costs, marked), *([told] if told else []), *(["", *why] if why else [])]
-    show(as_json, details, [*lines, *found.lines(experiment)])
+    lines = [*_runs_table(runs, costs, marked), *([told] if told else []), *_lab_lines(details)]
+    show(as_json, details, [*lines, *(["", *why] if why else []), *found.lines(experiment)])
+
+
+def _lab_lines(details: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say in which labs the runs are, where that is more than one."""
+    counts = Counter(str(run["lab"]) for run in details if run["lab"] is not None)
+    if len(counts) < 2:
+        return []
+    return [f"{counted(count, 'run')} in the lab at {place}" for place, count in sorted(counts.items())]
 
 
 def _experiments_table(experiments: Sequence[ExperimentRow], marked: Mapping[str, list[str]]) -> Block:
@@ -197,14 +207,16 @@ def _run_data(run: RunRow) -> dict[str, Any]:
     }
 
 
-def _run_details(stands: Stands, costs: Mapping[str, Spending]) -> dict[str, Any]:
+def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[int, str]) -> dict[str, Any]:
     run, lease = stands.run, stands.standing.lease
+    lab_id = None if lease is None else lease.lab_id
     return {
         **_run_data(run),
         "waits": as_data(stands.waits),
         "attempts": run.attempts,
         "executor": lease.executor if lease else None,
         "handle": lease.handle if lease else None,
+        "lab": None if lab_id is None else where.get(lab_id),
         "directory": run.directory,
         "started_at": run.started_at.isoformat() if run.started_at else None,
         "ended_at": run.ended_at.isoformat() if run.ended_at else None,

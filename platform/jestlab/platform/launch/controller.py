@@ -14,21 +14,33 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jestlab.platform.errors import StoreError, UserError
+from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch import failures, logs, looping, processes, reconcile
+from jestlab.platform.launch import failures, logs, looping, processes, reconcile, waiting
 from jestlab.platform.launch.display import Listener
-from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, Job, LaunchedJob, Marks
+from jestlab.platform.launch.executor import (
+    Executor,
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    JobState,
+    JobStatus,
+    LaunchedJob,
+    Marks,
+)
 from jestlab.platform.launch.executors import Executors, job_of
 from jestlab.platform.launch.liveness import Liveness, Termination
 from jestlab.platform.launch.pace import EXAMPLES
 from jestlab.platform.launch.reconcile import RetryRules, Seen, Signs, Target
 from jestlab.platform.launch.wakeup import Intervals, Wakeup
 from jestlab.platform.spec.resources import ExecutorName
-from jestlab.platform.store import claims, leases
+from jestlab.platform.store import claims, labs, leases
+from jestlab.platform.store.claims import LIMIT, Limits
 from jestlab.platform.store.provenance import PARTS, Part
 from jestlab.platform.store.records import Lease, RunState, Standing
 from jestlab.platform.store.store import Store
@@ -84,7 +96,7 @@ class Options:
 
     Attributes:
         executor: Name of the executor that new attempts go to.
-        parallel: Runs at a time; None for as many as the executor takes.
+        parallel: Runs at a time, whoever launches them; None for as many as the executor takes.
         retries: How often a run that failed is tried again. Preemptions do not count.
         lease_seconds: How long the workers of new attempts, and other launchers, may be silent.
         fail_fast: Whether the first run that fails for good stops all others.
@@ -93,6 +105,9 @@ class Options:
         at_once: Whether runs that stop are given no time to save.
         launches: Whether runs are started at all, and not only brought to their end.
         record: What attempts record of their code and environment.
+        max_chip_hours: Most chip-hours, or hours of machines without chips, that all attempts in the store
+            may hold and be planned to hold from `since`; None for no limit.
+        since: When the launch began; None: now.
     """
 
     executor: ExecutorName = "local"
@@ -105,6 +120,8 @@ class Options:
     at_once: bool = False
     launches: bool = True
     record: tuple[Part, ...] = PARTS
+    max_chip_hours: float | None = None
+    since: datetime | None = None
 
 
 def launch(
@@ -149,6 +166,14 @@ def launch(
         stopped = controller.stopped
     states, reasons = store.states(fingerprints), store.reasons(fingerprints)
     return Outcome(states, reasons, interrupted, len(waiting), stopped)
+
+
+class _Room(NamedTuple):
+    """How many slots are taken, how many of them by other launchers, and which attempts take none."""
+
+    taken: int
+    by_others: int
+    dead: frozenset[int]
 
 
 class _Claimed(NamedTuple):
@@ -201,6 +226,11 @@ class _Controller:
         self._experiment: Experiment | None = None
         self._records = True  # whether XManager keeps them
         self._batch = _Batch()
+        self._lab_id: int | None = None  # this lab's in the store
+        self._labs: Mapping[int, str] = {}  # where the labs of the store are
+        self._since = self.options.since or now()
+        self._too_dear: Mapping[str, str] = {}
+        self._is_stuck = False  # whether nothing more can start within the limit
 
     async def run(self) -> bool:
         """Bring all runs to their end; return whether the user stopped it."""
@@ -253,13 +283,14 @@ class _Controller:
             for lease in self._ours:
                 self.listener.note(f"attempt {lease.number} may still run: {lease.executor} {lease.handle}")
             return True
-        return len(self._final) == len(self._runs)
+        return self._is_stuck or len(self._final) == len(self._runs)
 
     # ---- one pass
 
     def _reconcile(self) -> list[_Claimed]:
         """Read, decide and act; what is returned has been claimed and is still to be launched."""
         self._beat()
+        self._enter_lab()
         standings = leases.standings(self.store, self._runs)
         self._needed = self.store.states(self._outside) if self._outside else {}
         live = [run.lease for run in standings.values() if run.lease is not None and run.lease.is_live]
@@ -269,7 +300,7 @@ class _Controller:
         todo, actions = _Todo(), []
         for fingerprint, target in self._runs.items():
             run = standings[fingerprint]
-            action = reconcile.decide(run, self._seen(run, target, signs), self._rules)
+            action = reconcile.decide(run, self._seen(run, target, signs, standings), self._rules)
             if isinstance(action, reconcile.Claim) and not self.options.launches:
                 action = reconcile.Done(run.state, run.reason)  # somebody has launched it again meanwhile
             if isinstance(action, reconcile.Claim):
@@ -284,13 +315,25 @@ class _Controller:
         running = [fingerprint for fingerprint, run in standings.items() if run.state == RunState.RUNNING]
         if running:
             self.listener.progress(self.store.progress(running, ("loss", EXAMPLES)))
-        return self._claim(ready)
+        claimed = self._claim(ready)
+        if not live and not claimed:
+            self._stop_if_stuck()
+        return claimed
 
-    def _seen(self, run: Standing, target: Target, signs: Mapping[int, Signs]) -> Seen:
+    def _seen(
+        self, run: Standing, target: Target, signs: Mapping[int, Signs], standings: Mapping[str, Standing]
+    ) -> Seen:
         """Collect what is known of a run beyond its row in the store."""
         known = signs[run.lease.id] if run.lease is not None and run.is_live else Signs()
         needs = dict(self._needed_run(needed) for needed in target.needs.values())
-        return Seen(**vars(known), needs=needs, stopping=self._stopping, now=now())
+        return Seen(
+            **vars(known),
+            needs=needs,
+            stopping=self._stopping,
+            now=now(),
+            elsewhere=self._elsewhere(run.lease) if run.is_live else None,
+            missing=self._missing(target, standings) if target.needs else None,
+        )
 
     def _needed_run(self, fingerprint: str) -> tuple[str, RunState | None]:
         """Return the title of a needed run and the state in which it stays; None where that is open."""
@@ -380,27 +423,99 @@ class _Controller:
         if not self._opened:
             self._has_to_open = True
             return []
-        executor, busy = self.executors(self.options.executor), len(self._ours)
-        slots = self.options.parallel or executor.parallel
-        free = len(ready) if slots is None else max(slots - busy, 0)
+        executor = self.executors(self.options.executor)
+        limits = Limits(
+            slots=self.options.parallel or executor.parallel,
+            machine=processes.machine() if executor.here else None,
+            chip_hours=self.options.max_chip_hours,
+            since=self._since,
+        )
+        room = self._room(limits)
+        limits = replace(limits, dead=room.dead)
+        fingerprints = [run.fingerprint for run, _ in ready]
+        dear = {} if limits.chip_hours is None else claims.too_dear(self.store, fingerprints, limits)
+        fitting = [pair for pair in ready if pair[0].fingerprint not in dear]
+        free = len(fitting) if limits.slots is None else max(limits.slots - room.taken, 0)
         if free and not executor.has_room():
-            free = 0 if busy else 1
-        chosen = list(ready[:free][:TOGETHER])
-        if not chosen:
-            return []
+            free = 0 if self._ours else 1
+        chosen = list(fitting[:free][:TOGETHER])
         clear = _each(lambda pair: self._cleared(pair[0]), chosen)
         chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
-        made = claims.claim_all(
-            self.store,
-            {run.fingerprint: f"{run.directory}/{logs.NAME}" for run, _ in chosen},
-            claims.Terms(self._enter(), self.options.executor, executor.chips, self.options.lease_seconds),
-        )
-        self._batch.left = min(len(ready), free) - len(chosen)
+        found = claims.Found({}, [], {}, room.taken, room.by_others)
+        if chosen:
+            found = claims.claim_all(
+                self.store,
+                {run.fingerprint: f"{run.directory}/{logs.NAME}" for run, _ in chosen},
+                claims.Terms(
+                    self._enter(),
+                    self.options.executor,
+                    executor.chips,
+                    self.options.lease_seconds,
+                    self._enter_lab(),
+                ),
+                limits,
+            )
+        self._too_dear = {**dear, **found.too_dear}
+        self._batch.left = 0 if found.no_slot else min(len(fitting), free) - len(chosen)
+        with suppress(StoreError):  # what has been claimed has to be launched all the same
+            self._tell_waits(ready, found, limits)
         return [
-            _Claimed(target, made[run.fingerprint], executor, f"{run.directory}/{logs.NAME}")
+            _Claimed(target, found.claims[run.fingerprint], executor, f"{run.directory}/{logs.NAME}")
             for run, target in chosen
-            if run.fingerprint in made
+            if run.fingerprint in found.claims
         ]
+
+    def _room(self, limits: Limits) -> _Room:
+        """Count the slots that are taken, by whichever launcher, where they are limited."""
+        if limits.slots is None:
+            return _Room(0, 0, frozenset())
+        held = claims.holding(self.store, self.options.executor, limits.machine)
+        others = [lease for lease in held if lease.launcher != self._name]
+        # Their launchers are asked for after them: one that has just come must not seem to have gone.
+        signs = self._liveness.check(others, leases.heartbeats(self.store)) if others else {}
+        dead = frozenset(
+            lease.id
+            for lease in held
+            if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in self._runs
+        )
+        return _Room(len(held) - len(dead), len(others) - len(dead), dead)
+
+    def _tell_waits(
+        self, ready: Sequence[tuple[Standing, Target]], found: claims.Found, limits: Limits
+    ) -> None:
+        """Store what the runs wait for that could start, and have not been claimed."""
+        reasons: dict[str, str] = dict(self._too_dear)
+        if limits.slots is not None and found.taken >= limits.slots:
+            slot = waiting.waits_for_slot(found.taken, limits.slots, found.by_others)
+            reasons = {
+                run.fingerprint: slot
+                for run, _ in ready
+                if run.fingerprint not in found.claims and waiting.is_wait(run.reason)
+            } | reasons
+        before = {run.fingerprint: run.reason for run, _ in ready}
+        new = {run: reason for run, reason in reasons.items() if before[run] != reason}
+        if new:
+            leases.wait(self.store, new)
+
+    def _stop_if_stuck(self) -> None:
+        """End a launch of which nothing runs, and nothing more can start within the limit of chip-hours."""
+        left = [run for fingerprint, run in self._runs.items() if fingerprint not in self._final]
+        if not self._too_dear or self._stopping is not None:
+            return
+        if all(
+            run.fingerprint in self._too_dear
+            or any(need in self._runs and need not in self._final for need in run.needs.values())
+            for run in left
+        ):
+            self._is_stuck = True
+            for run in left:
+                self.listener.state(run, RunState.PENDING, self._too_dear.get(run.fingerprint))
+            runs = f"{len(left)} run{'s are' if len(left) > 1 else ' is'} left"
+            self.stopped = (
+                f"{LIMIT} of {self.options.max_chip_hours:g} chip-hours is reached, {runs}: launch again, "
+                "with a higher --max-chip-hours, to go on"
+            )
+            self.listener.note(f"stopped: {self.stopped}")
 
     def _cleared(self, run: Standing) -> bool:
         """Whether nothing of a run's last attempt is left: two must not write into one folder."""
@@ -532,9 +647,35 @@ class _Controller:
     def _enter(self) -> int:
         """Return this launcher's id in the store, where it enters itself the first time."""
         if self._id is None:
-            self._id = leases.enter_launcher(self.store, self._name)
+            self._id = leases.enter_launcher(self.store, self._name, self._enter_lab())
             self._beaten_at = time.monotonic()
         return self._id
+
+    def _enter_lab(self) -> int:
+        """Return this lab's key in the store, where it enters itself the first time."""
+        if self._lab_id is None:
+            here = identity.identify(self.lab)
+            self._lab_id = labs.enter_lab(self.store, *here)
+        return self._lab_id
+
+    def _elsewhere(self, lease: Lease | None) -> str | None:
+        """Say which other lab has the files of an attempt; None if this one has, or if it is unknown."""
+        if lease is None or lease.lab_id in (None, self._lab_id):
+            return None
+        if lease.lab_id not in self._labs:
+            self._labs = labs.places(self.store)
+        return self._labs.get(lease.lab_id or 0)
+
+    def _missing(self, target: Target, standings: Mapping[str, Standing]) -> str | None:
+        """Say which needed run has no files here, because another lab completed it."""
+        for fingerprint in target.needs.values():
+            run = standings.get(fingerprint)
+            if run is None or run.state != RunState.COMPLETED:
+                continue
+            place = self._elsewhere(run.lease)
+            if place is not None and not (self.lab.root / run.directory).is_dir():
+                return f"needs {_name(self._runs[fingerprint])}, which was completed in the lab at {place}"
+        return None
 
     def _beat(self) -> None:
         if self._id is not None and time.monotonic() - self._beaten_at > self._intervals.heartbeat:
@@ -552,7 +693,9 @@ class _Controller:
                 shown = (RunState.PENDING, reason)
             case reconcile.Wait() if run.state == RunState.RUNNING:
                 another = run.lease is not None and run.lease.launcher != self._name
-                shown = (RunState.RUNNING, "by another launch" if another else None)
+                place = self._elsewhere(run.lease)
+                where = "by another launch" if place is None else f"in the lab at {place}"
+                shown = (RunState.RUNNING, where if another else None)
             case _:
                 return
         if self._shown.get(run.fingerprint) != shown:
@@ -605,6 +748,14 @@ def _each(act: Callable[[Thing], Value], things: Sequence[Thing]) -> list[Value]
         return [act(thing) for thing in things]
     with ThreadPoolExecutor(min(len(things), _AT_A_TIME), thread_name_prefix="controller") as pool:
         return list(pool.map(act, things))
+
+
+def _is_dead(signs: Signs, lease: Lease) -> bool:
+    """Whether an attempt of another study is over, and nobody is there who ends it."""
+    job = signs.job or JobStatus(JobState.UNKNOWN)
+    if job.state == JobState.UNKNOWN:
+        return signs.silent_seconds > lease.lease_seconds
+    return signs.orphaned and job.state.is_over
 
 
 def _stopped(executor: Executor, job: LaunchedJob, now: bool) -> None:

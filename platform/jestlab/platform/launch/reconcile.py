@@ -162,12 +162,16 @@ class Seen(Signs):
         needs: Runs that it depends on, by their titles: the state in which each will stay, None where that
             is open.
         stopping: Why this controller stops everything; None if it does not.
+        elsewhere: The lab that has the files of the run's last attempt, in words, if it is not this one.
+        missing: Which needed run another lab completed whose files are not here; None if there is none.
         now: The time, as the store has it.
     """
 
     needs: Mapping[str, RunState | None]
     stopping: str | None
     now: datetime
+    elsewhere: str | None = None
+    missing: str | None = None
 
 
 def decide(run: Standing, seen: Seen, rules: RetryRules) -> Action:
@@ -181,6 +185,8 @@ def decide(run: Standing, seen: Seen, rules: RetryRules) -> Action:
 
 def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
     """Decide about a run that an attempt holds."""
+    if seen.elsewhere is not None and run.stop_reason is None:
+        return _of_another_lab(run, lease, seen, seen.elsewhere)
     if seen.orphaned and not seen.ours:
         return Adopt(lease)
     job = seen.job or JobStatus(JobState.UNKNOWN)
@@ -202,6 +208,17 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
         reason = f"no sign of life for {seen.silent_seconds:.0f} s"
         return End(lease, RunState.PREEMPTED, reason, kill=True)
+    return Wait()
+
+
+def _of_another_lab(run: Standing, lease: Lease, seen: Seen, lab: str) -> Action:
+    """Decide about a run that another lab's attempt holds: its launchers look after it, or nobody does."""
+    if seen.stopping is not None:
+        return Done(run.state, f"in the lab at {lab}")  # which goes on
+    job = seen.job or JobStatus(JobState.UNKNOWN)
+    if seen.silent_seconds > lease.lease_seconds and (job.state.is_over or job.state == JobState.UNKNOWN):
+        silent = f"no sign of life for {seen.silent_seconds:.0f} s"
+        return Done(run.state, f"in the lab at {lab}, {silent}: launch it there, or cancel it")
     return Wait()
 
 
@@ -251,6 +268,8 @@ def _free(run: Standing, seen: Seen, rules: RetryRules) -> Action:
             return _settle(run, RunState.SKIPPED, f"needs {title}, which is {state}")
     if any(state != RunState.COMPLETED for state in seen.needs.values()):
         return Wait()
+    if seen.missing is not None:
+        return _settle(run, RunState.SKIPPED, seen.missing)
     if not _has_waited(run, seen.now, rules.wait_seconds(max(run.failures, run.fruitless - 1))):
         return Wait()
     return Claim()

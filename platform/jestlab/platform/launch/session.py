@@ -6,16 +6,20 @@ Nothing here prints or ends the process: what happens is told to a listener, and
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.models.extensions import check_name
 from jestlab.platform import reports
 from jestlab.platform.errors import UserError, nearest
+from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.lab.settings import Settings
@@ -35,11 +39,12 @@ from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.spec.yaml import dump
-from jestlab.platform.store import leases, provenance
+from jestlab.platform.store import labs, leases, provenance
 from jestlab.platform.store.address import parse_url, sqlite_file
 from jestlab.platform.store.records import RunState
 from jestlab.platform.store.rerun import start_over, with_dependents
 from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
 from jestlab.platform.store.taken import refuse_taken
 from jestlab.platform.store.trust import refuse_untrusted
 from jestlab.platform.words import counted
@@ -154,6 +159,13 @@ class Launched:
         return self.outcome.exit_code or int(bool(self.made.failed or self.plan.waiting))
 
 
+class _Limit(NamedTuple):
+    """Most chip-hours that a launch may take, None for any number, and when it began."""
+
+    chip_hours: float | None
+    since: datetime
+
+
 def launch(
     lab: Lab,
     study: Study,
@@ -173,15 +185,17 @@ def launch(
         how: How, where it is not as the study says.
         listener: Told what happens.
         rerun: Which completed runs shall run again.
-        max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown; None for no limit.
+        max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown, and no run starts
+            that would exceed them, with all that runs in the store meanwhile; None for no limit.
         replacing: Whether it may replace another study's, or another user's, experiment of its name.
         reported: Whether its tables and figures are written.
 
     Raises:
         UserError: The launch is refused, and nothing was written; or a report cannot be written.
     """
+    limit = _Limit(max_chip_hours, now())
     while True:
-        launched = _once(lab, study, how, listener, rerun, max_chip_hours=max_chip_hours, replacing=replacing)
+        launched = _once(lab, study, how, listener, rerun, limit=limit, replacing=replacing)
         waiting = launched.plan.waiting
         if not waiting or launched.outcome.exit_code != 0:
             break
@@ -203,18 +217,19 @@ def _once(
     listener: Listener,
     rerun: Rerun,
     *,
-    max_chip_hours: float | None,
+    limit: _Limit,
     replacing: bool,
 ) -> Launched:
     """Launch what can be planned of a study."""
     plan = planned(lab, study, how)  # raises all there is to raise before anything is written
     check_names(plan, functools.partial(_recorded, lab))
-    plan, again, remarks = _compared(lab, plan, how, max_chip_hours, rerun)
+    plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
     if not replacing:
         _refuse_taken(lab, plan)
+    remarks += _of_other_labs(lab, plan)
     for line in remarks:
         listener.note(line)
-    target = _Target.of(lab, study, plan.runs, how)
+    target = _Target.of(lab, study, plan.runs, how, limit)
     with _writing(lab) as store:
         gone = {
             each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
@@ -293,6 +308,35 @@ def _refuse_taken(lab: Lab, plan: Plan) -> None:
     with _looking(lab) as store:
         if store is not None:
             refuse_taken(store, plan.by_study)
+
+
+def _of_other_labs(lab: Lab, plan: Plan) -> list[str]:
+    """Say which completed runs of a plan have their files in another lab.
+
+    Raises:
+        UserError: One is needed here by a run that is still to do.
+    """
+    here = identity.known(lab)
+    completed = {run.fingerprint: run for run in plan.runs if run.state == RunState.COMPLETED}
+    with _looking(lab) as store:
+        if store is None:
+            return []
+        found = labs.completed_elsewhere(store, completed, None if here is None else here.uid)
+    # Somebody may have copied a folder.
+    away = {run: place for run, place in found.items() if not (lab.root / completed[run].directory).is_dir()}
+    for run in plan.runs:
+        for needed in run.needs.values() if run.state != RunState.COMPLETED else ():
+            if needed in away:
+                its = completed[needed]
+                raise UserError(
+                    f"run {its.label}/{its.seed} was completed in the lab at {away[needed]}, and "
+                    f"{run.label}/{run.seed} needs its files: launch with the --root of that lab, or copy "
+                    f"its {its.directory} to {lab.root / its.directory}"
+                )
+    return [
+        f"{counted(count, 'run')} completed in the lab at {place}: files and logs are there"
+        for place, count in Counter(away.values()).items()
+    ]
 
 
 def _recorded(lab: Lab) -> set[str]:
@@ -392,7 +436,9 @@ class _Target:
     wakeup: Wakeup  # rung when a job of this machine has ended
 
     @classmethod
-    def of(cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], how: How) -> _Target:
+    def of(
+        cls, lab: Lab, study: Study, runs: Sequence[PlannedRun], how: How, limit: _Limit | None = None
+    ) -> _Target:
         """Choose the executor of a study's runs; its resources count where `how` says nothing.
 
         Raises:
@@ -424,6 +470,8 @@ class _Target:
             keep_going=how.keep_going,
             retry_exit_codes=resources.retry_exit_codes,
             record=settings.record,
+            max_chip_hours=None if limit is None else limit.chip_hours,
+            since=None if limit is None else limit.since,
         )
         return cls(place, executor, settings, options, wakeup)
 

@@ -9,10 +9,25 @@ from typing import NamedTuple
 
 from jestlab.analysis.units import duration
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.store.records import RunState, Standing
+from jestlab.platform.store.claims import LIMIT
+from jestlab.platform.store.records import WAITING, RunState, Standing
 
-_WAITING = (RunState.PENDING, RunState.BLOCKED)
 SLOT = "waits for a slot"
+"""How the reason of a run begins that could start if fewer others ran."""
+
+_SLOT = "the end of another run, or more at a time: `jestlab launch --parallel`"
+_LIMIT = "a higher limit: `jestlab launch --max-chip-hours`"
+
+
+def waits_for_slot(taken: int, slots: int, by_others: int) -> str:
+    """Say that slots are taken, and how many of them by other launches."""
+    others = f", {by_others} by another launch" if by_others else ""
+    return f"{SLOT}: {taken} of {slots} taken{others}"
+
+
+def is_wait(reason: str | None) -> bool:
+    """Whether a reason says no more than that a run waits, so that another one may take its place."""
+    return reason is None or reason.startswith((SLOT, LIMIT))
 
 
 class Waits(NamedTuple):
@@ -46,7 +61,7 @@ def waits_for(
         now: The time, as the store has it.
         is_launched: Whether a launcher is alive that may start it.
     """
-    if run.state not in _WAITING or run.stop_reason is not None:
+    if run.state not in WAITING or run.stop_reason is not None:
         return Waits(run.state, run.reason)
     if run.is_live:
         return _told(run.state, run.reason or "starting")
@@ -60,11 +75,12 @@ def waits_for(
     if not is_launched:
         reason = "waits to be launched: no launcher is alive"
         return Waits(RunState.PENDING, reason, unblock="launch its study again: `jestlab launch`")
+    if run.reason is not None and is_wait(run.reason):
+        return Waits(RunState.PENDING, run.reason, unblock=_SLOT if SLOT in run.reason else _LIMIT)
     before = f"{run.reason}; " if run.reason else ""
     if left := _seconds_left(run, rules, now):
         return Waits(RunState.PENDING, f"{before}in {left:.0f} s")
-    unblock = "the end of another run, or more at a time: `jestlab launch --parallel`"
-    return Waits(RunState.PENDING, f"{before}{SLOT}", unblock=unblock)
+    return Waits(RunState.PENDING, f"{before}{SLOT}", unblock=_SLOT)
 
 
 def _told(state: RunState, lines: str) -> Waits:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, or_, select, update
 
+from jestlab.analysis import units
 from jestlab.platform.store.engine import CLAIMING, one_at_a_time
-from jestlab.platform.store.records import LIVE, RunState, check_move
+from jestlab.platform.store.records import LIVE, Lease, RunState, check_move
 from jestlab.platform.store.store import Store
-from jestlab.platform.store.tables import Attempt, Run, chunks, execute_many, insert, now
+from jestlab.platform.store.tables import Attempt, Budget, Launcher, Run, chunks, execute_many, insert, now
 
+LIMIT = "the limit"
+"""How the reason of a run begins that would exceed a limit."""
+
+_ROUNDING = 1e-9  # of a sum
 _ROWS = 500  # of one INSERT: SQLite takes 32,766 parameters
 
 
@@ -44,32 +50,94 @@ class Terms:
         executor: Name of the executor that will run their jobs.
         chips: Number of accelerator chips that each job will occupy.
         lease_seconds: How long their workers may be silent.
+        lab_id: The lab that they write to, by its key in the store; None where that is unknown.
     """
 
     launcher_id: int
     executor: str
     chips: int
     lease_seconds: float = 90.0
+    lab_id: int | None = None
 
 
-def claim_all(store: Store, logs: Mapping[str, str], terms: Terms) -> dict[str, Claim]:
-    """Claim runs for new attempts, all in one transaction.
+@dataclass(frozen=True)
+class Limits:
+    """What the launchers of a store may hold together; without limits, all that they can.
+
+    Attributes:
+        slots: Most attempts at a time on the executor; None for any number.
+        machine: The machine whose attempts count, by its name in those of launchers; None where jobs go
+            elsewhere, and all of the executor do.
+        chip_hours: Most chip-hours that may be held and planned since the launch began; hours where there are
+            no chips. None for any number.
+        since: When the launch began.
+        dead: Attempts, by their ids, that hold no slot: whoever is to end them has died, too.
+    """
+
+    slots: int | None = None
+    machine: str | None = None
+    chip_hours: float | None = None
+    since: datetime = datetime.min
+    dead: frozenset[int] = frozenset()
+
+
+class Found(NamedTuple):
+    """What has been claimed, and what could not be.
+
+    Attributes:
+        claims: Fingerprint → claim, in the order of the runs.
+        no_slot: Runs for which there is no slot.
+        too_dear: Fingerprint → why a run would exceed the limit of chip-hours.
+        taken: Slots that are taken now, these claims among them.
+        by_others: How many of them by other launchers.
+    """
+
+    claims: dict[str, Claim]
+    no_slot: list[str]
+    too_dear: dict[str, str]
+    taken: int = 0
+    by_others: int = 0
+
+
+_NO_LIMITS = Limits()
+
+
+def claim_all(store: Store, logs: Mapping[str, str], terms: Terms, limits: Limits = _NO_LIMITS) -> Found:
+    """Claim runs for new attempts, all in one transaction, as far as the limits allow.
 
     Args:
         store: The store.
         logs: Fingerprint of each run → its log, relative to the lab's root.
         terms: What for.
+        limits: What all launchers may hold together.
 
     Returns:
-        Fingerprint → claim, in the order of the runs. Those are left out that another attempt holds, that
-        are COMPLETED, or that their user wants to stop.
+        What has been claimed. Those runs are left out that another attempt holds, that are COMPLETED, or that
+        their user wants to stop.
     """
     with store.writing() as connection:
         one_at_a_time(connection, CLAIMING)
-        found = list(_free(connection, logs))
-        _make_pending(connection, found)
-        made = _insert(connection, found, logs, terms)
-        return {fingerprint: made[fingerprint] for fingerprint in logs if fingerprint in made}
+        free = {run.fingerprint: run for run in _free(connection, logs)}
+        wanted = [fingerprint for fingerprint in logs if fingerprint in free]
+        holders = _holders(connection, terms.executor, limits) if limits.slots is not None else []
+        slots = len(wanted) if limits.slots is None else max(limits.slots - len(holders), 0)
+        too_dear = _too_dear(connection, wanted, limits, slots)
+        fitting = [fingerprint for fingerprint in wanted if fingerprint not in too_dear]
+        chosen = [free[fingerprint] for fingerprint in fitting[:slots]]
+        _make_pending(connection, chosen)
+        return Found(
+            _insert(connection, chosen, logs, terms),
+            fitting[slots:],
+            too_dear,
+            len(holders) + len(chosen),
+            sum(launcher != terms.launcher_id for launcher in holders),
+        )
+
+
+def too_dear(store: Store, fingerprints: Sequence[str], limits: Limits) -> dict[str, str]:
+    """Return the runs that would exceed the limit of chip-hours now, and why; the first ones come first."""
+    with store.reading() as connection:
+        return _too_dear(connection, fingerprints, limits, len(fingerprints))
 
 
 def claim(
@@ -83,7 +151,7 @@ def claim(
 ) -> Claim | None:
     """Claim one run, as `claim_all` does; None if it cannot be claimed."""
     terms = Terms(launcher_id, executor, chips, lease_seconds)
-    return claim_all(store, {fingerprint: log}, terms).get(fingerprint)
+    return claim_all(store, {fingerprint: log}, terms).claims.get(fingerprint)
 
 
 def launched(store: Store, handles: Mapping[int, str]) -> None:
@@ -132,6 +200,87 @@ def _free(connection: Connection, fingerprints: Iterable[str]) -> Iterator[_Free
                 yield _Free(run.id, run.fingerprint, RunState(run.state), run.step, number)
 
 
+def _holders(connection: Connection, executor: str, limits: Limits) -> list[int | None]:
+    """Return the launcher, by its id, of each attempt that holds a slot."""
+    query = (
+        select(Attempt.id, Attempt.launcher_id)
+        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
+        .where(*_holding(executor, limits.machine))
+    )
+    return [launcher for attempt, launcher in connection.execute(query) if attempt not in limits.dead]
+
+
+def _holding(executor: str, machine: str | None) -> Iterator[ColumnElement[bool]]:
+    """Say which attempts hold a slot of an executor, on this machine where it has a name."""
+    yield Attempt.state.in_(LIVE)
+    yield Attempt.executor == executor
+    if machine is not None:
+        by_launcher = Launcher.name.startswith(f"{machine}:", autoescape=True)
+        if executor == "local":  # an attempt may have been adopted by a launcher of another machine
+            by_handle = Attempt.handle.startswith(f"{machine}:", autoescape=True)
+            yield or_(by_handle, and_(Attempt.handle.is_(None), by_launcher))
+        else:
+            yield by_launcher
+
+
+def holding(store: Store, executor: str, machine: str | None) -> list[Lease]:
+    """Return the live attempts that hold a slot of an executor, on one machine or wherever they are."""
+    names = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
+    query = (
+        select(
+            *(getattr(Attempt, name) for name in names),
+            Launcher.name.label("launcher"),
+            Run.fingerprint,
+        )
+        .join(Run, Run.id == Attempt.run_id)
+        .outerjoin(Launcher, Launcher.id == Attempt.launcher_id)
+        .where(*_holding(executor, machine))
+    )
+    with store.reading() as connection:
+        return [Lease(**{**row._mapping, "state": RunState(row.state)}) for row in connection.execute(query)]
+
+
+def _too_dear(
+    connection: Connection, fingerprints: Sequence[str], limits: Limits, slots: int
+) -> dict[str, str]:
+    """Return the runs that would exceed the limit beside those before them that start now, and why."""
+    most = limits.chip_hours
+    if most is None:
+        return {}
+    planned: dict[str, float] = {}
+    for chunk in chunks(fingerprints):
+        budgets = select(Run.fingerprint, Budget.chip_hours).join(Budget, Budget.run_id == Run.id)
+        planned |= dict(connection.execute(budgets.where(Run.fingerprint.in_(chunk))).tuples().all())
+    held = _held_hours(connection, limits.since)
+    found: dict[str, str] = {}
+    for fingerprint in fingerprints:
+        its = planned.get(fingerprint, 0.0)
+        if held + its > most * (1 + _ROUNDING):
+            found[fingerprint] = (
+                f"{LIMIT} of {most:g} chip-hours is reached: {units.hours(held)} held, {units.hours(its)} "
+                "planned for this run"
+            )
+        elif slots > 0:
+            held, slots = held + its, slots - 1
+    return found
+
+
+def _held_hours(connection: Connection, since: datetime) -> float:
+    """Return the chip-hours that attempts have held since a time; live ones at least what was planned."""
+    query = (
+        select(Attempt.state, Attempt.chips, Attempt.started_at, Attempt.ended_at, Budget.chip_hours)
+        .outerjoin(Budget, Budget.run_id == Attempt.run_id)
+        .where(or_(Attempt.state.in_(LIVE), Attempt.ended_at > since))
+    )
+    held = 0.0
+    for state, chips, started_at, ended_at, planned in connection.execute(query):
+        hours = 0.0
+        if started_at is not None:
+            hours = ((ended_at or now()) - max(started_at, since)).total_seconds() / 3600 * max(chips, 1)
+        held += max(hours, planned or 0.0) if state in LIVE else max(hours, 0.0)
+    return held
+
+
 def _make_pending(connection: Connection, runs: Sequence[_Free]) -> None:
     """Give runs the state of those that are about to start; one whose process vanished stays RUNNING."""
     waiting = [run for run in runs if run.state != RunState.RUNNING]
@@ -163,6 +312,7 @@ def _insert(
                 "first_step": run.step,
                 "log": logs[run.fingerprint],
                 "token": secrets.token_hex(16),
+                "lab_id": terms.lab_id,
             }
             for run in some
         ]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, RowMapping, delete, func, select, update
 from sqlalchemy.orm import aliased
 
-from jestlab.platform.store.records import LIVE, Lease, RunState, Standing, check_move
+from jestlab.platform.store.records import LIVE, WAITING, Lease, RunState, Standing, check_move
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import Attempt, Launcher, Run, chunks, insert, now
 
@@ -26,15 +26,17 @@ _OF_RUN = tuple(name for name in Standing.__dataclass_fields__ if name not in ("
 _OF_ATTEMPT = tuple(name for name in Lease.__dataclass_fields__ if name not in ("launcher", "fingerprint"))
 
 
-def enter_launcher(store: Store, name: str) -> int:
-    """Enter a launcher, unless it is there, and return its id; forget launchers that are long gone."""
+def enter_launcher(store: Store, name: str, lab_id: int | None = None) -> int:
+    """Enter a launcher of a lab, unless it is there, and return its id; forget those that are long gone."""
     with store.writing() as connection:
         watched = select(Attempt.launcher_id).where(Attempt.launcher_id.is_not(None), Attempt.state.in_(LIVE))
         long_gone = Launcher.heartbeat_at < now() - _LONG_GONE
         connection.execute(delete(Launcher).where(long_gone, Launcher.id.not_in(watched)))
-        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now())
+        statement = insert(connection, Launcher).values(name=name, heartbeat_at=now(), lab_id=lab_id)
         connection.execute(
-            statement.on_conflict_do_update(index_elements=["name"], set_={"heartbeat_at": now()})
+            statement.on_conflict_do_update(
+                index_elements=["name"], set_={"heartbeat_at": now(), "lab_id": lab_id}
+            )
         )
         return int(connection.execute(select(Launcher.id).where(Launcher.name == name)).scalar_one())
 
@@ -110,6 +112,22 @@ def waits(store: Store, reasons: Mapping[int, str]) -> None:
                 .where(Run.id.in_(pending), Run.state == RunState.PENDING)
                 .values(reason=reason, updated_at=now())
             )
+
+
+def wait(store: Store, reasons: Mapping[str, str]) -> None:
+    """Store why runs that no attempt holds are not started, by their fingerprints."""
+    grouped: dict[str, list[str]] = defaultdict(list)
+    for fingerprint, reason in reasons.items():
+        grouped[reason].append(fingerprint)
+    live = select(Attempt.id).where(Attempt.run_id == Run.id, Attempt.state.in_(LIVE))
+    with store.writing() as connection:
+        for reason, runs in grouped.items():
+            for chunk in chunks(runs):
+                connection.execute(
+                    update(Run)
+                    .where(Run.fingerprint.in_(chunk), Run.state.in_(WAITING), ~live.exists())
+                    .values(reason=reason)
+                )
 
 
 def adopt(store: Store, leases: Sequence[Lease], launcher_id: int) -> list[Lease]:

@@ -35,16 +35,18 @@ class RunState(StrEnum):
 LIVE = (RunState.PENDING, RunState.RUNNING)
 """States of an attempt that is not over: claimed, and taken up."""
 
-_WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
+WAITING = frozenset({RunState.PENDING, RunState.BLOCKED})
+"""States of a run that has not begun."""
+
 _ENDED_EARLY = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PREEMPTED, RunState.SKIPPED})
 
 MOVES: dict[RunState, frozenset[RunState]] = {
-    RunState.PENDING: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
-    RunState.BLOCKED: _WAITING | _ENDED_EARLY | {RunState.RUNNING},
+    RunState.PENDING: WAITING | _ENDED_EARLY | {RunState.RUNNING},
+    RunState.BLOCKED: WAITING | _ENDED_EARLY | {RunState.RUNNING},
     # RUNNING → RUNNING: a new attempt after one whose process vanished without a word.
-    RunState.RUNNING: frozenset(RunState) - _WAITING - {RunState.SKIPPED},
+    RunState.RUNNING: frozenset(RunState) - WAITING - {RunState.SKIPPED},
     RunState.COMPLETED: frozenset(),
-    **{state: _WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
+    **{state: WAITING | _ENDED_EARLY | {RunState.RUNNING} for state in _ENDED_EARLY},
 }
 """Legal moves. Nothing leaves COMPLETED, and only a running attempt reaches it."""
 
@@ -144,6 +146,7 @@ class Lease:
         lease_seconds: How long its worker may be silent.
         heartbeat_at: Last sign of life: its worker's, or before that its launcher's.
         log: Its log, relative to the lab's root.
+        lab_id: Which lab its files are in, by its key in the store; None where that is unknown.
     """
 
     id: int
@@ -160,6 +163,7 @@ class Lease:
     ended_at: datetime | None
     exit_code: int | None
     log: str
+    lab_id: int | None = None
 
     @property
     def is_live(self) -> bool:

@@ -81,6 +81,18 @@ class Experiment(Base):
     host: Mapped[str | None]  # machine that it was launched from; None where unknown
 
 
+class KnownLab(Base):
+    """A lab whose launchers use this store: `jestlab.platform.lab.identity` says which it is."""
+
+    __tablename__ = "lab"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    uid: Mapped[str] = mapped_column(unique=True)  # as the file in its root says
+    address: Mapped[str]  # where it was last: a folder, or the URL of a bucket's
+    host: Mapped[str | None]  # the machine of a folder
+    seen_at: Mapped[datetime]  # when a launcher of it was entered last
+
+
 class Launcher(Base):
     """A controller that launches runs; alive as long as its heartbeat changes."""
 
@@ -89,6 +101,7 @@ class Launcher(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(unique=True)  # host, process id and its start
     heartbeat_at: Mapped[datetime]
+    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))  # None: unknown
 
 
 class Run(Base):
@@ -192,6 +205,8 @@ class Attempt(Base):
     reached_step: Mapped[int | None] = mapped_column(BigInteger)
     saved_step: Mapped[int | None] = mapped_column(BigInteger)
     saved_seconds: Mapped[float | None]
+    # In which lab its files are; None: unknown.
+    lab_id: Mapped[int | None] = mapped_column(ForeignKey("lab.id", ondelete="SET NULL"))
 
 
 class MetricName(Base):

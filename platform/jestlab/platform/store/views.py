@@ -391,6 +391,8 @@ VIEWS: dict[str, View] = {
             "attempt.inputs": "file or folder that the spec's `record` names → SHA-256, JSON",
             "attempt.versions": "package → version, JSON",
             "attempt.environment": "environment variables that may matter, JSON",
+            "(SELECT lab.address FROM lab WHERE lab.id = attempt.lab_id) AS lab": "where the lab was "
+            "last that has its files: a folder, or a bucket's URL; NULL where unknown",
         },
         f"{_FROM_RUN} JOIN attempt ON attempt.run_id = run.id",
     ),

@@ -312,7 +312,8 @@ class Slurm(Executor):
         """Return the line of a task: batches may have been submitted twice, and the last one counts."""
         own = [row for row in queued.get(task.batch, ()) if int(row.id.partition("_")[2] or 0) == task.number]
         alive = [row for row in own if not slurm_states.is_over(row.state)]
-        return (alive or own or [None])[-1]
+        found = alive or own
+        return found[-1] if found else None
 
     def _of_row(self, handle: _Handle, row: Row) -> JobStatus:
         end = self._batches.end(handle.task)

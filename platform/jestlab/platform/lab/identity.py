@@ -1,0 +1,111 @@
+"""Which lab this is: a file in its root says so, made once, which moves with it.
+
+Labs with roots of their own may share a store. What a run left is below the root of the lab that made it, so
+that the store has to know which that is.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from typing import NamedTuple
+
+from jestlab.platform.errors import StoreUnreachable, UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import Bucket
+from jestlab.platform.whoami import host_name
+
+NAME = "lab.id"
+
+
+class LabId(NamedTuple):
+    """A lab as the store knows it.
+
+    Attributes:
+        uid: Its id, 32 hexadecimal digits.
+        address: Where it is now: a folder, or the URL of a bucket's.
+        host: The machine of a folder; None of a bucket.
+    """
+
+    uid: str
+    address: str
+    host: str | None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words: `atlas:/data/lab`."""
+        return self.address if self.host is None else f"{self.host}:{self.address}"
+
+
+def identify(lab: Lab) -> LabId:
+    """Return which lab this is; it gets its id now if it has none.
+
+    Raises:
+        UserError: The file holds no id, or cannot be written.
+        StoreUnreachable: The lab is not there now.
+    """
+    if lab.remote is not None:
+        with suppress(UserError):  # it need not be within reach of a launcher
+            bucket = Bucket(lab.remote)
+            try:
+                bucket.read(NAME)
+            except FileNotFoundError:
+                bucket.write(NAME, _derived(lab.remote).encode())
+        return _in_bucket(lab.remote)
+    if (found := known(lab)) is not None:
+        return found
+    unfinished = lab.root / f".{NAME}.{uuid.uuid4().hex}"
+    try:
+        unfinished.write_text(uuid.uuid4().hex)
+        with suppress(FileExistsError):  # somebody else was faster
+            os.link(unfinished, lab.root / NAME)
+    except FileNotFoundError:
+        raise StoreUnreachable(f"the lab {lab.root} is not there now") from None
+    except OSError as error:
+        raise UserError(f"{lab.root / NAME} cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    if (made := known(lab)) is None:
+        raise StoreUnreachable(f"the lab {lab.root} is not there now")
+    return made
+
+
+def known(lab: Lab) -> LabId | None:
+    """Return which lab this is, without making anything; None if it has no id yet.
+
+    Raises:
+        UserError: The file holds no id, or cannot be read.
+    """
+    if lab.remote is not None:
+        return _in_bucket(lab.remote)
+    try:
+        said = (lab.root / NAME).read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise UserError(f"{lab.root / NAME} cannot be read: {error.strerror}") from None
+    return LabId(_checked(said, str(lab.root)), str(lab.root), host_name())
+
+
+def _in_bucket(remote: str) -> LabId:
+    """Return the id of a lab in a bucket: what an object there says, else the one that its URL gives it.
+
+    So those who make it at once make the same, and a launcher that cannot reach the bucket knows it.
+    """
+    try:
+        said = Bucket(remote).read(NAME).decode(errors="replace")
+    except (FileNotFoundError, UserError):
+        said = _derived(remote)
+    return LabId(_checked(said, remote), remote, None)
+
+
+def _derived(remote: str) -> str:
+    return uuid.uuid5(uuid.NAMESPACE_URL, remote).hex
+
+
+def _checked(said: str, address: str) -> str:
+    uid = said.strip()
+    if len(uid) != 32 or set(uid) - set("0123456789abcdef"):
+        raise UserError(f"{address}/{NAME} holds no id of a lab: delete it, and the lab gets a new one")
+    return uid

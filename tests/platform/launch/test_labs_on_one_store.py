@@ -1,0 +1,107 @@
+"""Two labs with roots of their own on one store: neither takes the other's runs for its own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab import identity
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.lab.sync import Bucket
+from jestlab.platform.store import claims, leases
+from jestlab.platform.store import labs as known_labs
+from jestlab.platform.store.store import Store
+from jestlab.platform.whoami import host_name
+
+RUNS = {"reference": {}, "uniform": {"steps": 12}}
+WITH_JOINT = {**RUNS, "joint": {"needs": ["reference"], "steps": 11}}
+
+
+def jestlab(store_url: str, root: Path, *words: object):
+    return labs.here(*words, "--store", store_url, root=root)
+
+
+def test_a_lab_has_one_id_whoever_makes_it_and_wherever_it_moves(root):
+    root.mkdir()
+    with ThreadPoolExecutor(8) as pool:
+        made = set(pool.map(lambda _: identity.identify(Lab.find(root)), range(16)))
+    assert len(made) == 1
+    assert [path.name for path in root.iterdir()] == ["lab.id"]
+    moved = root.rename(root.with_name("moved"))
+    [before], after = made, identity.identify(Lab.find(moved))
+    assert after.uid == before.uid
+    assert (before.place, after.place) == (f"{host_name()}:{root}", f"{host_name()}:{moved}")
+    (moved / "lab.id").write_text("me")
+    with pytest.raises(UserError, match=r"lab\.id holds no id of a lab: delete it"):
+        identity.identify(Lab.find(moved))
+
+
+def test_a_lab_in_a_bucket_has_one_id_too(bucket_server, postgres):
+    lab = Lab.find("gs://lab-bucket/one", postgres)
+    made = identity.identify(lab)
+    assert Bucket("gs://lab-bucket/one").read("lab.id").decode() == made.uid
+    assert identity.identify(lab) == made == identity.known(lab)
+    assert made.place == "gs://lab-bucket/one"
+    other = identity.identify(Lab.find("gs://lab-bucket/two", postgres))
+    assert other.uid != made.uid
+    Bucket("gs://lab-bucket/two").write("lab.id", made.uid.encode())  # the bucket's folder was moved there
+    assert identity.identify(Lab.find("gs://lab-bucket/two", postgres)).uid == made.uid
+
+
+def test_what_another_lab_completed_is_refused_where_its_files_are_needed(sqlite_url, root, tmp_path):
+    other = tmp_path / "other"
+    spec = labs.write_study(tmp_path, runs=RUNS)
+    assert jestlab(sqlite_url, root, "launch", spec).returncode == 0
+    again = jestlab(sqlite_url, other, "launch", spec)
+    place = f"{host_name()}:{root}"
+    assert f"2 runs completed in the lab at {place}: files and logs are there" in again.stdout
+    spec = labs.write_study(tmp_path, runs=WITH_JOINT)
+    refused = jestlab(sqlite_url, other, "launch", spec)
+    assert refused.returncode == 1
+    [folder] = (root / "runs").glob("reference-*")
+    assert refused.stderr.splitlines() == [
+        f"jestlab: run reference/0 was completed in the lab at {place}, and joint/0 needs its files: launch "
+        f"with the --root of that lab, or copy its runs/{folder.name} to {other}/runs/{folder.name}"
+    ]
+    assert not list(other.glob("runs/joint-*"))
+    shutil.copytree(folder, other / "runs" / folder.name)
+    assert jestlab(sqlite_url, other, "launch", spec).returncode == 0
+    shown = json.loads(jestlab(sqlite_url, other, "status", "toy", "--json").stdout)
+    assert {run["run"]: run["lab"] for run in shown} == {
+        "reference": place,
+        "uniform": place,
+        "joint": f"{host_name()}:{other}",
+    }
+    told = jestlab(sqlite_url, root, "status", "toy").stdout.splitlines()
+    assert f"2 runs in the lab at {place}" in told
+    assert f"1 run in the lab at {host_name()}:{other}" in told
+
+
+def test_a_run_that_another_lab_holds_is_neither_adopted_nor_ended(sqlite_url, root, tmp_path, monkeypatch):
+    """Its launcher has gone without a word; that lab's next launcher is the one to look after it."""
+    spec = labs.write_study(tmp_path, runs={"uniform": {}}, resources={"retries": 0, "lease_seconds": 8})
+    assert jestlab(sqlite_url, root, "launch", spec).returncode == 0
+    store = Store.open(sqlite_url)
+    with store.writing() as connection:
+        connection.exec_driver_sql("DELETE FROM attempt")
+        connection.exec_driver_sql("UPDATE run SET state = 'PENDING'")
+    [fingerprint] = store.members("toy")
+    lab_id = known_labs.enter_lab(store, "f" * 32, "/data/lab", "atlas")
+    launcher = leases.enter_launcher(store, "atlas.x.1:7:0", lab_id)
+    terms = claims.Terms(launcher, "local", 0, 0.5, lab_id)
+    [claim] = claims.claim_all(store, {fingerprint: "log.txt"}, terms).claims.values()
+    claims.launched(store, {claim.attempt_id: "atlas.x.1:8:0:log.txt"})
+    leases.leave(store, launcher)
+    said = jestlab(sqlite_url, root, "launch", spec)
+    assert said.returncode == 1
+    assert "in the lab at atlas:/data/lab, no sign of life for" in said.stdout
+    lease = leases.standings(store, [fingerprint])[fingerprint].lease
+    assert lease is not None
+    assert (lease.is_live, lease.launcher, lease.lab_id) == (True, None, lab_id)
+    store.close()

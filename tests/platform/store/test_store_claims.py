@@ -1,0 +1,102 @@
+"""Claims of many runs at once: what all launchers may hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import plans_support as plans
+import pytest
+from sqlalchemy import update
+
+from jestlab.platform.planning.plan import Budget
+from jestlab.platform.store import claims, leases
+from jestlab.platform.store.claims import Limits, Terms
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import Attempt, now
+
+HOURS = {"a": 2.5, "b": 2.5, "c": 8.0, "d": 1.0}
+RUNS = {
+    name: replace(plans.run(name, config={"name": name}), budget=Budget("v5e", 4, hours))
+    for name, hours in HOURS.items()
+}
+LOGS = {run.fingerprint: f"{name}.txt" for name, run in RUNS.items()}
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    store = Store.open(store_url)
+    store.record(plans.plan(*RUNS.values()))
+    yield store
+    store.close()
+
+
+def terms(store: Store, name: str = "host:1:0", executor: str = "kubernetes") -> Terms:
+    return Terms(leases.enter_launcher(store, name), executor, 4)
+
+
+def names(fingerprints) -> list[str]:
+    return [name for name, run in RUNS.items() if run.fingerprint in set(fingerprints)]
+
+
+def test_many_are_claimed_each_once(store):
+    found = claims.claim_all(store, LOGS, terms(store))
+    assert names(found.claims) == list(RUNS)
+    assert len({claim.token for claim in found.claims.values()}) == len(RUNS)
+    assert not claims.claim_all(store, LOGS, terms(store, "host:2:0")).claims
+
+
+def test_slots_are_those_of_all_launchers_of_the_executor(store):
+    claims.claim_all(store, {key: LOGS[key] for key in list(LOGS)[:2]}, terms(store))
+    found = claims.claim_all(store, LOGS, terms(store, "host:2:0"), Limits(slots=3))
+    assert (names(found.claims), names(found.no_slot)) == (["c"], ["d"])
+    assert (found.taken, found.by_others) == (3, 2)
+    elsewhere = claims.claim_all(store, LOGS, terms(store, executor="vertex"), Limits(slots=1))
+    assert names(elsewhere.claims) == ["d"]
+
+
+def test_slots_of_a_machine_are_its_own(store):
+    local = [terms(store, f"{machine}:7:0", "local") for machine in ("one", "two")]
+    rows = [{key: log} for key, log in LOGS.items()]
+    for mine, log, count in zip((*local, local[0]), rows, (1, 1, 0), strict=False):
+        machine = "one" if mine is local[0] else "two"
+        found = claims.claim_all(store, log, mine, Limits(slots=1, machine=machine))
+        assert len(found.claims) == count
+
+
+def test_what_is_planned_beside_what_runs_is_limited(store):
+    limits = Limits(chip_hours=6.5, since=now())
+    found = claims.claim_all(store, LOGS, terms(store), limits)
+    assert names(found.claims) == ["a", "b", "d"]
+    assert list(found.too_dear.values()) == [
+        "the limit of 6.5 chip-hours is reached: 5.00 held, 8.00 planned for this run"
+    ]
+
+
+def test_what_has_ended_counts_with_what_it_held_since_the_launch_began(store):
+    """A run that was taken away after 8 hours of 4 chips has held 32, although 2.5 were planned."""
+    run = RUNS["a"].fingerprint
+    [first] = claims.claim_all(store, {run: LOGS[run]}, terms(store)).claims.values()
+    began = now() - timedelta(hours=8)
+    with store.writing() as connection:
+        connection.execute(update(Attempt).values(started_at=began))
+    again = {run: LOGS[run]}
+    live = claims.too_dear(store, list(LOGS), Limits(chip_hours=33.5, since=began))
+    assert names(live) == ["a", "b", "c"]
+    leases.end(store, run, first.attempt_id, RunState.PREEMPTED, "taken away", None)
+    since_then = Limits(chip_hours=33.5, since=began)
+    assert "32.0 held, 2.50 planned" in claims.claim_all(store, again, terms(store), since_then).too_dear[run]
+    later = Limits(chip_hours=33.5, since=now() - timedelta(hours=1))
+    assert claims.claim_all(store, again, terms(store), later).claims
+
+
+def test_a_reason_to_wait_is_kept_until_the_run_is_claimed(store):
+    run = RUNS["a"].fingerprint
+    leases.wait(store, {run: "waits for a slot: 4 of 4 taken"})
+    assert store.reasons([run]) == {run: "waits for a slot: 4 of 4 taken"}
+    claims.claim_all(store, {run: LOGS[run]}, terms(store))
+    assert store.reasons([run]) == {}
+    leases.wait(store, {run: "too late"})
+    assert store.reasons([run]) == {}
