@@ -689,8 +689,10 @@ class _Controller:
                 shown = (state, reason)
             case reconcile.End(_, RunState.PREEMPTED, reason, _, _):
                 shown = (RunState.PENDING, f"{reason}; goes on from its last checkpoint")
-            case reconcile.Enter(RunState.PENDING, reason) | reconcile.Wait(str(reason)):
+            case reconcile.Enter(RunState.PENDING, reason):
                 shown = (RunState.PENDING, reason)
+            case reconcile.Wait(str(reason)):
+                shown = (RunState.PENDING, reason.partition("\n")[0])  # its place in line changes often
             case reconcile.Wait() if run.state == RunState.RUNNING:
                 another = run.lease is not None and run.lease.launcher != self._name
                 place = self._elsewhere(run.lease)

@@ -25,6 +25,7 @@ from jestlab.platform.launch.executor import (
 )
 from jestlab.platform.launch.executors import manifest
 from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, http_error
+from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
     MANAGED,
@@ -165,7 +166,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 for name, job in podless.items()
                 if f"{name}-{manifest.HOSTS}-0" in refused
             }
-        return known
+        return {job: with_remedy(found) for job, found in known.items()}
 
     def _refused_pods(self, context: str, namespace: str) -> Mapping[str, str]:
         """Return why the cluster refuses the pods of Jobs, by the Jobs' names; nothing if we may not ask."""

@@ -1,0 +1,44 @@
+"""What would let a job begin, by what real clusters have said."""
+
+import pytest
+
+from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("Unschedulable: 0/2 nodes are available: 2 Insufficient google.com/tpu.", "more nodes"),
+        (
+            "Unschedulable: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match Pod's node "
+            "affinity/selector.",
+            "more nodes",
+        ),
+        (
+            "Unschedulable: 0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.",
+            "nodes with the labels",
+        ),
+        (
+            "Unschedulable: 0/1 nodes are available: 1 node(s) had untolerated taint(s)",
+            "nodes that are ready",
+        ),
+        ("ImagePullBackOff: Back-off pulling image", "an `image`"),
+        ('CreateContainerConfigError: secret "jestlab-store" not found', "the Secret and the key"),
+        (
+            'FailedCreate: Error creating: pods "a" is forbidden: exceeded quota: small, requested: pods=1',
+            "a larger quota",
+        ),
+        ('Unschedulable: 0/1 nodes: persistentvolumeclaim "lab" not found', "`kubernetes.claim`"),
+        ("waits in the queue", "Kueue"),
+    ],
+)
+def test_a_job_that_waits_says_what_would_let_it_begin(said, remedy):
+    assert remedy in with_remedy(JobStatus(JobState.QUEUED, said)).unblock
+
+
+def test_nothing_is_said_of_what_is_not_known_or_does_not_wait():
+    for status in (JobStatus(JobState.QUEUED, "NewReason: of a later release"), JobStatus(JobState.QUEUED)):
+        assert with_remedy(status) == status
+    running = JobStatus(JobState.RUNNING, "Insufficient")
+    assert with_remedy(running) == running
