@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import plans_support as plans
 import pytest
@@ -13,7 +14,7 @@ from jestlab.platform.store.records import RunState
 from jestlab.platform.store.store import Store
 
 # Of two minutes; it trained until step 100, and saved step 60.
-MEASURED = {
+MEASURED: dict[str, Any] = {
     "startup_seconds": 12.0, "compilation_seconds": 24.0, "training_seconds": 60.0,
     "evaluation_seconds": 12.0, "checkpoint_seconds": 6.0, "winddown_seconds": 6.0,
     "resumed_step": 0, "reached_step": 100, "saved_step": 60, "saved_seconds": 48.0,

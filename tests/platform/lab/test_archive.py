@@ -10,6 +10,7 @@ import math
 import tarfile
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import plans_support as plans
 import pytest
@@ -47,7 +48,12 @@ def fill(lab):
     stores.attempt(
         store, REFERENCE, scores={"toy/score": 0.5}, loss=(2.0, 1.0), git_patch="- ä\n+ b", sources=SOURCES
     )
-    time = {"startup_seconds": 2.5, "training_seconds": 9.0, "reached_step": 2**40, "saved_step": None}
+    time: dict[str, Any] = {
+        "startup_seconds": 2.5,
+        "training_seconds": 9.0,
+        "reached_step": 2**40,
+        "saved_step": None,
+    }
     stores.attempt(store, JOINT, RunState.FAILED, started=stores.START - timedelta(hours=1), **time)
     stores.attempt(
         store, JOINT, number=2, scores={"toy/score": 0.75, "a/b/c": math.inf}, loss=(math.inf, 0.5)
