@@ -11,6 +11,7 @@ from .. import units
 from ..costs.goodput import CAUSES, USEFUL, Cause, Goodput, by_run, percent, total
 from ..provenance import History
 from ..tables.core import MISSING, Column, Table
+from ..tables.show import known
 from .tables import TablePart
 
 _ALL = "all runs"
@@ -198,7 +199,9 @@ def _table(
         Column("run", "run", lambda row: names[str(row["label"])], align="left"),
         Column("runs", "runs", lambda row: f"{row['runs']}", formula="runs of that name, over all seeds"),
         Column("held", "held", lambda row: _duration(row["held"]), formula=_FORMULAS["held"]),
-        Column("goodput", "goodput", lambda row: _share(row["goodput"]), formula=_FORMULAS["goodput"]),
+        Column(
+            "goodput", "goodput", lambda row: known(row["goodput"], percent), formula=_FORMULAS["goodput"]
+        ),
         *(share(cause) for cause in shown),
         Column("attempts", "attempts", lambda row: f"{row['attempts']}", formula=_FORMULAS["attempts"]),
         Column("queue", "queue", lambda row: _duration(row["queue"]), formula=_FORMULAS["queue"]),
