@@ -198,7 +198,9 @@ def waits(reason: str) -> tuple[str, str]:
     key = next((key for key in _WAITS if re.match(rf"{key}(?![A-Za-z])", joined)), None)
     if key is not None:
         words, unblock = _WAITS[key]
-        return (words if key in ("None", "Nodes_required_for_job_are_DOWN") else f"{reason}: {words}"), unblock
+        return (
+            words if key in ("None", "Nodes_required_for_job_are_DOWN") else f"{reason}: {words}"
+        ), unblock
     whose = next((who for key, who in _LIMITS.items() if reason.startswith(key)), None)
     if whose is not None:
         return f"{reason}: a limit of {whose} is reached", "the end of jobs that count, or a higher limit"

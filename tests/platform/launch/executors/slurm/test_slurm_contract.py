@@ -5,9 +5,9 @@ from executor_harnesses import MARKS
 from slurm_support import wait_until
 
 from jestlab.platform.contracts.executors import CASES, _Obedient, _over
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState, LaunchedJob
 from jestlab.platform.launch.executors.slurm import Slurm
-from jestlab.platform.lab.lab import Lab
 
 NAME = "jestlab-0a1b2c3d-1"
 

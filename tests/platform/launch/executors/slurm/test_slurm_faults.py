@@ -17,7 +17,9 @@ def finished(lab, launcher):
     said, _ = launcher.communicate()
     assert launcher.returncode == 0, said
     assert {state for (state,) in lab.rows("SELECT state FROM v_runs")} == {"COMPLETED"}
-    counts = lab.rows("SELECT run, count(*), count(DISTINCT step) FROM v_metrics WHERE name='loss' GROUP BY run")
+    counts = lab.rows(
+        "SELECT run, count(*), count(DISTINCT step) FROM v_metrics WHERE name='loss' GROUP BY run"
+    )
     assert counts == [("one", 400, 400), ("two", 410, 410)]
     wait_until(lambda: not lab.cluster.jobs())
     return [state for state, _ in lab.attempts()], [reason for _, reason in lab.attempts()]
