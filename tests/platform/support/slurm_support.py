@@ -130,6 +130,10 @@ class SlurmCluster:
         """End a daemon by SIGKILL. What runs on a node goes on."""
         self._tell(f"kill {name}")
 
+    def pid(self, name: str) -> int:
+        """Return the process id of a daemon."""
+        return int((self.folder / f"{name}.running").read_text())
+
     def close(self) -> None:
         """End all daemons and jobs."""
         if self._guard is not None and self._guard.stdin is not None:
@@ -314,6 +318,7 @@ def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": _PATH}
         )
+    (folder / f"{name}.running").write_text(str(started.pid))
     if name == "munged":
         wait_until((folder / "munge.socket").exists)
     return started

@@ -1,0 +1,170 @@
+"""What Slurm's answers mean, as Slurm 22.05 gave them, and whatever else may come."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jestlab.platform.launch.executor import JobState
+from jestlab.platform.launch.executors import slurm_states as states
+
+QUEUE = """\
+4|FAILED|low|4294901756|2026-11-25T01:44:02|BadConstraints|(null)
+2|PENDING|low|4294901758|2026-11-25T02:44:02|BeginTime|jestlab def
+1_0|RUNNING|low|4294901759|2026-11-25T01:44:02|None|jestlab abc|x
+5|CANCELLED|low|4294901755|N/A|PartitionNodeLimit|(null)
+"""
+SHOWN = (
+    "JobId=8 ArrayJobId=1 ArrayTaskId=1 JobName=a.sh UserId=root(0) JobState=FAILED Reason=NonZeroExitCode "
+    "Dependency=(null) Requeue=1 ExitCode=3:0 TRES=cpu=1,node=1,billing=1 Socks/Node=* "
+    "NtasksPerN:B:S:C=0:0:*:* WorkDir=/tmp/a b Comment=jestlab abc  StdErr=/tmp/slurm-1_1.out Power= \n"
+)
+CONFIG = """\
+Configuration data as of 2026-11-25T01:44:02
+AccountingStorageType   = accounting_storage/none
+ClusterName             = c10543
+MaxArraySize            = 1001
+"""
+
+
+def test_lines_of_the_queue():
+    rows = states.rows(QUEUE)
+    assert [row.id for row in rows] == ["4", "2", "1_0", "5"]
+    assert rows[2] == states.Row(
+        "1_0", "RUNNING", "low", 4294901759, "2026-11-25T01:44:02", "None", "jestlab abc|x"
+    )
+    assert rows[3].start == "N/A"
+
+
+def test_what_scontrol_shows():
+    told = states.details(SHOWN)
+    assert (told["JobState"], told["ExitCode"], told["Comment"]) == ("FAILED", "3:0", "jestlab abc")
+    assert told["WorkDir"] == "/tmp/a b"
+    assert states.settings(CONFIG)["ClusterName"] == "c10543"
+
+
+def test_what_accounting_says_of_an_id_that_was_used_again():
+    answer = (
+        "7|FAILED|1:0|/lab/slurm/old\n8_1|CANCELLED by 1000|0:15|/lab/a|b\n7|COMPLETED|0:0|/lab/slurm/new\n"
+    )
+    assert states.accounted(answer) == {
+        "7": ("COMPLETED", "0:0", "/lab/slurm/new"),
+        "8_1": ("CANCELLED by 1000", "0:15", "/lab/a|b"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "means"),
+    [
+        *(
+            (name, JobState.QUEUED)
+            for name in ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+        ),
+        *(
+            (name, JobState.RUNNING)
+            for name in ("RUNNING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING")
+        ),
+        *(
+            (name, JobState.PREEMPTED)
+            for name in ("PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "TIMEOUT", "REVOKED")
+        ),
+        ("CANCELLED by 1000", JobState.PREEMPTED),
+        ("CANCELLED+", JobState.PREEMPTED),
+        ("COMPLETED", JobState.SUCCEEDED),
+        ("FAILED", JobState.FAILED),
+        ("OUT_OF_MEMORY", JobState.FAILED),
+        ("SOMETHING_NEW", JobState.UNKNOWN),
+        ("", JobState.UNKNOWN),
+    ],
+)
+def test_every_state_has_a_meaning(state, means):
+    told = states.status(state)
+    assert told.state == means
+    assert "\n" not in told.reason
+    assert bool(told.reason) or means in (JobState.SUCCEEDED, JobState.RUNNING, JobState.QUEUED)
+
+
+def test_words_say_what_to_do():
+    assert "memory_gb" in states.status("OUT_OF_MEMORY").reason
+    assert "user 1000" in states.status("CANCELLED by 1000").reason
+    assert states.status("FAILED", "", 3).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("written", "code"),
+    [
+        ("3:0", 3),
+        ("0:9", -9),
+        ("137:0", -9),
+        ("143:0", 143),
+        ("0:0", 0),
+        ("", None),
+        ("3", None),
+        ("a:b", None),
+    ],
+)
+def test_exit_codes(written, code):
+    assert states.code_of(written) == code
+
+
+@pytest.mark.parametrize(
+    ("reason", "word", "unblocked"),
+    [
+        ("Priority", "higher priority", False),
+        ("Resources", "in use", True),
+        ("(Resources)", "in use", True),
+        ("QOSMaxJobsPerUserLimit", "quality of service", True),
+        ("AssocGrpCpuLimit", "account", True),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "drained", True),
+        (
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
+            "drained",
+            True,
+        ),
+        ("DependencyNeverSatisfied", "not end well", True),
+        ("Dependency", "another job", True),
+        ("PartitionTimeLimit", "time is above", True),
+        ("launch failed requeued held", "could not start", True),
+        ("SomethingNew", "SomethingNew", False),
+    ],
+)
+def test_why_a_job_waits(reason, word, unblocked):
+    told, unblock = states.waits(reason)
+    assert word in told
+    assert bool(unblock) == unblocked
+
+
+def test_the_place_in_a_queue():
+    row = states.rows("12_3|PENDING|gpu|90|2026-11-25T14:05:00|Priority|jestlab a\n")[0]
+    pending = [(90, "12_3"), (100, "7"), (100, "8"), (10, "9")]
+    assert (
+        states.place(row, pending, row.start) == "3rd of 4 in partition gpu, estimated start 2026-11-25 14:05"
+    )
+    assert states.place(row, [], "N/A") == ""
+    ordinals = [states._ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)]
+    assert ordinals == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
+
+
+@given(st.text())
+def test_no_answer_breaks_the_parsers(text):
+    for row in states.rows(text):
+        assert isinstance(row.priority, int)
+        assert states.status(row.state, row.reason).state in JobState
+    states.details(text)
+    states.settings(text)
+    states.accounted(text)
+    states.waits(text)
+    states.status(text, text)
+    assert states.code_of(text) is None or ":" in text
+
+
+@given(
+    st.lists(
+        st.text(st.characters(exclude_characters="|\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")),
+        min_size=6,
+        max_size=6,
+    )
+)
+def test_fields_are_read_back(fields):
+    [row] = states.rows("|".join([*fields, "jestlab abc"]))
+    assert (row.id, row.state, row.reason) == (fields[0].strip(), fields[1].strip(), fields[5].strip())
+    assert row.comment == "jestlab abc"
