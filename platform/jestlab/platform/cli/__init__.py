@@ -23,6 +23,7 @@ VERBS = {
     "costs": "Show what an example costs in each run, part by part.",
     "launch": "Run a study and write its tables and plots.",
     "status": "Show the states and costs of experiments and runs.",
+    "attach": "Show a launch that goes on elsewhere, to its end.",
     "watch": "Follow runs live: loss, speed, time left.",
     "logs": "Print or follow the log of a run.",
     "cancel": "Stop runs, wherever they are.",
@@ -122,7 +123,7 @@ def main(args: list[str] | None = None) -> None:
         # Shells let background processes ignore SIGINT (`nohup jestlab … &`); it has to stop this one.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False) or 0)
+        sys.exit(cli.main(argv, prog_name="jestlab", standalone_mode=False, obj=list(argv)) or 0)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.exceptions.NoArgsIsHelpError as error:

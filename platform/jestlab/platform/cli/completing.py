@@ -274,6 +274,7 @@ _ARGUMENTS: dict[tuple[str, ...], tuple[_Kind, ...]] = {
     ("costs",): (_specs,),
     ("launch",): (_specs, _runs_of_study),
     ("status",): (_subjects,),
+    ("attach",): (_experiments,),
     ("watch",): (_experiments,),
     ("logs",): (_runs,),
     ("cancel",): (_subjects,),

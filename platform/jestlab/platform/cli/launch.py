@@ -35,6 +35,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
         "launch my_study.yaml --on kubernetes --max-chip-hours 500",
         "launch my_study.yaml --root /data/lab --json > outcome.json",
         "launch my_study.yaml --rerun-changed",
+        "launch my_study.yaml --detach",
     )
 )
 @spec_options
@@ -52,6 +53,8 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
               help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
 @click.option("--replace", is_flag=True,
               help="Replace the experiment of this name: another study, or another user's.")  # fmt: skip
+@click.option("--detach", is_flag=True,
+              help="Return once it has begun; it goes on without this terminal.")  # fmt: skip
 @_no_reports
 @wide_option
 @_json
@@ -66,6 +69,11 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
     """
     if options["runs"] and not (options["rerun_changed"] or options["rerun_retracted"]):
         raise click.UsageError("RUN: a launch takes the whole study; name runs with --rerun-changed alone")
+    if options.pop("detach"):
+        if options["as_json"] or options["render"] is not None:
+            raise click.UsageError("--detach: leave out --json and --render")
+        words = [word for word in context.find_root().obj if word != "--detach"]
+        context.exit(_launching().detach(lab, study, words))
     context.exit(_launching().launch(lab, study, **options))
 
 

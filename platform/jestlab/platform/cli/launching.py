@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from jestlab.platform.cli import naming
+from jestlab.platform.cli.options import same_lab_options
 from jestlab.platform.cli.outcome import outcome_data, show_outcome
 from jestlab.platform.cli.output import counted, print_json, say, show
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.launch import controller, executors, session
-from jestlab.platform.launch.display import Listener, display
+from jestlab.platform.launch import controller, detached, executors, session
+from jestlab.platform.launch.display import Listener, Passing, display
 from jestlab.platform.launch.session import How, Launched, Rerun
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases
@@ -49,6 +50,36 @@ def launch(
         max_chip_hours=max_chip_hours, replacing=replace, reported=not no_reports,
     )  # fmt: skip
     return _ended(lab, launched, as_json)
+
+
+def detach(lab: Lab, study: Study, words: Sequence[str]) -> int:
+    """Launch a study in a process of its own, and return 0 once it has begun, or its exit code.
+
+    Args:
+        lab: Where.
+        study: What.
+        words: The command that launches it: what follows `jestlab`.
+    """
+    begun = detached.start(lab, study.name, words)
+    if begun.code is not None:  # refused, or nothing to run
+        said = begun.log.read_text(encoding="utf-8", errors="replace")
+        say(said.rstrip("\n"), err=begun.code != 0)
+        return begun.code
+    same, name = same_lab_options(), naming.pasted(study.name)
+    say(f"{study.name} is launched by process {begun.pid} on {host_name()}, without this terminal")
+    say(f"see:  jestlab attach {name}{same}", fit=False)
+    say(f"stop: jestlab cancel {name}{same}", fit=False)
+    say(f"log:  {begun.log}", fit=False)
+    return 0
+
+
+class _Beginning(Passing):
+    """Says that a detached launch has begun."""
+
+    def begin(self, count: int) -> None:
+        """Say so, and pass it on."""
+        detached.tell_begun()
+        super().begin(count)
 
 
 def retry(lab: Lab, name: str, how: dict[str, Any], *, no_reports: bool, as_json: bool) -> int:
@@ -118,4 +149,4 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
 
 def _listener(as_json: bool, experiment: str) -> Listener:
     """Show progress on standard error where standard output is for a program."""
-    return display(experiment, sys.stderr if as_json else sys.stdout)
+    return _Beginning(display(experiment, sys.stderr if as_json else sys.stdout))

@@ -58,16 +58,11 @@ def display_here(experiment: str) -> Listener:
     return Notebook() if in_notebook() else display(experiment)
 
 
-class Noting(Listener):
-    """Passes on everything, and keeps what is noted.
-
-    Attributes:
-        notes: The messages so far.
-    """
+class Passing(Listener):
+    """Passes on everything: the base of those that do something besides."""
 
     def __init__(self, listener: Listener) -> None:
         """Create one in front of another listener."""
-        self.notes: list[str] = []
         self._listener = listener
 
     def begin(self, count: int) -> None:
@@ -79,8 +74,7 @@ class Noting(Listener):
         self._listener.state(run, state, reason)
 
     def note(self, message: str) -> None:
-        """Keep a message, and pass it on."""
-        self.notes.append(one_line(message, _LONG))
+        """Pass it on."""
         self._listener.note(message)
 
     def submitted(self, done: int, total: int) -> None:
@@ -94,6 +88,24 @@ class Noting(Listener):
     def end(self) -> None:
         """Pass it on."""
         self._listener.end()
+
+
+class Noting(Passing):
+    """Passes on everything, and keeps what is noted.
+
+    Attributes:
+        notes: The messages so far.
+    """
+
+    def __init__(self, listener: Listener) -> None:
+        """Create one in front of another listener."""
+        super().__init__(listener)
+        self.notes: list[str] = []
+
+    def note(self, message: str) -> None:
+        """Keep a message, and pass it on."""
+        self.notes.append(one_line(message, _LONG))
+        super().note(message)
 
 
 class Lines(Listener):
