@@ -4,12 +4,11 @@ import re
 
 import pytest
 from kubernetes_harness import KubernetesHarness
-from tests.cluster.kubernetes.shared import MAY, until
+from tests.cluster.kubernetes.shared import EVENTS, MAY, until
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
 
 NAME = "jestlab-0a1b2c3d-1"
-EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
 
 
 @pytest.fixture
