@@ -308,6 +308,13 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
+    def _is_tried_again(self, error: BaseException) -> bool:
+        from kubernetes.client import ApiException
+
+        # An API server that has just started forbids everything until it has read the rights.
+        forbidden = isinstance(error, ApiException) and error.status == 403
+        return forbidden or super()._is_tried_again(error)
+
     @property
     def _timeout(self) -> tuple[float, float]:
         return _CONNECT_SECONDS, self._answer_seconds
