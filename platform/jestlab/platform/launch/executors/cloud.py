@@ -159,7 +159,7 @@ class Cloud(ABC, Generic[Section]):
         for long.
         """
         retrying = Retrying(
-            retry=retry_if_exception(self._is_tried_again),
+            retry=retry_if_exception(lambda error: isinstance(self._meaning(error), ExecutorAway)),
             stop=stop_after_attempt(3),
             wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
             reraise=True,
@@ -170,10 +170,6 @@ class Cloud(ABC, Generic[Section]):
             if (meaning := self._meaning(error)) is None:
                 raise
             raise type(meaning)(f"{say}: {meaning}") from None
-
-    def _is_tried_again(self, error: BaseException) -> bool:
-        """Whether a call may succeed within seconds."""
-        return isinstance(self._meaning(error), ExecutorAway)
 
     def _forget_login(self) -> None:
         """Let the next call read the credentials again."""
