@@ -5,17 +5,19 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from tests.cluster.kubernetes.agent import Images
 from tests.cluster.kubernetes.api import Api, ApiError, Object
 from tests.cluster.kubernetes.daemons import write_kubeconfig
@@ -23,16 +25,10 @@ from tests.cluster.kubernetes.server import FIRST_SECONDS
 
 ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
-MAY = [
-    {
-        "apiGroups": ["jobset.x-k8s.io"],
-        "resources": ["jobsets"],
-        "verbs": ["create", "get", "list", "delete"],
-    },
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "deletecollection"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-]
-"""All that one who launches has to be allowed, as `docs/clusters.md` says it."""
+_DOCUMENTED = re.search(r"# launcher\.yaml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
+assert _DOCUMENTED is not None
+*MAY, EVENTS = yaml.safe_load(_DOCUMENTED[1])["rules"]
+"""All that one who launches has to be allowed, as the documentation says it; and what may be left out."""
 
 
 class SharedCluster:
@@ -90,7 +86,9 @@ class Namespace:
         token: Of that user.
     """
 
-    def __init__(self, cluster: SharedCluster, *, store: str = "sqlite://", may: list[Object] = MAY) -> None:
+    def __init__(
+        self, cluster: SharedCluster, *, store: str = "sqlite://", may: Sequence[Object] = MAY
+    ) -> None:
         """Create it, with the secret that holds the store's URL.
 
         Args:
@@ -119,10 +117,10 @@ class Namespace:
         made = self.admin.create(f"{self._core}/serviceaccounts/ada/token", request)
         self.token: str = made["status"]["token"]
 
-    def allow(self, rules: list[Object]) -> None:
+    def allow(self, rules: Sequence[Object]) -> None:
         """Let the user do this, and no more."""
         path = f"{self._rights}/namespaces/{self.name}/roles"
-        role = {"metadata": {"name": "launcher"}, "rules": rules}
+        role = {"metadata": {"name": "launcher"}, "rules": list(rules)}
         try:
             self.admin.create(path, role)
         except ApiError:
@@ -257,7 +255,5 @@ def _start(folder: Path, programs: Path) -> socket.socket:
 
 
 def _url(kubeconfig: Path) -> str:
-    import yaml
-
     [cluster] = yaml.safe_load(kubeconfig.read_text())["clusters"]
     return str(cluster["cluster"]["server"])

@@ -72,7 +72,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
         self,
         machines: Slice | Nodes | None = None,
         settings: KubernetesSettings | None = None,
-        answer_seconds: float = 5.0,
+        answer_seconds: float = 60.0,
         *,
         image: str | None = None,
         spot: bool = False,

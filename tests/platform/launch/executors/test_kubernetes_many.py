@@ -12,7 +12,8 @@ def cluster(kubernetes_harness: KubernetesHarness) -> KubernetesHarness:
 
 
 def test_five_hundred_jobs_are_launched_and_asked_for_in_a_few_requests(cluster):
-    executor = cluster.executor(settings=cluster.settings(queue="tpus"))  # suspended, for want of Kueue
+    queued = cluster.settings(queue="tpus")  # suspended, for want of Kueue
+    executor = cluster.executor(settings=queued)
     jobs = [cluster.job(f"jestlab-0a1b2c3d-{number}") for number in range(501)]
     all_started = executor.launch_all(jobs)
     assert all(isinstance(started, LaunchedJob) for started in all_started)

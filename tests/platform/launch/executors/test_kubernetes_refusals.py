@@ -4,12 +4,11 @@ import re
 
 import pytest
 from kubernetes_harness import KubernetesHarness
-from tests.cluster.kubernetes.shared import MAY, until
+from tests.cluster.kubernetes.shared import EVENTS, MAY, until
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
 
 NAME = "jestlab-0a1b2c3d-1"
-EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
 
 
 @pytest.fixture
@@ -129,3 +128,11 @@ def test_a_list_whose_next_page_is_too_old_is_asked_for_anew(cluster, monkeypatc
     states = {status.state for status in executor.statuses(all_started).values()}
     assert 410 in cluster.api.refused
     assert states == {JobState.RUNNING}
+
+
+def test_an_api_server_that_has_just_started_is_asked_again(cluster):
+    """It forbids everything until it has read the rights."""
+    cluster.spoil(403, 403)
+    executor = cluster.executor()
+    started = executor.launch(cluster.job(NAME))
+    assert executor.statuses([started])[started].state == JobState.QUEUED

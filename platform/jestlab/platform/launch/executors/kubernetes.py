@@ -9,8 +9,10 @@ from __future__ import annotations
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
@@ -24,7 +26,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import manifest
-from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, http_error
+from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, Result, http_error
 from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
@@ -36,6 +38,7 @@ from jestlab.platform.launch.executors.manifest import (
 )
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
@@ -310,6 +313,20 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 
+    def _call(self, say: str, function: Callable[..., Result], *values: Any, **options: Any) -> Result:
+        """Call the API, as any cloud's. What is forbidden is asked for again.
+
+        An API server that has just started forbids everything until it has read the rights.
+        """
+        patiently = Retrying(
+            retry=retry_if_exception(_is_forbidden),
+            stop=stop_after_attempt(3),
+            wait=wait_fixed(Intervals.from_environment().api_pause),
+            reraise=True,
+        )
+        found: Result = super()._call(say, patiently, function, *values, **options)
+        return found
+
     @property
     def _timeout(self) -> tuple[float, float]:
         return _CONNECT_SECONDS, self._answer_seconds
@@ -340,6 +357,12 @@ class Kubernetes(Cloud[KubernetesSettings]):
         if isinstance(error, HTTPError):
             return ExecutorAway(f"the cluster cannot be reached: {clean_line(error)}")
         return None
+
+
+def _is_forbidden(error: BaseException) -> bool:
+    from kubernetes.client import ApiException
+
+    return isinstance(error, ApiException) and error.status == 403 and _QUOTA not in str(error.body)
 
 
 def _split(handle: str) -> tuple[str, str, str]:
