@@ -15,6 +15,7 @@ from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.models.extensions import check_name
 from jestlab.platform import reports
+from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -402,6 +403,7 @@ class _Target:
         # Nothing will be launched for a finished study, so it needs no executor.
         place = "local" if _is_complete(runs) else executors.choose(how.on, resources, settings)
         executor = executors.get(place, resources, settings, lab, wakeup.set)
+        check_client(place)
         file = sqlite_file(parse_url(lab.store_url))
         if not executor.here and file is not None:
             raise UserError(

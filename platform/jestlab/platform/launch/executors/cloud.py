@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import (
@@ -143,6 +144,8 @@ class Cloud(ABC, Generic[Section]):
         Three attempts, because a launch or a poll is repeated later anyway: one call must not hold up others
         for long.
         """
+        if (missing := missing_client(self.name)) is not None:
+            raise ExecutorError(missing)
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(self._meaning(error), ExecutorAway)),
             stop=stop_after_attempt(3),
