@@ -14,7 +14,7 @@
 ARG BASE=python:3.11-slim-bookworm
 ARG ACCELERATOR=tpu
 
-FROM ${BASE} AS build
+FROM ${BASE} AS dependencies
 WORKDIR /source
 # The installed files get other times in the layers: bytecode that is bound to them would be compiled again.
 ENV UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH UV_LINK_MODE=copy UV_NO_CACHE=1
@@ -47,6 +47,8 @@ RUN --mount=type=secret,id=machine --mount=type=secret,id=certificates \
         --no-deps --require-hashes --requirement "requirements-${ACCELERATOR}.lock" ;; \
       *) echo "ACCELERATOR=${ACCELERATOR}: expected tpu, cuda or cpu" >&2; exit 1 ;; \
     esac
+
+FROM dependencies AS sources
 COPY requirements.lock pyproject.toml README.md LICENSE ./
 COPY experiments experiments
 COPY platform platform
@@ -66,9 +68,9 @@ RUN useradd --create-home --uid 1000 jestlab && \
 # The files alone: neither what was removed from the base, nor its variables.
 FROM scratch AS worker
 COPY --from=system / /
-COPY --from=build /opt/jestlab /opt/jestlab
-COPY --from=build /opt/accelerator /opt/jestlab
-COPY --from=build /opt/sources /opt/jestlab
+COPY --from=dependencies /opt/jestlab /opt/jestlab
+COPY --from=dependencies /opt/accelerator /opt/jestlab
+COPY --from=sources /opt/sources /opt/jestlab
 USER 1000:1000
 WORKDIR /home/jestlab
 ENV PATH=/opt/jestlab/bin:/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 PYTHONUNBUFFERED=1

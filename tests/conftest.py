@@ -99,6 +99,7 @@ REASONS = {
     "torch|transformers": "need PyTorch (make oracles)",
     "chromium|playwright|axe_": "need a browser (make tools)",
     "LaTeX": "need LaTeX (make tools)",
+    "no image": "need the container (make cluster-image)",
     "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""

@@ -9,7 +9,6 @@
 # settings of pip and uv. The image keeps neither.
 set -eu
 folder=$1 source=$2 name=$3
-python=${PYTHON:-python3}
 mkdir -p "$folder" && cd "$folder"
 
 # Overlays are quicker, and need a file system that takes them.
@@ -41,7 +40,7 @@ trap 'rm -rf "$secrets"' EXIT
 env | grep -E '^(PIP|UV)_[A-Z_]*(INDEX|HOST|TIMEOUT)[A-Z_]*=|^(https?|no|all)_proxy=|^(HTTPS?|NO|ALL)_PROXY=' |
   sed "s/'/'\\\\''/g; s/=\(.*\)/='\1'/" >"$secrets/machine" || :
 # pip's settings in files, too: a build reads none of this machine's files.
-"$python" -m pip config list 2>/dev/null |
+python3 -m pip config list 2>/dev/null |
   sed -n "s/^[a-z]*\.\(index-url\|extra-index-url\|trusted-host\)=\('.*'\)$/\1 \2/p" |
   while read -r key value; do
     variable=$(echo "$key" | tr 'a-z-' 'A-Z_')
@@ -51,9 +50,15 @@ env | grep -E '^(PIP|UV)_[A-Z_]*(INDEX|HOST|TIMEOUT)[A-Z_]*=|^(https?|no|all)_pr
 certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
 cp "$certificates" "$secrets/certificates"
 
-build bud --quiet --layers --isolation chroot --network host \
-  --secret "id=machine,src=$secrets/machine" --secret "id=certificates,src=$secrets/certificates" \
-  --build-arg "BASE=$base" --build-arg "ACCELERATOR=${ACCELERATOR:-cpu}" --tag "localhost/$name" "$source" >/dev/null
+stage() {
+  build bud --quiet --layers --isolation chroot --network host \
+    --secret "id=machine,src=$secrets/machine" --secret "id=certificates,src=$secrets/certificates" \
+    --build-arg "BASE=$base" --build-arg "ACCELERATOR=${ACCELERATOR:-cpu}" "$@" "$source" >/dev/null
+}
+# Stages that sources do not change are named, so that they are kept when what has no name is removed.
+stage --target dependencies --tag localhost/jestlab-dependencies
+stage --target system --tag localhost/jestlab-system
+stage --tag "localhost/$name"
 
 new=$folder/$name.new
 rm -rf "$new" && mkdir "$new"
@@ -62,7 +67,7 @@ build inspect --type image "localhost/$name" >"$new/inspected.json"
 container=$(build from --pull-never "localhost/$name")
 cp -a "$(build mount "$container")" "$new/tree"
 build rm "$container" >/dev/null
-# Layers of older builds that no image needs now.
+# Layers of older builds that no named image needs.
 build rmi --prune >/dev/null 2>&1 || :
 rm -rf "$name.old"
 if test -e "$name"; then mv "$name" "$name.old"; fi
