@@ -3,7 +3,8 @@
     python tests/cluster/image.py       # `make cluster-image`: minutes the first time
 
 All that is built lies outside the checkout, and is built again when what it is built from has changed; the
-layers of dependencies are kept. Jobs run from inside the image's files by chroot, as user 1000: `Built.command`.
+layers of dependencies are kept. Jobs run from inside the image's files by chroot, as user 1000:
+`Built.command`.
 """
 
 from __future__ import annotations
