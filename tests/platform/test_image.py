@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ from jestlab.platform.store.store import Store
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
 MOST_BYTES = 1_500_000_000  # without an accelerator's runtime
+CACHING = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
 HOME = "/home/jestlab"
 STUDY: dict[str, Any] = {
     "name": "contained",
@@ -118,10 +123,9 @@ def built() -> Built:
 
 
 def inside(
-    built: Built, *words: str, lab: Path | None = None, **environment: str
+    built: Built, *words: str, mounts: Mapping[Path, str] | None = None, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in the container; `lab` is its folder `/lab`."""
-    mounts = {} if lab is None else {lab: "/lab"}
+    """Run a command in the container."""
     return subprocess.run(
         built.command(words, environment, mounts), capture_output=True, text=True, timeout=120
     )
@@ -197,6 +201,14 @@ def test_no_pod_trains_on_its_cpu_where_a_tpu_was_to_be(built):
     assert said.returncode == 1 and "Unable to initialize backend 'tpu'" in said.stderr
 
 
+def compiled() -> Path:
+    """Return a folder of user 1000's for compiled functions, which later runs of these tests find."""
+    folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).with_name("jax-contained")
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chown(folder, 1000, 1000)
+    return folder
+
+
 class Contained:
     """A lab whose attempts run in the container, and one on this machine.
 
@@ -226,7 +238,8 @@ class Contained:
         variables = {"XLA_FLAGS": os.environ["XLA_FLAGS"], "JAX_PLATFORMS": "cpu"}
         if contained:
             started = [*self._built.entrypoint, "--root", "/lab", *words]
-            done = inside(self._built, *started, lab=lab.root, **variables)
+            variables |= {"JAX_COMPILATION_CACHE_DIR": "/cache", **CACHING}
+            done = inside(self._built, *started, mounts={lab.root: "/lab", compiled(): "/cache"}, **variables)
         else:
             started = [sys.executable, "-m", "jestlab.platform.worker", "--root", str(lab.root), *words]
             inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "JESTLAB_"))}
@@ -269,7 +282,7 @@ def test_each_program_runs_in_it_and_trains_what_this_machine_trains(contained):
 
 @pytest.mark.cluster
 def test_a_verb_that_needs_what_it_lacks_says_so_in_a_line(contained, built):
-    said = inside(built, "jestlab", "table", "contained", "--root", "/lab", lab=contained.root)
+    said = inside(built, "jestlab", "table", "contained", "--root", "/lab", mounts={contained.root: "/lab"})
     assert said.returncode == 1
     assert said.stderr.startswith("jestlab: pandas, which tables need, is not installed: ")
     assert said.stderr.count("\n") == 1
