@@ -10,7 +10,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 2 --dist worksteal
 # Debian packages: PyPI has neither a browser nor TeX.
 TOOLS := chromium texlive-latex-base texlive-latex-recommended
 
-.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm format lock install clean
+.PHONY: demo docs test quick coverage isas check bench faults fuzz oracles tools cluster cluster-kubernetes cluster-slurm cluster-image format lock install clean
 .DEFAULT_GOAL := demo
 
 demo: install  ## train a reference, JEST and its rivals; print the table, write the plots
@@ -76,7 +76,7 @@ tools:  ## install a browser and LaTeX; tests that need one are skipped where it
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(TOOLS) >/dev/null; \
 	else echo "make tools: install $(TOOLS) yourself; without them some tests of reports skip"; fi
 
-cluster: cluster-slurm cluster-kubernetes  ## build what the tests of clusters run on; they are skipped where it is missing
+cluster: cluster-slurm cluster-kubernetes cluster-image  ## build what the tests of clusters run on; they are skipped where it is missing
 
 # Kept outside the checkout: minutes the first time, on each machine, and nothing later.
 cluster-kubernetes:
@@ -89,6 +89,14 @@ cluster-slurm:  ## install Slurm, on which tests start clusters; they are skippe
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(SLURM) >/dev/null; \
 	else echo "make cluster-slurm: install $(SLURM) yourself; without them the tests of Slurm skip"; fi
+
+# Without root, apt-get or a network it says what is missing, and the tests of the container are skipped.
+cluster-image: install  ## build the container that cluster jobs run, once a machine and again after changes
+	@if command -v buildah >/dev/null && command -v debootstrap >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends buildah debootstrap >/dev/null; \
+	fi
+	$(BIN)/python tests/cluster/image.py
 
 format: install
 	$(BIN)/ruff check --fix .
@@ -117,7 +125,8 @@ $(ORACLES): $(STAMP)
 	  --constraint $(VENV)/constraints.txt --requirement $(VENV)/oracles.txt
 	touch $@
 
-# The files hold names, versions and hashes, no addresses: of everything, of uv, and of what JAX needs besides on TPUs.
+# The files hold names, versions and hashes, no addresses: of everything, of what the container holds, of uv, and of
+# what JAX needs besides on TPUs and on GPUs.
 COMPILE = $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
   --no-emit-index-url --no-emit-find-links --upgrade
 
@@ -125,8 +134,11 @@ lock: install  ## resolve the dependencies anew
 	$(COMPILE) --extra dev pyproject.toml --output-file requirements.lock
 	echo "atheris" | $(COMPILE) - --output-file requirements-fuzz.lock
 	echo "uv" | $(COMPILE) - --output-file requirements-uv.lock
-	echo "jax[tpu]" | $(COMPILE) --constraint requirements.lock --output-file requirements-tpu.lock - \
-	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock)
+	$(COMPILE) --group worker --constraint requirements.lock --output-file requirements-worker.lock
+	set -e; for extra in tpu:tpu cuda12:cuda; do \
+	  echo "jax[$${extra%:*}]" | $(COMPILE) --constraint requirements.lock --output-file requirements-$${extra#*:}.lock - \
+	    $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' requirements.lock); \
+	done
 
 clean:
 	rm -rf $(VENV)

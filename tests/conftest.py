@@ -103,6 +103,7 @@ REASONS = {
     "LaTeX": "need LaTeX (make tools)",
     "no Kubernetes": "need Kubernetes (make cluster)",
     "no Slurm": "need Slurm (make cluster)",
+    "no image": "need the container (make cluster-image)",
     "starts a process": "start processes (make test)",
 }
 """What the reason of a skip matches → how the summary counts it."""

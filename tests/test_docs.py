@@ -36,6 +36,11 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "clusters.md",
         "jestlab table quickstart --store postgresql://reader@server/results",
     ): "needs a PostgreSQL server",
+    (
+        "clusters.md",
+        "docker build --build-arg ACCELERATOR=tpu --tag europe-docker.pkg.dev/lab/jestlab .",
+    ): "needs docker and a registry",
+    ("clusters.md", "docker build --secret id=machine,src=index.env \\"): "needs docker",
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",

@@ -47,7 +47,9 @@ def test_nothing_is_installed_without_hashes(recipe):
     commands = [command for command in commands if "oracles.txt" not in command]
     assert len(commands) >= 3
     for command in commands:
-        builds_this = "--no-deps" in command and "--no-build-isolation" in command
+        # uv checks the hashes of build constraints, too.
+        locked = "--no-build-isolation" in command or "--build-constraint requirements.lock" in command
+        builds_this = "--no-deps" in command and locked
         assert builds_this or "--require-hashes" in command, command
     assert any("requirements-uv.lock" in command for command in commands)
     assert not re.search(r"uv==|hatchling", recipe)
@@ -63,3 +65,18 @@ def test_the_build_backend_is_the_locked_one():
 def test_what_a_tpu_needs_besides_is_nothing_that_is_locked_already():
     assert set(pins("requirements-tpu.lock")) == {"libtpu"}
     assert len(pins("requirements-tpu.lock")["libtpu"]) == len(pins("requirements.lock")["jax"])
+
+
+def test_what_a_gpu_needs_besides_is_jaxs_plugin_and_nvidias_libraries():
+    found = pins("requirements-cuda.lock")
+    assert {name for name in found if not name.startswith("nvidia-")} == {
+        "jax-cuda12-pjrt",
+        "jax-cuda12-plugin",
+    }
+    assert found["jax-cuda12-plugin"] == found["jax-cuda12-pjrt"] == pins("requirements.lock")["jax"]
+
+
+def test_the_container_holds_the_versions_that_tests_run_with():
+    everything, contained = pins("requirements.lock"), pins("requirements-worker.lock")
+    assert "jax" in contained and "xmanager" not in contained
+    assert contained == {name: everything[name] for name in contained}

@@ -1,17 +1,79 @@
-"""The container's recipe agrees with the rest of the repository. Nothing here builds it."""
+"""The container that cluster jobs run: its recipe, its size, what is not in it, and runs that it trains."""
+
+from __future__ import annotations
 
 import json
+import os
+import re
+import sqlite3
+import stat
+import subprocess
+import sys
+import tomllib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import plans_support as plans
+import pytest
 from executor_harnesses import IMAGE, job
+from tests.cluster.image import Built, NoImage, image
 
+from jestlab.platform.dependencies import LAUNCHING
+from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes
 from jestlab.platform.launch.executors.manifest import jobset
-from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.planning.plan import PlannedRun, plan
+from jestlab.platform.spec import Study
+from jestlab.platform.spec.resources import Resources, parse_slice
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 LINES = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+MOST_BYTES = 1_500_000_000  # without an accelerator's runtime
+CACHING = {
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+HOME = "/home/jestlab"
+STUDY: dict[str, Any] = {
+    "name": "contained",
+    "base": {
+        "model": {
+            "vision": {"width": 16, "depth": 1, "heads": 2, "patch_size": 8, "pooling": "mean"},
+            "text": {"width": 16, "depth": 1, "heads": 2, "length": 8, "pooling": "mean"},
+            "embedding_dim": 16,
+        },
+        "data": {
+            "train": {"examples": 512, "image_size": 16, "shard_size": 256},
+            "benchmark": {"classification_examples": 96, "retrieval_examples": 32, "image_size": 16},
+        },
+        "schedule": {"batch_size": 16, "examples_seen": 64},
+        "evaluation": {"points": 1, "shots": 2, "shot_seeds": 1},
+    },
+    "runs": {
+        "reference": {"initialization": 1},
+        "cache": {"program": "embed", "reference": "reference", "runtime": {"batch_size": 16}},
+        "joint": {"selection": {"rule": "joint", "reference": "cache", "chunks": 4}},
+        "diagnosis": {
+            "program": "diagnose",
+            "learner": "joint",
+            "reference": "reference",
+            "batch_size": 16,
+            "filtering_ratios": [0.8],
+            "chunks": [4],
+            "joint_chunks": 4,
+            "sweeps": 1,
+            "draws": 2,
+            "matrix_size": 8,
+        },
+        "said": {"program": "command", "command": ["python", "-c", "print('said')"]},
+    },
+    "reports": ["table"],
+}
+"""One run of each program that computes something."""
 
 
 def instructions(name: str) -> list[str]:
@@ -36,7 +98,191 @@ def test_what_it_copies_is_there_and_not_ignored():
 
 
 def test_it_does_not_run_as_root():
-    assert LINES.index(f"USER {instructions('USER')[-1]}") > max(
-        number for number, line in enumerate(LINES) if line.startswith("FROM ")
+    last = max(number for number, line in enumerate(LINES) if line.startswith("FROM scratch"))
+    [user] = [line for line in LINES[last:] if line.startswith("USER ")]
+    assert user.removeprefix("USER ").split(":")[0] not in ("0", "root")
+
+
+def test_what_it_leaves_out_is_told_by_name():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    names = re.compile(r"[\w-]+")
+    required = {names.match(line)[0] for line in project["project"]["dependencies"]}
+    contained = {names.match(line)[0] for line in project["dependency-groups"]["worker"]}
+    assert required - contained == set(LAUNCHING)
+
+
+# ---- the image, built
+
+
+@pytest.fixture(scope="module")
+def built() -> Built:
+    try:
+        return image()
+    except NoImage as error:
+        pytest.skip(str(error))
+
+
+def inside(
+    built: Built, *words: str, mounts: Mapping[Path, str] | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in the container."""
+    return subprocess.run(
+        built.command(words, environment, mounts), capture_output=True, text=True, timeout=120
     )
-    assert instructions("USER")[-1].split(":")[0] not in ("0", "root")
+
+
+@pytest.mark.cluster
+def test_it_is_named_by_its_digest(built):
+    assert Resources(image=built.digest).image == built.digest
+    assert built.entrypoint == json.loads(instructions("ENTRYPOINT")[0])
+
+
+@pytest.mark.cluster
+def test_it_is_small(built):
+    seen: set[int] = set()
+    size = 0
+    for folder, _, names in os.walk(built.tree):
+        for name in names:
+            status = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — half a million of them
+            if stat.S_ISREG(status.st_mode) and status.st_ino not in seen:
+                seen.add(status.st_ino)
+                size += status.st_size
+    assert size < MOST_BYTES
+    packages = next(built.tree.glob("opt/jestlab/lib/python3.*/site-packages"))
+    present = {path.name for path in packages.iterdir()}
+    assert not present & {"pip", "uv", "torch", "libtpu", "kubernetes", "pytest", *LAUNCHING}
+    assert not list(built.tree.glob("usr/lib/python3*/**/pip/__init__.py"))
+    assert not list(packages.glob("*/tests"))
+
+
+@pytest.mark.cluster
+def test_nothing_of_the_machine_that_built_it_is_in_it(built):
+    """No index, certificate, folder, variable or repository of it: in the files that a build writes."""
+    assert not list(built.tree.glob("run/secrets/*"))
+    assert {path.name for path in built.tree.iterdir()}.isdisjoint({"source", "work"})
+    places = [built.tree / "etc", built.tree / "home", built.tree / "root", built.tree / "opt"]
+    words = [str(ROOT).encode()]
+    words += [line.encode() for line in Path("/etc/resolv.conf").read_text().splitlines() if "server" in line]
+    assert not (hostname := built.tree / "etc" / "hostname").exists() or not hostname.read_bytes()
+    words += [
+        value.encode()
+        for name, value in os.environ.items()
+        if re.fullmatch("(PIP|UV)_.*INDEX.*", name) and len(value) > 8
+    ]
+    for place in places:
+        for path in place.rglob("*"):
+            assert path.name not in {".git", "pip.conf", "uv.toml", ".netrc", ".env"}, path
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size < 1_000_000:
+                content = path.read_bytes()
+                assert not [word for word in words if word in content], path
+    known = {"PATH", "LANG", "PYTHONUNBUFFERED", "JAX_PLATFORMS"}
+    assert set(built.environment) == known
+    # This machine may trust an authority of its own network's; the image trusts those that Debian does.
+    bundle = built.tree / "etc" / "ssl" / "certs" / "ca-certificates.crt"
+    packaged = {path.read_text().strip() for path in built.tree.glob("usr/share/ca-certificates/**/*.crt")}
+    trusted = re.findall("-----BEGIN.*?-----END CERTIFICATE-----", bundle.read_text(), flags=re.DOTALL)
+    assert trusted and set(trusted) <= packaged
+
+
+@pytest.mark.cluster
+def test_doctor_says_what_it_lacks(built):
+    said = inside(built, "jestlab", "doctor", "--root", f"{HOME}/lab")
+    assert said.returncode == 0, said.stdout + said.stderr
+    [line] = [line for line in said.stdout.splitlines() if not line.startswith("ok ")]
+    assert line.startswith("warning  packages")
+    assert all(name in line for name in LAUNCHING)
+    assert "launch and read results where all of jestlab is installed" in line
+
+
+@pytest.mark.cluster
+def test_no_pod_trains_on_its_cpu_where_a_tpu_was_to_be(built):
+    said = inside(built, "python", "-c", "import jax; print(jax.devices())", JAX_PLATFORMS="tpu,cpu")
+    assert said.returncode == 1 and "Unable to initialize backend 'tpu'" in said.stderr
+
+
+def compiled() -> Path:
+    """Return a folder of user 1000's for compiled functions, which later runs of these tests find."""
+    folder = Path(os.environ["JAX_COMPILATION_CACHE_DIR"]).with_name("jax-contained")
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chown(folder, 1000, 1000)
+    return folder
+
+
+class Contained:
+    """A lab whose attempts run in the container, and one on this machine.
+
+    Attributes:
+        root: Folder of the lab whose attempts run in the container.
+        runs: By name.
+    """
+
+    def __init__(self, built: Built, folder: Path) -> None:
+        self._built = built
+        self._labs = {True: Lab.find(folder / "contained"), False: Lab.find(folder / "here")}
+        for lab in self._labs.values():
+            store = Store.open(lab.store_url)
+            store.record(plan(Study.parse(STUDY)))
+            store.close()
+        self.root = self._labs[True].root
+        self.runs: dict[str, PlannedRun] = {run.name: run for run in plan(Study.parse(STUDY)).runs}
+
+    def work(self, name: str, contained: bool = True) -> tuple[int, str]:
+        """Run an attempt to its end; its exit code and what it has printed."""
+        lab, run = self._labs[contained], self.runs[name]
+        number = plans.claimed(Store.open(lab.store_url), run)
+        words = ["--run", run.fingerprint, "--attempt", str(number)]
+        # Nobody but user 1000 works in the container.
+        for path in [lab.root, *lab.root.rglob("*")]:
+            os.chown(path, 1000, 1000)
+        variables = {"XLA_FLAGS": os.environ["XLA_FLAGS"], "JAX_PLATFORMS": "cpu"}
+        if contained:
+            started = [*self._built.entrypoint, "--root", "/lab", *words]
+            variables |= {"JAX_COMPILATION_CACHE_DIR": "/cache", **CACHING}
+            done = inside(self._built, *started, mounts={lab.root: "/lab", compiled(): "/cache"}, **variables)
+        else:
+            started = [sys.executable, "-m", "jestlab.platform.worker", "--root", str(lab.root), *words]
+            inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "JESTLAB_"))}
+            done = subprocess.run(
+                started, env=inherited | variables, capture_output=True, text=True, timeout=120
+            )
+        return done.returncode, done.stdout + done.stderr
+
+    def rows(self, sql: str, contained: bool = True) -> list[Any]:
+        """Query the store."""
+        file = self._labs[contained].root / "results.db"
+        return sqlite3.connect(file).execute(sql).fetchall()
+
+
+@pytest.fixture(scope="module")
+def contained(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Contained:
+    # pytest's own folders are closed to others, as user 1000 is.
+    return Contained(built, tmp_path_factory.mktemp("labs"))
+
+
+RESULTS = """
+    SELECT name, step, value FROM v_metrics WHERE run = 'reference' AND name NOT LIKE '%second%'
+    ORDER BY name, step
+"""
+
+
+@pytest.mark.cluster
+@pytest.mark.process
+def test_each_program_runs_in_it_and_trains_what_this_machine_trains(contained):
+    for name in contained.runs:
+        code, said = contained.work(name)
+        assert code == 0, f"{name}: {said[-3000:]}"
+    states = contained.rows("SELECT DISTINCT state FROM v_runs")
+    assert states == [(RunState.COMPLETED.value,)]
+    code, said = contained.work("reference", contained=False)
+    assert code == 0, said[-3000:]
+    assert contained.rows(RESULTS)
+    assert contained.rows(RESULTS) == contained.rows(RESULTS, contained=False)
+
+
+@pytest.mark.cluster
+def test_a_verb_that_needs_what_it_lacks_says_so_in_a_line(contained, built):
+    said = inside(built, "jestlab", "table", "contained", "--root", "/lab", mounts={contained.root: "/lab"})
+    assert said.returncode == 1
+    assert said.stderr.startswith("jestlab: pandas, which tables need, is not installed: ")
+    assert said.stderr.count("\n") == 1

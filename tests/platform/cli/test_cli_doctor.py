@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from datetime import timedelta
+from importlib import metadata
 
 import plans_support as plans
 import pytest
@@ -166,6 +167,39 @@ def test_a_jax_that_hangs_or_breaks(tmp_path, monkeypatch, code, said):
 def test_a_package_that_is_missing_or_old(monkeypatch):
     wanted = ["click>=8", "numpy<1", "no-such-package>=2", "extra-one; extra == 'dev'"]
     monkeypatch.setattr("importlib.metadata.requires", lambda _: wanted)
-    found = doctor._packages()
+    [found] = doctor._packages()
     assert found.level == "broken"
     assert found.remedy == "pip install 'numpy<1' 'no-such-package>=2'"
+
+
+def test_what_only_launches_need_may_be_missing(monkeypatch):
+    """As in the container: told, and not taken for a broken installation."""
+    _hide(monkeypatch, "xmanager", "pandas")
+    found = {finding.check: finding for finding in [*doctor._packages(), *doctor._xmanager()]}
+    assert found.keys() == {"packages"}
+    assert found["packages"].level == "warning"
+    assert found["packages"].found == "without pandas (tables), xmanager (launches)"
+
+
+@pytest.mark.parametrize("executor", ["kubernetes", "vertex"])
+def test_an_executor_that_is_configured_and_has_no_client(tmp_path, monkeypatch, executor):
+    _hide(monkeypatch, "kubernetes", "google-cloud-aiplatform")
+    lab = Lab.find(tmp_path / "lab")
+    assert examined(lab)[executor].found == "not configured"
+    (tmp_path / "config" / "jestlab").mkdir(parents=True)
+    (tmp_path / "config" / "jestlab" / "config.yaml").write_text(f"on: {executor}\n")
+    found = examined(lab)[executor]
+    assert (found.level, found.found) == ("broken", f"{executor} needs its client")
+    assert found.remedy == f"pip install 'jestlab[{executor}]'"
+
+
+def _hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
+    """Let packages seem not to be installed."""
+    find = metadata.distribution
+
+    def distribution(name: str) -> metadata.Distribution:
+        if name in packages:
+            raise metadata.PackageNotFoundError(name)
+        return find(name)
+
+    monkeypatch.setattr(metadata, "distribution", distribution)

@@ -12,6 +12,7 @@ import click
 
 from jestlab.platform.cli.help import with_headings
 from jestlab.platform.cli.output import say
+from jestlab.platform.dependencies import of_module
 from jestlab.platform.errors import UserError, UserErrors, nearest
 
 VERBS = {
@@ -139,6 +140,11 @@ def main(args: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()  # `jestlab query … | head`: the reader has left, which is no error
         sys.exit(0)
+    except ModuleNotFoundError as error:
+        if "--debug" in argv or (missing := of_module(error.name)) is None:
+            raise
+        say(f"jestlab: {missing}", err=True)
+        sys.exit(1)
     except (UserError, ValueError, OSError) as error:
         if "--debug" in argv:
             raise

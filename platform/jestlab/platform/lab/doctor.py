@@ -19,6 +19,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
@@ -70,8 +71,8 @@ def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
         "bucket": lambda: _bucket(lab),
         "store": lambda: _store(lab),
         "leftovers": lambda: _leftovers(lab),
-        "vertex": _vertex,
-        "kubernetes": _kubernetes,
+        "vertex": lambda: _missing_client("vertex") or _vertex(),
+        "kubernetes": lambda: _missing_client("kubernetes") or _kubernetes(),
     }
     if jax:
         checks["jax"] = _jax
@@ -99,17 +100,17 @@ def _python() -> Finding:
     return Finding("python", Level.BROKEN, version, f"install Python {wanted}, and jestlab in it")
 
 
-def _packages() -> Finding:
-    """Check what jestlab's own metadata ask for."""
+def _packages() -> list[Finding]:
+    """Check what jestlab's own metadata ask for; a container for workers lacks what only launchers need."""
     from packaging.requirements import Requirement
 
     try:
         wanted = [Requirement(text) for text in metadata.requires("jestlab") or ()]
     except metadata.PackageNotFoundError:
-        return Finding(
-            "packages", Level.WARNING, "jestlab is not installed", "pip install -e . in its folder"
-        )
-    wrong, count = [], 0
+        return [
+            Finding("packages", Level.WARNING, "jestlab is not installed", "pip install -e . in its folder")
+        ]
+    wrong, left_out, count = [], [], 0
     for requirement in wanted:
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
             continue
@@ -117,24 +118,34 @@ def _packages() -> Finding:
         try:
             version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            wrong.append((requirement, "missing"))
+            if requirement.name in LAUNCHING:
+                left_out.append(requirement.name)
+            else:
+                wrong.append((requirement, "missing"))
             continue
         if not requirement.specifier.contains(version, prereleases=True):
             wrong.append((requirement, version))
-    if not wrong:
-        return Finding("packages", Level.OK, f"all {count} as required")
-    found = ", ".join(f"{requirement.name} {version}" for requirement, version in wrong)
-    quoted = " ".join(f"'{requirement.name}{requirement.specifier}'" for requirement, _ in wrong)
-    return Finding("packages", Level.BROKEN, found, f"pip install {quoted}")
+    findings = []
+    if left_out:
+        lacking = ", ".join(f"{name} ({LAUNCHING[name]})" for name in left_out)
+        remedy = "workers need none of them; launch and read results where all of jestlab is installed"
+        findings.append(Finding("packages", Level.WARNING, f"without {lacking}", remedy))
+    if wrong:
+        found = ", ".join(f"{requirement.name} {version}" for requirement, version in wrong)
+        quoted = " ".join(f"'{requirement.name}{requirement.specifier}'" for requirement, _ in wrong)
+        findings.append(Finding("packages", Level.BROKEN, found, f"pip install {quoted}"))
+    return findings or [Finding("packages", Level.OK, f"all {count} as required")]
 
 
-def _xmanager() -> Finding:
+def _xmanager() -> list[Finding]:
+    if not installed("xmanager"):  # told with the packages
+        return []
     code = "import xmanager.xm, xmanager.xm_local; print('{}')"
     answer, problem = _ask(code)
     if answer is None:
         remedy = "pip install --force-reinstall xmanager, in the version that packages asks for"
-        return Finding("xmanager", Level.BROKEN, problem, remedy)
-    return Finding("xmanager", Level.OK, f"{metadata.version('xmanager')}, can be imported")
+        return [Finding("xmanager", Level.BROKEN, problem, remedy)]
+    return [Finding("xmanager", Level.OK, f"{metadata.version('xmanager')}, can be imported")]
 
 
 def _settings() -> Finding:
@@ -228,6 +239,17 @@ def _leftovers(lab: Lab) -> Finding:
         return Finding("leftovers", Level.OK, "none")
     remedy = "jestlab gc shows them, jestlab gc --delete removes them"
     return Finding("leftovers", Level.WARNING, f"{len(found)} half-made files and locks", remedy)
+
+
+def _missing_client(executor: str) -> Finding | None:
+    """Return what is wrong if an executor is configured, or chosen, and its client is not installed."""
+    settings = Settings.find()
+    section = getattr(settings, executor)
+    missing = missing_client(executor)
+    if missing is None or (settings.on != executor and section == type(section)()):
+        return None
+    found, _, remedy = missing.partition(": ")
+    return Finding(executor, Level.BROKEN, found, remedy)
 
 
 def _vertex() -> Finding:

@@ -197,12 +197,17 @@ def fetch_secret(reference: str, endpoint: str | None = None) -> str:
         raise UserError(
             f"{STORE_SECRET}: write projects/PROJECT/secrets/SECRET/versions/VERSION, not {reference!r}"
         )
-    import google.auth
-    import requests
-    from google.auth.exceptions import GoogleAuthError
-    from google.auth.transport.requests import AuthorizedSession
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
+    try:
+        import google.auth
+        import requests
+        from google.auth.exceptions import GoogleAuthError
+        from google.auth.transport.requests import AuthorizedSession
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{reference}: reading it needs {error.name}: pip install 'jestlab[vertex]'"
+        ) from None
 
     try:
         credentials, _ = google.auth.default(scopes=[_SCOPE])

@@ -18,6 +18,7 @@ from jestlab.analysis.mixing import OWN_PROGRAMS
 from jestlab.models.data.files import write_whole
 from jestlab.models.extensions import check_name
 from jestlab.platform import reports
+from jestlab.platform.dependencies import check_client
 from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
@@ -449,6 +450,7 @@ class _Target:
         # Nothing will be launched for a finished study, so it needs no executor.
         place = "local" if _is_complete(runs) else executors.choose(how.on, resources, settings)
         executor = executors.get(place, resources, settings, lab, wakeup.set)
+        check_client(place)
         file = sqlite_file(parse_url(lab.store_url))
         if file is not None and place == "slurm":
             if kind := network_file_system(Path(file)):

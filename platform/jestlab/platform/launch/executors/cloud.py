@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from jestlab.platform.dependencies import missing_client
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch.executor import (
@@ -176,6 +177,8 @@ class Cloud(ABC, Generic[Section]):
         Three attempts, because a launch or a poll is repeated later anyway: one call must not hold up others
         for long. Where the API says that there are too many, all threads wait for as long as it asks.
         """
+        if (missing := missing_client(self.name)) is not None:
+            raise ExecutorError(missing)
 
         def paced() -> Result:
             for _ in range(_REFUSALS):

@@ -1,0 +1,74 @@
+"""What part of jestlab does without is told by name where it is missing, before anything is launched."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+
+from jestlab.platform import cli, dependencies
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+SETTINGS = """
+image: example.org/jestlab@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
+kubernetes: {namespace: research, store_secret: jestlab-store/url, claim: lab, root: /lab}
+vertex: {project: our-lab, region: us-west4, store_secret: projects/a/secrets/b/versions/1, root: /gcs/lab}
+"""
+
+
+def packages(lines: list[str]) -> set[str]:
+    return {re.split(r"[\[<>=]", line)[0] for line in lines}
+
+
+def without(monkeypatch: pytest.MonkeyPatch, *missing: str) -> None:
+    """Let packages seem not to be installed."""
+    find = metadata.distribution
+
+    def distribution(name: str) -> metadata.Distribution:
+        if name in missing:
+            raise metadata.PackageNotFoundError(name)
+        return find(name)
+
+    monkeypatch.setattr(metadata, "distribution", distribution)
+
+
+@pytest.mark.parametrize("executor", dependencies.CLIENTS)
+def test_each_client_is_an_extra_and_not_required(executor):
+    extra = packages(PROJECT["optional-dependencies"][executor])
+    assert set(dependencies.CLIENTS[executor]) == extra
+    assert not extra & packages(PROJECT["dependencies"])
+
+
+@pytest.mark.parametrize(("executor", "slice_"), [("kubernetes", "v5e-2x2"), ("vertex", "v5e-2x2")])
+def test_a_launch_without_a_client_is_refused(tmp_path, root, monkeypatch, executor, slice_):
+    (tmp_path / "config.yaml").write_text(SETTINGS)
+    monkeypatch.setenv("JESTLAB_CONFIG", str(tmp_path / "config.yaml"))
+    without(monkeypatch, dependencies.CLIENTS[executor][-1])
+    spec = labs.write_study(tmp_path)
+    asked = ["--on", executor, "--set", f"resources.tpu={slice_}"]
+    said = labs.here("launch", spec, *asked, root=root)
+    assert said.returncode == 1
+    assert said.stderr.splitlines()[-1] == (
+        f"jestlab: {executor} needs its client: pip install 'jestlab[{executor}]'"
+    )
+    assert not list(root.glob("runs/*"))
+    # Manifests can be written without it.
+    said = labs.here("launch", spec, *asked, "--render", tmp_path / "manifests", root=root)
+    assert said.returncode == 0, said.stderr
+    assert len(list((tmp_path / "manifests").iterdir())) == 3
+
+
+def test_a_verb_whose_package_is_missing_says_so_in_a_line(monkeypatch, capsys):
+    def fail(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("No module named 'pandas'", name="pandas")
+
+    monkeypatch.setattr(cli.cli, "main", fail)
+    with pytest.raises(SystemExit, match="1"):
+        cli.main(["table", "quickstart"])
+    said = capsys.readouterr().err
+    assert said.startswith("jestlab: pandas, which tables need, is not installed") and said.count("\n") == 1
+    assert dependencies.of_module("no_such_module") is None
