@@ -166,6 +166,9 @@ def main() -> int:
     except NoImage as error:
         print(f"make cluster-image: {error}")
         return 0
+    except subprocess.CalledProcessError as error:
+        print(f"make cluster-image: the build failed with exit code {error.returncode}; see above")
+        return 1
     print(f"{built.digest}\n{built.tree}")
     return 0
 
