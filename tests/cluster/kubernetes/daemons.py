@@ -35,6 +35,7 @@ _CONTROLLERS = (
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
     "pod-garbage-collector-controller",
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
@@ -185,6 +186,7 @@ class Daemons:
             "--kube-api-qps=400",
             "--kube-api-burst=400",
             "--resource-quota-sync-period=5s",
+            "--pvclaimbinder-sync-period=1s",
         ]
 
     def _scheduler_options(self) -> list[str]:

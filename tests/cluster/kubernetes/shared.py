@@ -136,6 +136,18 @@ class Namespace:
         """Let the secret hold the URL of another store."""
         self.admin.patch(f"{self._core}/secrets/jestlab-store", {"stringData": {"url": url}})
 
+    def claim(self, name: str, folder: Path) -> None:
+        """Let pods claim a folder of this machine as a volume."""
+        sized = {"accessModes": ["ReadWriteMany"], "storageClassName": "", "volumeMode": "Filesystem"}
+        volume, storage = f"{self.name}-{name}", {"storage": "1Gi"}
+        of_folder = {"capacity": storage, "hostPath": {"path": str(folder)}}
+        spec = {**sized, **of_folder, "claimRef": {"namespace": self.name, "name": name}}
+        self.admin.create("/api/v1/persistentvolumes", {"metadata": {"name": volume}, "spec": spec})
+        claimed = {**sized, "volumeName": volume, "resources": {"requests": storage}}
+        path = f"{self._core}/persistentvolumeclaims"
+        self.admin.create(path, {"metadata": {"name": name}, "spec": claimed})
+        until(lambda: self.admin.get(f"{path}/{name}")["status"].get("phase") == "Bound")
+
     def jobsets(self) -> list[Object]:
         found: list[Object] = self.admin.get(JOBSETS.format(self.name))["items"]
         return found

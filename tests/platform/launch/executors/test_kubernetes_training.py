@@ -10,6 +10,7 @@ import labs_support as labs
 import plans_support as plans
 import pytest
 from executor_harnesses import IMAGE
+from tests.cluster.image import NoImage, image
 from tests.cluster.kubernetes.daemons import free_ports
 from tests.cluster.kubernetes.shared import Namespace, container_environment
 from tests.models.conftest import TINY
@@ -23,7 +24,7 @@ from jestlab.platform.launch import processes
 from jestlab.platform.launch.controller import Options, launch
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.planning.plan import PlannedRun
-from jestlab.platform.spec.resources import parse_slice
+from jestlab.platform.spec.resources import Nodes, parse_slice
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("uniform", "train", TrainConfig.model_validate(TINY).model_dump(mode="json"))
@@ -84,3 +85,36 @@ def test_a_jobset_trains_as_processes_of_this_machine_do(
     found = measured(root)
     assert len(found) > 10
     assert found == trained_here(tmp_path / "here", RUN, hosts)
+
+
+def test_a_jobset_trains_in_the_container_that_was_built_here(
+    tmp_path, namespace: Namespace, monkeypatch, root
+):
+    """Pinned by its digest, as user 1000, with the lab's folder as a volume that the pod claims."""
+    try:
+        built = image()
+    except NoImage as error:
+        pytest.skip(str(error))
+    namespace.kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
+    )
+    # Its sums round as those of processes here only with the same flags of XLA; the image is for CPUs.
+    flags = {"XLA_FLAGS": container_environment().get("XLA_FLAGS", ""), "JAX_PLATFORMS": "cpu"}
+    namespace.cluster.images.push(built.digest, {**built.environment, **flags}, built.tree)
+    lab = Lab.find(root)
+    store = Store.open(lab.store_url)
+    store.record(plans.plan(RUN))
+    for path in (root, *root.rglob("*")):
+        path.chmod(0o777 if path.is_dir() else 0o666)  # a cluster's storage sees to it by `fsGroup`
+    namespace.claim("lab", root)
+    namespace.set_store("sqlite:////lab/results.db")
+    settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", claim="lab", root="/lab")
+    executor = Kubernetes(settings, Nodes(), built.digest)
+    outcome = launch(
+        lab, store, "toy", [RUN], lambda _: executor, options=Options(executor="kubernetes", retries=0)
+    )
+    assert outcome.exit_code == 0, (outcome, [log.read_text()[-3000:] for log in root.rglob("log.txt")])
+    found = measured(root)
+    assert len(found) > 10
+    assert found == trained_here(tmp_path / "here", RUN, 1)
