@@ -1,7 +1,7 @@
 """A real Slurm cluster of two nodes on this machine, which ends with the process that started it.
 
-`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and when
-that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
+`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and
+when that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class SlurmLab:
 
     def wait_for_step(self, step: int = 1) -> None:
         """Wait until a run has come so far."""
-        wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")))
+        wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
 
     def attempts(self) -> list[tuple[str, str]]:
         """State and reason of the attempts, in their order."""

@@ -20,7 +20,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab import gc
+from jestlab.platform.lab import gc, slurm_site
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -72,6 +72,7 @@ def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
         "leftovers": lambda: _leftovers(lab),
         "vertex": _vertex,
         "kubernetes": _kubernetes,
+        "slurm": lambda: _slurm(lab),
     }
     if jax:
         checks["jax"] = _jax
@@ -270,6 +271,17 @@ def _kubernetes() -> Finding:
         found = f"no context {context!r} in {', '.join(map(str, files))}"
         return Finding("kubernetes", Level.BROKEN, found, "name one of `kubectl config get-contexts`")
     return Finding("kubernetes", Level.OK, f"context {context}")
+
+
+def _slurm(lab: Lab) -> Finding | list[Finding]:
+    settings = Settings.find()
+    if settings.on != "slurm" and settings.slurm == type(settings.slurm)():
+        return Finding("slurm", Level.OK, "not configured")
+    levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
+    return [
+        Finding("slurm", levels[well], found, remedy)
+        for well, found, remedy in slurm_site.examine(lab, settings.slurm)
+    ]
 
 
 def _jax() -> Finding:

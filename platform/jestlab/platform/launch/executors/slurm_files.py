@@ -1,7 +1,7 @@
 """What jobs of Slurm read and leave in the lab: `slurm/BATCH`, one folder for what is submitted together.
 
-A batch is one job, or an array of them, and named by the marks of its attempts: so whoever knows the marks of an
-attempt can tell whether a job that bears the batch's name is that attempt's. The folder holds
+A batch is one job, or an array of them, and named by the marks of its attempts: so whoever knows the marks of
+an attempt can tell whether a job that bears the batch's name is that attempt's. The folder holds
 
     marks          the marks of the attempts, a line a task
     N.sh           what task N executes, and its environment with the store's URL; the job removes it

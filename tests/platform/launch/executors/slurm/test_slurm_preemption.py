@@ -4,7 +4,7 @@ import subprocess
 
 from slurm_support import wait_until
 
-RUNS = {"one": {}}
+RUNS: dict[str, dict[str, int]] = {"one": {}}
 
 
 def test_a_run_that_is_preempted_twice_ends_like_an_undisturbed_one(lab, tmp_path):

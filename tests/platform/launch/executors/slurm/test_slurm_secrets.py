@@ -7,7 +7,7 @@ from jestlab.platform.launch.executors.slurm import Slurm
 
 
 def test_nobody_sees_the_stores_password(slurm, tmp_path):
-    """Neither in what Slurm shows of the job, nor in its script, nor among processes, nor in readable files."""
+    """Neither in what Slurm shows of the job, nor in its script, nor among processes, nor in files."""
     harness = _Obedient(lambda lab, resources, on_exit: Slurm(lab, resources), {}, tmp_path)
     try:
         executor = harness.executor()
