@@ -37,6 +37,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
         "jestlab table quickstart --store postgresql://reader@server/results",
     ): "needs a PostgreSQL server",
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
+    ("clusters.md", "jestlab launch quickstart --on slurm"): "needs a cluster with Slurm",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
     ("paper.md", "jestlab launch filtering_ratio"): "takes five minutes",

@@ -2,9 +2,9 @@
 
     python tests/faults/slurm_campaign.py --faults 60 --seed 0 --json slurm.json
 
-As `campaign.py`, which says what counts as lost. Nodes, the controller, workers and launchers are killed, jobs
-are preempted and cancelled behind the launcher's back, nodes are drained. A job that is left in Slurm counts as
-left over, and an attempt that is said to have failed, though its worker was not killed, as told wrongly.
+As `campaign.py`, which says what counts as lost. Nodes, the controller, workers and launchers are killed,
+jobs are preempted and cancelled behind its back, nodes are drained. A job that is left in Slurm counts
+as left over, and an attempt that is said to have failed, though its worker was not killed, as told wrongly.
 """
 
 from __future__ import annotations

@@ -292,7 +292,7 @@ class Slurm(Executor):
         return None if bears else JobStatus(JobState.GONE, f"the job {handle.id} is another attempt's")
 
     def _elsewhere(self, handle: _Handle) -> JobStatus | None:
-        """Return the status of a job of another cluster, of which this one knows nothing; None if it is here."""
+        """Return the status of a job of another cluster, which this one does not know; None if it is here."""
         cluster = self._setting("ClusterName", "slurm")
         if handle.cluster == cluster:
             return None
@@ -341,7 +341,7 @@ class Slurm(Executor):
         return slurm_states.status(row.state, row.reason, code, place)
 
     def _pending(self, waiting: Row) -> list[tuple[int, str]]:
-        """Return priority and id of the jobs that wait in a job's partition, as of some seconds ago at most."""
+        """Return priority and id of the jobs that wait in a job's partition, as of some seconds ago."""
         partition = waiting.partition
         at, pending = self._places.get(partition, (-_PLACES_SECONDS, []))
         if time.monotonic() - at > _PLACES_SECONDS or all(id_ != waiting.id for _, id_ in pending):
@@ -365,7 +365,7 @@ class Slurm(Executor):
         return slurm_states.accounted(answer)
 
     def _forgotten(self, handle: _Handle, accounts: Mapping[str, tuple[str, str, str]]) -> JobStatus:
-        """Return the status of a job that squeue does not know: as it said itself, else as accounting says."""
+        """Return the status of a job that squeue does not know: as it said itself, or accounting says."""
         end = self._batches.end(handle.task)
         if end is not None and end.job == handle.id:
             return slurm_states.ended(exit_from_shell(end.code))

@@ -1,6 +1,6 @@
 """The batch script of a job, or of an array of them: what Slurm is asked for, and what runs on its nodes.
 
-One process a node. With several nodes `srun` starts them, and the variables that JAX reads say which is which.
+One process a node. With several nodes `srun` starts them, and variables that JAX reads say which is which.
 The script passes on what asks the job to stop: SIGTERM, and SIGUSR1 before its time limit. It asks for no
 requeue: the next attempt at a run is a job of its own, since the store tells attempts apart, and two lives of
 one job it could not.

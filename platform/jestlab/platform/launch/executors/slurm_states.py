@@ -1,4 +1,4 @@
-"""What Slurm's answers say of a job: lines of `squeue`, `scontrol` and `sacct`, its states and its reasons."""
+"""What Slurm's answers say of a job: lines of `squeue`, `scontrol` and `sacct`, states and reasons."""
 
 from __future__ import annotations
 

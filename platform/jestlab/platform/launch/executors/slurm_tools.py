@@ -1,8 +1,8 @@
 """Slurm's command line tools: run with a deadline, and what their errors mean.
 
 Text formats, not `--json`: the letters of `squeue -o`, the keys of `scontrol -o` and the fields of `sacct -P`
-are documented and old, while forms of the JSON have changed from version to version, and some sites build Slurm
-without it.
+are documented and old, while forms of the JSON have changed from version to version, and some sites build
+Slurm without it.
 """
 
 from __future__ import annotations

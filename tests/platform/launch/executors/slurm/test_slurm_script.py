@@ -31,7 +31,8 @@ def test_resources_become_options():
     )
     wanted = (
         "--nodes=2 --ntasks-per-node=1 --cpus-per-task=8 --gpus-per-node=4 --mem=61035M --time=240 "
-        "--partition=gpu --account=lab --qos=long --constraint=a100&nvlink --exclusive --no-requeue --signal=B:USR1@120"
+        "--partition=gpu --account=lab --qos=long --constraint=a100&nvlink --exclusive "
+        "--no-requeue --signal=B:USR1@120"
     )
     assert set(wanted.split()) <= set(asked)
     assert not [option for option in asked if option.startswith("--array")]
