@@ -158,6 +158,16 @@ class SlurmCluster:
         """By which Slurm's commands find it."""
         return {"SLURM_CONF": str(self.conf), "PATH": _PATH}
 
+    def wait_until_saved(self) -> None:
+        """Wait until the controller has written its jobs to disk: one that is killed before forgets them."""
+
+        def saved() -> bool:
+            names = self.tool("squeue", "-h", "-o", "%k").splitlines()
+            file = self.folder / "state" / "job_state"
+            return file.exists() and all(name.encode() in file.read_bytes() for name in names)
+
+        wait_until(saved)
+
     def wait_until_answers(self) -> None:
         """Wait until the controller answers."""
         wait_until(lambda: "is UP" in self.tool("scontrol", "ping", check=False))

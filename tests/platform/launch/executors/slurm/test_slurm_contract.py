@@ -84,6 +84,7 @@ def test_where_no_controller_answers_a_job_is_unknown_and_calls_are_errors(harne
     _, job = started
     executor = harness.executor()
     status(executor, job)  # knows its cluster
+    slurm.wait_until_saved()
     slurm.kill("slurmctld")
     try:
         told = status(executor, job)

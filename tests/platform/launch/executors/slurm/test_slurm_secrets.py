@@ -29,6 +29,7 @@ def test_nobody_sees_the_stores_password(slurm, tmp_path):
         assert str(job.marks.token) not in "".join(shown)
         files = [file for file in (tmp_path / "lab" / "slurm").rglob("*") if file.is_file()]
         assert files
+        assert not [file for file in files if job.marks.token in file.read_text()]
         assert not [file for file in files if "correct-horse" in file.read_text()]  # the job has removed it
         stored = [file for file in (slurm.folder / "state").rglob("*") if file.is_file()]
         assert not [file for file in stored if b"correct-horse" in file.read_bytes()]
