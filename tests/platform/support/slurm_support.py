@@ -189,7 +189,10 @@ class SlurmCluster:
         """Leave no job, and both nodes as they were."""
         self.tool("scancel", "--user", getpass.getuser(), "--full", "--signal=KILL", check=False)
         self.tool("scancel", "--user", getpass.getuser(), check=False)
+        for node in NODES:
+            self.tool("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         wait_until(lambda: not self.jobs())
+        self.wait_until_idle()
 
     def _tell(self, line: str) -> None:
         assert self._guard is not None and self._guard.stdin is not None and self._guard.stdout is not None

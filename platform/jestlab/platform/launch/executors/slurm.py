@@ -367,11 +367,15 @@ class Slurm(Executor):
     def _forgotten(self, handle: _Handle, accounts: Mapping[str, tuple[str, str, str]]) -> JobStatus:
         """Return the status of a job that squeue does not know: as it said itself, or accounting says."""
         end = self._batches.end(handle.task)
-        if end is not None and end.job == handle.id:
-            return slurm_states.ended(exit_from_shell(end.code))
+        own = None if end is None or end.job != handle.id else slurm_states.ended(exit_from_shell(end.code))
         state, code, folder = accounts.get(handle.id, ("", "", ""))
         if state and Path(folder).name == handle.task.batch and slurm_states.is_over(state):
-            return slurm_states.status(state, "", slurm_states.code_of(code))
+            # A job that Slurm has ended may have left an exit code all the same.
+            told = slurm_states.status(state, "", slurm_states.code_of(code))
+            own_counts = own is not None and JobState.SUCCEEDED in (own.state, told.state)
+            return own if own is not None and (own_counts or told.state == JobState.FAILED) else told
+        if own is not None:
+            return own
         return JobStatus(
             JobState.GONE, f"Slurm knows no job {handle.id} of it any more, and it left no exit code"
         )

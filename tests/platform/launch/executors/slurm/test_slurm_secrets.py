@@ -48,4 +48,3 @@ def test_what_a_waiting_job_will_read_is_its_owners_alone(slurm, tmp_path):
         assert secret.parent.stat().st_mode & 0o077 == 0
     finally:
         harness.close()
-        slurm.tool("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
