@@ -42,6 +42,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ): "needs docker and a registry",
     ("clusters.md", "docker build --secret id=machine,src=index.env \\"): "needs docker",
     ("clusters.md", "jestlab launch pod.yaml"): "needs a Kubernetes cluster",
+    ("clusters.md", "jestlab launch quickstart --on slurm"): "needs a cluster with Slurm",
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
     ("paper.md", "jestlab launch filtering_ratio"): "takes five minutes",

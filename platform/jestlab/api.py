@@ -167,8 +167,8 @@ class Study:
             progress: Whether to show what happens.
             parallel: Number of concurrent runs; None for the study's.
             retries: Number of further attempts at a run that fails; None for the study's.
-            on: Where to run: "local", "kubernetes", "vertex", "slurm", or an executor of your own; None: as the study
-                says, else your settings, else this machine.
+            on: Where to run: "local", "kubernetes", "vertex", "slurm", or an executor of your own; None: as
+                the study says, else your settings, else this machine.
             fail_fast: Whether all runs stop once one has failed for good.
             keep_going: Whether it goes on when the first three runs that end have failed alike.
             max_chip_hours: Nothing is launched if the estimate exceeds these or is unknown.

@@ -2,9 +2,9 @@
 
     python tests/faults/slurm_campaign.py --faults 60 --seed 0 --json slurm.json
 
-As `campaign.py`, which says what counts as lost. Nodes, the controller, workers and launchers are killed, jobs are
-preempted and cancelled behind the launcher's back, nodes are drained. A job that is left in Slurm counts as left
-over, and an attempt that is said to have failed, though its worker was not killed, as told wrongly.
+As `campaign.py`, which says what counts as lost. Nodes, the controller, workers and launchers are killed,
+jobs are preempted and cancelled behind its back, nodes are drained. A job that is left in Slurm counts
+as left over, and an attempt that is said to have failed, though its worker was not killed, as told wrongly.
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ class SlurmTrial(Trial):
         if not self._cluster.jobs():
             return False
         nodes = f"--nodes={self._chance.choice([1, 2])}"
-        self._cluster.tool("sbatch", "--wait", *_HIGH, nodes, "--wrap=sleep 1", check=False)
+        job = self._cluster.tool("sbatch", "--parsable", *_HIGH, nodes, "--wrap=sleep 1").strip()
+        deadline = time.monotonic() + 20.0
+        while job in self._cluster.jobs():
+            if time.monotonic() > deadline:  # a node is still down
+                self._cluster.tool("scancel", job, check=False)
+                return False
+            time.sleep(0.2)
         return True
 
     def job_cancelled(self) -> bool:

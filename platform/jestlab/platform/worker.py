@@ -88,8 +88,11 @@ class Stop:
         return self.reason is not None
 
     def on_signals(self) -> None:
-        """Stop on SIGTERM and SIGINT, and on what batch scripts of Slurm pass on: SIGUSR1 where the time limit
-        is near, SIGUSR2 for SIGTERM, by which `srun` would end everything at once."""
+        """Stop on SIGTERM and SIGINT, and on what batch scripts of Slurm pass on.
+
+        That is SIGUSR1 where the time limit is near, and SIGUSR2 for SIGTERM, which would make `srun` end
+        everything at once.
+        """
         reasons = {signal.SIGUSR1: "stopped before its time limit", signal.SIGUSR2: "stopped by SIGTERM"}
 
         def stop(number: int, _: FrameType | None) -> None:

@@ -1,7 +1,7 @@
 """A real Slurm cluster of two nodes on this machine, which ends with the process that started it.
 
-`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and when
-that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
+`python slurm_support.py FOLDER` guards the daemons of one cluster: it obeys lines on its standard input, and
+when that ends, because whoever started it was killed or closed it, it ends all that the cluster has started.
 """
 
 from __future__ import annotations
@@ -158,6 +158,16 @@ class SlurmCluster:
         """By which Slurm's commands find it."""
         return {"SLURM_CONF": str(self.conf), "PATH": _PATH}
 
+    def wait_until_saved(self) -> None:
+        """Wait until the controller has written its jobs to disk: one that is killed before forgets them."""
+
+        def saved() -> bool:
+            names = self.tool("squeue", "-h", "-o", "%k").splitlines()
+            file = self.folder / "state" / "job_state"
+            return file.exists() and all(name.encode() in file.read_bytes() for name in names)
+
+        wait_until(saved)
+
     def wait_until_answers(self) -> None:
         """Wait until the controller answers."""
         wait_until(lambda: "is UP" in self.tool("scontrol", "ping", check=False))
@@ -179,7 +189,10 @@ class SlurmCluster:
         """Leave no job, and both nodes as they were."""
         self.tool("scancel", "--user", getpass.getuser(), "--full", "--signal=KILL", check=False)
         self.tool("scancel", "--user", getpass.getuser(), check=False)
+        for node in NODES:
+            self.tool("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
         wait_until(lambda: not self.jobs())
+        self.wait_until_idle()
 
     def _tell(self, line: str) -> None:
         assert self._guard is not None and self._guard.stdin is not None and self._guard.stdout is not None
@@ -252,7 +265,7 @@ class SlurmLab:
 
     def wait_for_step(self, step: int = 1) -> None:
         """Wait until a run has come so far."""
-        wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")))
+        wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
 
     def attempts(self) -> list[tuple[str, str]]:
         """State and reason of the attempts, in their order."""

@@ -21,7 +21,7 @@ from sqlalchemy import func, select
 
 from jestlab.platform.dependencies import LAUNCHING, installed, missing_client
 from jestlab.platform.errors import BucketUnreachable, UserError
-from jestlab.platform.lab import gc
+from jestlab.platform.lab import gc, slurm_site
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as settings_path
@@ -73,6 +73,7 @@ def examine(lab: Lab, jax: bool = True) -> Iterator[Finding]:
         "leftovers": lambda: _leftovers(lab),
         "vertex": lambda: _missing_client("vertex") or _vertex(),
         "kubernetes": lambda: _missing_client("kubernetes") or _kubernetes(),
+        "slurm": lambda: _slurm(lab),
     }
     if jax:
         checks["jax"] = _jax
@@ -292,6 +293,17 @@ def _kubernetes() -> Finding:
         found = f"no context {context!r} in {', '.join(map(str, files))}"
         return Finding("kubernetes", Level.BROKEN, found, "name one of `kubectl config get-contexts`")
     return Finding("kubernetes", Level.OK, f"context {context}")
+
+
+def _slurm(lab: Lab) -> Finding | list[Finding]:
+    settings = Settings.find()
+    if settings.on != "slurm" and settings.slurm == type(settings.slurm)():
+        return Finding("slurm", Level.OK, "not configured")
+    levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
+    return [
+        Finding("slurm", levels[well], found, remedy)
+        for well, found, remedy in slurm_site.examine(lab, settings.slurm)
+    ]
 
 
 def _jax() -> Finding:

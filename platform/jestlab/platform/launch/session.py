@@ -455,8 +455,8 @@ class _Target:
         if file is not None and place == "slurm":
             if kind := network_file_system(Path(file)):
                 raise UserError(
-                    f"{file} is on a network file system ({kind}), where SQLite loses data that several machines "
-                    "write: give --store postgresql://user@host/database"
+                    f"{file} is on a network file system ({kind}), where SQLite is not safe: "
+                    "give --store postgresql://user@host/database"
                 )
         elif file is not None and not executor.here:
             raise UserError(

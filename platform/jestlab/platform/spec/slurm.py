@@ -1,4 +1,4 @@
-"""What a site's Slurm wants to be told: partition, account, container. In the user's settings and in studies."""
+"""What a site's Slurm wants to be told: partition, account, container; in settings and in studies."""
 
 from __future__ import annotations
 

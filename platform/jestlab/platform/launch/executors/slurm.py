@@ -1,14 +1,13 @@
 """Jobs on a cluster with Slurm: batch jobs and arrays of them, launched and found by its command line tools.
 
-A handle is `CLUSTER:ID:BATCH.NUMBER:LOG`: Slurm's id of the job, its place among what was submitted together (see
-`slurm_files`), and its log in the lab, whose folder all machines share. The batch's name is the job's comment.
-An id alone is never trusted: Slurm uses ids again, and two clusters have the same ones.
+A handle is `CLUSTER:ID:BATCH.NUMBER:LOG`: Slurm's id of the job, its place among what was submitted together
+(see `slurm_files`), and its log in the lab, whose folder all machines share. The batch's name is the job's
+comment. An id alone is never trusted: Slurm uses ids again, and two clusters have the same ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import threading
 import time
@@ -34,7 +33,7 @@ from jestlab.platform.launch.executor import (
 )
 from jestlab.platform.launch.executors import slurm_script, slurm_states
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
-from jestlab.platform.launch.executors.slurm_files import Batches, Task
+from jestlab.platform.launch.executors.slurm_files import Batches, Task, batch_of
 from jestlab.platform.launch.executors.slurm_states import Row
 from jestlab.platform.launch.executors.slurm_tools import Tools
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
@@ -45,6 +44,8 @@ from jestlab.platform.spec.slurm import Slurm as SlurmOptions
 COMMENT = "jestlab "
 """Begins the comment of jobs; the name of their batch follows."""
 
+_NOT_THEIRS = (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE", "JESTLAB_STORE_SECRET")
+"""Variables of this process that are no business of its jobs."""
 _BLOCK = 1 << 20
 _PLACES_SECONDS = 15.0
 """How long the order of a queue is remembered: whoever asks for it asks for everybody's jobs."""
@@ -182,8 +183,7 @@ class Slurm(Executor):
             )
             for job in jobs
         ]
-        for name in (*logs_variables(), "JESTLAB_STORE"):
-            environment.pop(name, None)
+        environment = {name: value for name, value in environment.items() if name not in _NOT_THEIRS}
         batch = self._batches.write(plain, environment)
         command = ["sbatch", "--parsable", *self._sbatch(batch, jobs)]
         text = self._script(batch)
@@ -241,8 +241,6 @@ class Slurm(Executor):
         """Return the options of `sbatch`, the script, and the names of the variables that it sets."""
         if self._resources is None:
             raise ExecutorError("this executor finds jobs and cannot launch any")
-        from jestlab.platform.launch.executors.slurm_files import batch_of
-
         batch = batch_of([job.marks])
         return {
             "sbatch": self._sbatch(batch, [job]),
@@ -260,40 +258,45 @@ class Slurm(Executor):
         for job in jobs:
             try:
                 handle = _Handle.parse(job.handle)
-                if (status := self._not_ours(handle, job)) is None:
+                if (status := self._without_marks(handle, job)) is None:
                     asked[job] = handle
                 else:
                     found[job] = status
             except ExecutorError as error:
                 found[job] = JobStatus(JobState.UNKNOWN, str(error))
-        if not asked:
-            return found
         try:
-            queued = self._queued()
-            self._cancel_given_up(queued)
-            rows = {job: self._row(queued, handle.task) for job, handle in asked.items()}
-            forgotten = {job: handle for job, handle in asked.items() if rows[job] is None}
-            accounts = self._accounts(list(forgotten.values()))
-            for job, handle in asked.items():
-                row = rows[job]
-                found[job] = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
+            found |= self._asked(asked) if asked else {}
         except ExecutorError as error:
-            found |= dict.fromkeys(asked.keys() - found.keys(), JobStatus(JobState.UNKNOWN, str(error)))
+            found |= dict.fromkeys(asked, JobStatus(JobState.UNKNOWN, str(error)))
         return found
 
-    def _not_ours(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
-        """Return the status of a job that is not to be asked for; None if it is."""
+    def _asked(self, handles: Mapping[LaunchedJob, _Handle]) -> dict[LaunchedJob, JobStatus]:
+        """Ask Slurm for jobs that bear their marks."""
+        found: dict[LaunchedJob, JobStatus] = {}
+        queued = self._queued()
+        self._cancel_given_up(queued)
+        rows = {job: self._row(queued, handle.task) for job, handle in handles.items()}
+        accounts = self._accounts([handle for job, handle in handles.items() if rows[job] is None])
+        for job, handle in handles.items():
+            row = rows[job]
+            if (status := self._elsewhere(handle)) is None:
+                status = self._forgotten(handle, accounts) if row is None else self._of_row(handle, row)
+            found[job] = status
+        return found
+
+    def _without_marks(self, handle: _Handle, job: LaunchedJob) -> JobStatus | None:
+        """Return the status of a job that does not bear the marks, or may not; None if it does."""
         bears = self._batches.bears(handle.task, job.marks)
         if bears is None:
             return JobStatus(JobState.UNKNOWN, f"{self._batches.folder(handle.task.batch)} cannot be read")
-        if not bears:
-            return JobStatus(JobState.GONE, f"the job {handle.id} is another attempt's")
+        return None if bears else JobStatus(JobState.GONE, f"the job {handle.id} is another attempt's")
+
+    def _elsewhere(self, handle: _Handle) -> JobStatus | None:
+        """Return the status of a job of another cluster, which this one does not know; None if it is here."""
         cluster = self._setting("ClusterName", "slurm")
-        if handle.cluster != cluster:
-            return JobStatus(
-                JobState.UNKNOWN, f"it is on the cluster {handle.cluster}, and this is {cluster}"
-            )
-        return None
+        if handle.cluster == cluster:
+            return None
+        return JobStatus(JobState.UNKNOWN, f"it is on the cluster {handle.cluster}, and this is {cluster}")
 
     def _queued(self) -> dict[str, list[Row]]:
         """Return the user's jobs that Slurm remembers, by batch."""
@@ -310,10 +313,11 @@ class Slurm(Executor):
     @staticmethod
     def _row(queued: Mapping[str, Sequence[Row]], task: Task) -> Row | None:
         """Return the line of a task: batches may have been submitted twice, and the last one counts."""
-        own = [row for row in queued.get(task.batch, ()) if int(row.id.partition("_")[2] or 0) == task.number]
+        own = [
+            row for row in queued.get(task.batch, ()) if (row.id.partition("_")[2] or "0") == str(task.number)
+        ]
         alive = [row for row in own if not slurm_states.is_over(row.state)]
-        found = alive or own
-        return found[-1] if found else None
+        return (alive or own)[-1] if own else None
 
     def _of_row(self, handle: _Handle, row: Row) -> JobStatus:
         end = self._batches.end(handle.task)
@@ -337,7 +341,7 @@ class Slurm(Executor):
         return slurm_states.status(row.state, row.reason, code, place)
 
     def _pending(self, waiting: Row) -> list[tuple[int, str]]:
-        """Return priority and id of the jobs that wait in a job's partition, as of some seconds ago at most."""
+        """Return priority and id of the jobs that wait in a job's partition, as of some seconds ago."""
         partition = waiting.partition
         at, pending = self._places.get(partition, (-_PLACES_SECONDS, []))
         if time.monotonic() - at > _PLACES_SECONDS or all(id_ != waiting.id for _, id_ in pending):
@@ -361,13 +365,17 @@ class Slurm(Executor):
         return slurm_states.accounted(answer)
 
     def _forgotten(self, handle: _Handle, accounts: Mapping[str, tuple[str, str, str]]) -> JobStatus:
-        """Return the status of a job that squeue does not know: as it said itself, else as accounting says."""
+        """Return the status of a job that squeue does not know: as it said itself, or accounting says."""
         end = self._batches.end(handle.task)
-        if end is not None and end.job == handle.id:
-            return slurm_states.ended(exit_from_shell(end.code))
+        own = None if end is None or end.job != handle.id else slurm_states.ended(exit_from_shell(end.code))
         state, code, folder = accounts.get(handle.id, ("", "", ""))
         if state and Path(folder).name == handle.task.batch and slurm_states.is_over(state):
-            return slurm_states.status(state, "", slurm_states.code_of(code))
+            # A job that Slurm has ended may have left an exit code all the same.
+            told = slurm_states.status(state, "", slurm_states.code_of(code))
+            own_counts = own is not None and JobState.SUCCEEDED in (own.state, told.state)
+            return own if own is not None and (own_counts or told.state == JobState.FAILED) else told
+        if own is not None:
+            return own
         return JobStatus(
             JobState.GONE, f"Slurm knows no job {handle.id} of it any more, and it left no exit code"
         )
@@ -406,7 +414,7 @@ class Slurm(Executor):
                 self._scancel(id_)
 
     def _is_ours(self, handle: _Handle, job: LaunchedJob, say: str) -> bool:
-        status = self._not_ours(handle, job)
+        status = self._without_marks(handle, job) or self._elsewhere(handle)
         if status is not None and status.state == JobState.UNKNOWN:
             raise ExecutorAway(f"{say}: {status.reason}")
         return status is None
@@ -414,8 +422,9 @@ class Slurm(Executor):
     def logs(self, job: LaunchedJob) -> Iterator[bytes]:
         """Return what the job has printed so far: its log, a file of the lab; else what Slurm said."""
         handle = _Handle.parse(job.handle)
-        if not self._is_ours(handle, job, "no log"):
-            raise ExecutorError(f"no log: the job {handle.id} is another attempt's")
+        if (status := self._without_marks(handle, job)) is not None:
+            kind = ExecutorAway if status.state == JobState.UNKNOWN else ExecutorError
+            raise kind(f"no log: {status.reason}")
         task = handle.task
         try:
             log = self._lab.inside(handle.log)
@@ -433,9 +442,3 @@ class Slurm(Executor):
             if not self._config:
                 self._config = slurm_states.settings(self._tools.run("scontrol", "show", "config"))
         return self._config.get(key, default)
-
-
-@functools.cache
-def logs_variables() -> tuple[str, ...]:
-    """Variables of this process that are no business of its jobs."""
-    return (logs.COPIED, "JESTLAB_ROOT", "JESTLAB_CONFIG", "JESTLAB_STORE_SECRET")

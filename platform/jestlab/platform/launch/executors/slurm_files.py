@@ -1,9 +1,9 @@
 """What jobs of Slurm read and leave in the lab: `slurm/BATCH`, one folder for what is submitted together.
 
-A batch is one job, or an array of them, and named by the marks of its attempts: so whoever knows the marks of an
-attempt can tell whether a job that bears the batch's name is that attempt's. The folder holds
+A batch is one job, or an array of them, and named by the marks of its attempts: so whoever knows the marks of
+an attempt can tell whether a job that bears the batch's name is that attempt's. The folder holds
 
-    marks          the marks of the attempts, a line a task
+    marks          digests of the marks of the attempts, a line a task
     N.sh           what task N executes, and its environment with the store's URL; the job removes it
     N.end          the exit code of task N, and the id of its job
     N.out          what Slurm itself says
@@ -44,7 +44,16 @@ class End(NamedTuple):
 
 def batch_of(marks: Sequence[Marks]) -> str:
     """Name the batch of these attempts."""
-    return hashlib.sha256("\n".join(map(str, marks)).encode()).hexdigest()[:32]
+    return _batch(list(map(_digest, marks)))
+
+
+def _batch(digests: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(digests).encode()).hexdigest()[:32]
+
+
+def _digest(marks: Marks) -> str:
+    """Return what stands for marks in a file: a copy of the lab shall not have their tokens."""
+    return hashlib.sha256(str(marks).encode()).hexdigest()
 
 
 class Batches:
@@ -74,13 +83,13 @@ class Batches:
         Raises:
             ExecutorAway: The lab cannot be written to now.
         """
-        marks = [job.marks for job in jobs]
-        batch = batch_of(marks)
+        digests = [_digest(job.marks) for job in jobs]
+        batch = _batch(digests)
         try:
             folder = self._lab.make_folder(f"{FOLDER}/{batch}")
             folder.chmod(0o700)
             names = self._lab.make_folder(f"{FOLDER}/{_NAMES}")
-            _write(folder / "marks", "".join(f"{each}\n" for each in marks))
+            _write(folder / "marks", "".join(f"{each}\n" for each in digests))
             for number, job in enumerate(jobs):
                 self._lab.make_folder(job.log.parent.relative_to(self._lab.root))
                 _write(folder / f"{number}.sh", _sourced(job, environment))
@@ -100,11 +109,11 @@ class Batches:
                 lines = (self.folder(task.batch) / "marks").read_text().splitlines()
             except OSError:
                 return None
-            if hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32] != task.batch:
+            if _batch(lines) != task.batch:
                 return False
             self._marks[task.batch] = lines
         lines = self._marks[task.batch]
-        return task.number < len(lines) and lines[task.number] == str(marks)
+        return task.number < len(lines) and lines[task.number] == _digest(marks)
 
     def end(self, task: Task) -> End | None:
         """Return what a job left when it ended; None if it has not, or was killed."""

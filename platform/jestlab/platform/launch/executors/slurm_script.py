@@ -1,9 +1,9 @@
 """The batch script of a job, or of an array of them: what Slurm is asked for, and what runs on its nodes.
 
-One process a node. With several nodes `srun` starts them, and the variables that JAX reads say which is which. The
-script passes on what asks the job to stop: SIGTERM, and SIGUSR1 before its time limit. It asks for no requeue:
-the next attempt at a run is a job of its own, since the store tells attempts apart and a job that began again
-could not.
+One process a node. With several nodes `srun` starts them, and variables that JAX reads say which is which.
+The script passes on what asks the job to stop: SIGTERM, and SIGUSR1 before its time limit. It asks for no
+requeue: the next attempt at a run is a job of its own, since the store tells attempts apart, and two lives of
+one job it could not.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ child=$!
 while kill -0 "$child" 2>/dev/null; do wait "$child"; done
 wait "$child"
 code=$?
-case $code in 138 | 140) code={stopped} ;; esac  # SIGUSR1 or 2 came before Python could hear it
+# What ended it before Python could hear that it was asked to stop is no failure.
+[ -z "$asked" ] || [ $code -le 128 ] || code={stopped}
 leave $code
 """
 

@@ -1,4 +1,4 @@
-"""What Slurm's answers say of a job: the lines of `squeue`, `scontrol` and `sacct`, its states and its reasons."""
+"""What Slurm's answers say of a job: lines of `squeue`, `scontrol` and `sacct`, states and reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
 
 QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
-"""Of `squeue -o`: id, state, partition, priority, start, reason, comment. The comment is last: it may hold a `|`."""
+"""Of `squeue -o`: id, state, partition, priority, start, reason, comment, which may hold a `|`."""
 
 ACCOUNT_FIELDS = "JobID,State,ExitCode,WorkDir"
 """Of `sacct -o`."""

@@ -1,8 +1,8 @@
 """Slurm's command line tools: run with a deadline, and what their errors mean.
 
-Text formats, not `--json`: the letters of `squeue -o`, the keys of `scontrol -o` and the fields of `sacct -P` are
-the same from Slurm 20.11 to 25, while forms of the JSON have changed with its plugins, and some sites build
-Slurm without any.
+Text formats, not `--json`: the letters of `squeue -o`, the keys of `scontrol -o` and the fields of `sacct -P`
+are documented and old, while forms of the JSON have changed from version to version, and some sites build
+Slurm without it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _REMEDIES = {
     "invalid account": "say `slurm: {account: …}`, one of `sacctmgr show associations user=$USER`",
     "invalid qos": "say `slurm: {qos: …}`, one of `sacctmgr show qos`",
     "invalid feature": "say `slurm: {constraint: …}`, features that `sinfo -o %f` shows",
-    "node configuration is not available": "no node has that much: ask for less memory, threads, GPUs or nodes",
+    "node configuration is not available": "no node has that much: ask for less memory, threads or GPUs",
     "generic resource": "the partition has no such GPUs: see `sinfo -o %G`, and `slurm: {gres: …}`",
     "memory specification": "no node has that much memory: lower `resources.memory_gb`",
     "time limit": "lower `resources.time` to what the partition allows: see `sinfo -o %l`",
-    "policy": "your account has reached a limit: see `sacctmgr show associations`, or set `resources.parallel`",
+    "policy": "your account has reached a limit: set `resources.parallel`, or `slurm: {account: …}`",
 }
 
 

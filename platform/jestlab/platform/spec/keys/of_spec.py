@@ -23,6 +23,7 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.schema import RunSpec, Study
+from jestlab.platform.spec.slurm import Slurm
 
 _DECIDE = (
     *("base", "program", "runs", "axes", "seeds"),
@@ -98,6 +99,9 @@ _EXAMPLES = {
     "resources.nodes": "resources: {nodes: 2, gpus: 8}",
     "resources.time": "resources: {time: 12h}",
     "resources.tpu": "resources: {tpu: v5e-16x16}",
+    "resources.slurm.partition": "resources: {slurm: {partition: gpu}}",
+    "resources.slurm.gres": "resources: {gpus: 4, slurm: {gres: gpu:a100}}",
+    "resources.slurm.setup": "resources: {slurm: {setup: [module load cuda]}}",
     "reports.baseline": "reports: [table: {baseline: uniform}]",
     "reports.runs": "reports: [table: {runs: [uniform, joint]}]",
     "reports.score": "reports: [table: {score: shapes/zero_shot}]",
@@ -117,7 +121,8 @@ def spec_keys() -> tuple[Key, ...]:
         *_of_claims(),
         *_written("figure", FigureOptions, "study"),
         *_written("record", Record, "study"),
-        *_written("resources", Resources, "study"),
+        *_written("resources", Resources, "study", leave=("slurm",)),
+        *_written("resources.slurm", Slurm, "study"),
         *(key for kind, report in REPORTS.items() for key in _of_report(kind, report)),
     )
 
@@ -200,6 +205,7 @@ def spec_sections() -> dict[str, str]:
         "figure": FigureOptions,
         "record": Record,
         "resources": Resources,
+        "resources.slurm": Slurm,
         **{f"reports.{kind}": report for kind, report in REPORTS.items()},
     }
     return {section: introduction(cls) for section, cls in told.items()}

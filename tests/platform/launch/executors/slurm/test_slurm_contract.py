@@ -64,7 +64,8 @@ def test_a_job_without_the_marks_is_neither_watched_nor_stopped_nor_read(harness
 def test_a_launch_whose_answer_is_lost_is_one_job(harness, slurm, monkeypatch):
     """The first `sbatch` submits the job, and its answer does not come."""
     executor = harness.executor()._own
-    run, lost = executor._tools.run, []
+    run = executor._tools.run
+    lost: list[str] = []
 
     def losing(*command, **options):
         said = run(*command, **options)
@@ -83,6 +84,7 @@ def test_where_no_controller_answers_a_job_is_unknown_and_calls_are_errors(harne
     _, job = started
     executor = harness.executor()
     status(executor, job)  # knows its cluster
+    slurm.wait_until_saved()
     slurm.kill("slurmctld")
     try:
         told = status(executor, job)
@@ -159,7 +161,7 @@ def test_what_cannot_run_is_refused_in_one_line(harness, tmp_path, slurm):
     from jestlab.platform.spec.slurm import Slurm as Options
 
     executor = Slurm(Lab.find(tmp_path / "lab"), Resources(), Options(partition="nope"))
-    with pytest.raises(ExecutorError, match="invalid partition specified: nope.*sinfo") as raised:
+    with pytest.raises(ExecutorError, match=r"invalid partition specified: nope.*sinfo") as raised:
         executor.launch(harness.job(NAME))
     assert not isinstance(raised.value, ExecutorAway)
     assert str(raised.value).startswith("quickstart joint, seed 1 was not launched: ")

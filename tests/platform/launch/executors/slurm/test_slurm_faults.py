@@ -28,6 +28,7 @@ def finished(lab, launcher):
 def test_the_controller_is_killed_and_comes_back(lab):
     with lab.launching(lab.study(RUNS)) as launcher:
         lab.wait_for_step(2)
+        lab.cluster.wait_until_saved()
         lab.cluster.kill("slurmctld")
         lab.wait_for_step(10)  # runs need no controller
         lab.cluster.begin("slurmctld")

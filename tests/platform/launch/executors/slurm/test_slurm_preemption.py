@@ -1,10 +1,8 @@
 """Jobs that Slurm takes the nodes from: the run goes on in another job, and its results are the same."""
 
-import subprocess
-
 from slurm_support import wait_until
 
-RUNS = {"one": {}}
+RUNS: dict[str, dict[str, int]] = {"one": {}}
 
 
 def test_a_run_that_is_preempted_twice_ends_like_an_undisturbed_one(lab, tmp_path):
@@ -31,16 +29,13 @@ def test_a_run_that_is_preempted_twice_ends_like_an_undisturbed_one(lab, tmp_pat
 def test_one_that_waits_says_why_where_and_what_would_let_it_begin(lab):
     study = lab.study(RUNS, nodes=2)
     lab.cluster.tool("scontrol", "update", "NodeName=n1", "State=DRAIN", "Reason=test")
-    try:
-        with lab.launching(study):
-            query = "SELECT reason FROM v_runs WHERE reason LIKE '%1st of 1 in partition low%'"
-            wait_until(lambda: lab.rows(query))
-            [(told,)] = lab.rows(query)
-            assert "are down, drained or reserved" in told
-            assert "come back" in told
-            # Drained nodes come back, and the same job begins.
-            lab.cluster.tool("scontrol", "update", "NodeName=n1", "State=RESUME")
-            lab.wait_for_step()
-            assert len(lab.attempts()) == 1
-    finally:
-        subprocess.run(["scontrol", "update", "NodeName=n1", "State=RESUME"], capture_output=True)
+    with lab.launching(study):
+        query = "SELECT reason FROM v_runs WHERE reason LIKE '%1st of 1 in partition low%'"
+        wait_until(lambda: lab.rows(query))
+        [(told,)] = lab.rows(query)
+        assert "are down, drained or reserved" in told
+        assert "come back" in told
+        # Drained nodes come back, and the same job begins.
+        lab.cluster.tool("scontrol", "update", "NodeName=n1", "State=RESUME")
+        lab.wait_for_step()
+        assert len(lab.attempts()) == 1

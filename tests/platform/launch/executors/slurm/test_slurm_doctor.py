@@ -1,0 +1,61 @@
+"""What `jestlab doctor` says of a site with Slurm."""
+
+import labs_support as labs
+import pytest
+import yaml
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab import slurm_site
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.spec.slurm import Slurm
+
+
+@pytest.fixture
+def doctor(slurm, tmp_path, monkeypatch):
+    """Examine this machine with these settings of Slurm."""
+
+    def examine(**options):
+        config = tmp_path / "config.yaml"
+        config.write_text(yaml.safe_dump({"on": "slurm", "slurm": options}))
+        monkeypatch.setenv("JESTLAB_CONFIG", str(config))
+        done = labs.here("doctor", "--no-jax", root=tmp_path / "lab")
+        return [line for line in done.stdout.splitlines() if "slurm" in line.lower()]
+
+    return examine
+
+
+def test_a_site_that_works(doctor, slurm):
+    said = "\n".join(doctor(partition="high"))
+    for words in (
+        "slurm-wlm",
+        "low (2 nodes)",
+        "a job would be accepted",
+        "no accounting",
+        "on a disk of this machine",
+    ):
+        assert words in said
+    assert not slurm.jobs()
+
+
+def test_a_partition_that_is_not_there(doctor):
+    said = "\n".join(doctor(partition="nope"))
+    assert "no partition nope" in said
+    assert "name one of low, high" in said
+    assert "invalid partition" in said
+
+
+def test_a_site_whose_controller_is_away(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+
+    def away(*command):
+        raise UserError("scontrol: Unable to contact slurm controller")
+
+    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), Slurm(), away)
+    assert (well, found) == (False, "no answer")
+    assert "Unable to contact" in remedy
+
+
+def test_a_machine_without_slurm(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    [(well, found, remedy)] = slurm_site.examine(Lab.find(tmp_path / "lab"), Slurm())
+    assert (well, "sbatch" in found, "cluster" in remedy) == (False, True, True)

@@ -1,0 +1,42 @@
+"""Jobs that Slurm has forgotten: what they left themselves, and what accounting says."""
+
+import pytest
+
+from jestlab.platform.contracts.executors import marks_of
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.executor import JobState
+from jestlab.platform.launch.executors.slurm import Slurm, _Handle
+from jestlab.platform.launch.executors.slurm_files import Task, batch_of
+
+BATCH = batch_of([marks_of("job")])
+FOLDER = f"/lab/slurm/{BATCH}"
+
+
+@pytest.mark.parametrize(
+    ("left", "accounted", "state", "code"),
+    [
+        (None, None, JobState.GONE, None),
+        ("0 7", None, JobState.SUCCEEDED, 0),
+        ("3 7", None, JobState.FAILED, 3),
+        ("137 7", None, JobState.FAILED, -9),
+        ("0 8", None, JobState.GONE, None),  # of another job of the batch
+        ("half", None, JobState.GONE, None),
+        (None, ("COMPLETED", "0:0", FOLDER), JobState.SUCCEEDED, 0),
+        (None, ("OUT_OF_MEMORY", "0:125", FOLDER), JobState.FAILED, -125),
+        (None, ("CANCELLED by 0", "0:0", FOLDER), JobState.PREEMPTED, None),
+        (None, ("FAILED", "3:0", "/lab/slurm/another"), JobState.GONE, None),  # the id was used again
+        ("129 7", ("CANCELLED by 0", "0:0", FOLDER), JobState.PREEMPTED, None),
+        ("0 7", ("CANCELLED by 0", "0:0", FOLDER), JobState.SUCCEEDED, 0),
+        ("3 7", ("FAILED", "3:0", FOLDER), JobState.FAILED, 3),
+        ("143 7", ("TIMEOUT", "0:0", FOLDER), JobState.PREEMPTED, None),
+    ],
+)
+def test_what_is_known_of_it(tmp_path, left, accounted, state, code):
+    executor = Slurm(Lab.find(tmp_path))
+    handle = _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt")
+    if left is not None:
+        folder = tmp_path / "slurm" / BATCH
+        folder.mkdir(parents=True)
+        (folder / "0.end").write_text(f"{left}\n")
+    told = executor._forgotten(handle, {"7": accounted} if accounted else {})
+    assert (told.state, told.exit_code) == (state, code)
