@@ -115,6 +115,9 @@ def test_a_launch_that_asks_for_more_writes_nothing(folder):
     refused = labs.here("launch", spec, "--set", "resources.gpus=5", root=folder / "new")
     assert refused.returncode == 1
     assert refused.stderr.startswith("jestlab: each run asks for 5 (resources.gpus), and this machine has 4")
+    planned = labs.here("plan", spec, "--set", "resources.gpus=5", root=folder / "new")
+    assert planned.returncode == 0
+    assert "each run asks for 5 (resources.gpus), and this machine has 4 GPUs" in planned.stdout
     assert not (folder / "new").exists()
 
 
