@@ -417,7 +417,7 @@ class _Controller:
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
         """Claim attempts for the free slots, in the order of the plan, so many at a time."""
-        self._batch.left = 0
+        self._batch.left, self._too_dear = 0, {}
         if not ready or self._stopping is not None:
             return []
         if not self._opened:
