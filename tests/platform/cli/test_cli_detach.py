@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -84,6 +85,9 @@ def test_cancel_stops_what_was_launched(root, tmp_path):
     after = labs.here("attach", "toy", root=root)
     assert after.returncode == 1
     assert after.stdout.splitlines()[-1] == "1 CANCELLED"
+    data = labs.here("attach", "toy", "--json", root=root)
+    [run] = json.loads(data.stdout)
+    assert (data.returncode, run["run"], run["state"]) == (1, "uniform", "CANCELLED")
 
 
 def test_what_is_refused_is_refused_in_the_terminal(root, tmp_path):

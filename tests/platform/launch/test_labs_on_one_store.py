@@ -13,7 +13,6 @@ import pytest
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import identity
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.store import claims, leases
 from jestlab.platform.store import labs as known_labs
 from jestlab.platform.store.store import Store
@@ -42,16 +41,12 @@ def test_a_lab_has_one_id_whoever_makes_it_and_wherever_it_moves(root):
         identity.identify(Lab.find(moved))
 
 
-def test_a_lab_in_a_bucket_has_one_id_too(bucket_server, postgres):
-    lab = Lab.find("gs://lab-bucket/one", postgres)
-    made = identity.identify(lab)
-    assert Bucket("gs://lab-bucket/one").read("lab.id").decode() == made.uid
-    assert identity.identify(lab) == made == identity.known(lab)
-    assert made.place == "gs://lab-bucket/one"
-    other = identity.identify(Lab.find("gs://lab-bucket/two", postgres))
-    assert other.uid != made.uid
-    Bucket("gs://lab-bucket/two").write("lab.id", made.uid.encode())  # the bucket's folder was moved there
-    assert identity.identify(Lab.find("gs://lab-bucket/two", postgres)).uid == made.uid
+def test_a_lab_in_a_bucket_is_known_by_its_address():
+    one, two = (Lab.find(f"gs://bucket/{name}", "postgresql://host/db") for name in ("one", "two"))
+    made = identity.identify(one)
+    assert made == identity.known(one)
+    assert made.place == "gs://bucket/one"
+    assert identity.identify(two).uid != made.uid
 
 
 def test_what_another_lab_completed_is_refused_where_its_files_are_needed(sqlite_url, root, tmp_path):

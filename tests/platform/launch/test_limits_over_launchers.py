@@ -41,8 +41,9 @@ def launchers(
     root: Path, store_url: str, gate: Path, count: int = LAUNCHERS, **given: Any
 ) -> Iterator[list[Launcher]]:
     """Start launchers of a study each, all at once; what is left of them is killed in the end."""
-    defaults = {"runs": 2, "parallel": None, "seconds": 0.3, "chip_hours": 2.5, "max_chip_hours": None}
-    shared = {"root": str(root), "store": store_url, "gate": str(gate), **defaults, **given}
+    defaults = {"runs": 2, "parallel": None, "chip_hours": 2.5, "max_chip_hours": None}
+    files = {"gate": str(gate), "release": str(gate.with_name("release"))}
+    shared = {"root": str(root), "store": store_url, **files, **defaults, **given}
     root.mkdir(exist_ok=True)
     processes = [Launcher(**shared, study=f"study{number}") for number in range(count)]
     try:
@@ -79,26 +80,44 @@ def most_at_once(store_url: str) -> int:
     return max(len([a for a, b in found if a <= claimed < b]) for claimed, _ in found)
 
 
+def reasons(store_url: str) -> list[str]:
+    """Why runs wait."""
+    store = Store.open(store_url)
+    try:
+        with store.reading() as connection:
+            return list(connection.scalars(text("SELECT reason FROM run WHERE reason IS NOT NULL")))
+    finally:
+        store.close()
+
+
 def test_eight_launchers_have_four_slots_together(store_url, root, tmp_path):
     with launchers(root, store_url, tmp_path / "gate", parallel=4) as processes:
+        labs.wait_until(lambda: len(reasons(store_url)) == 2 * LAUNCHERS - 4, 60.0)
+        assert len(spans(store_url)) == 4
+        assert all(reason.startswith("waits for a slot: 4 of 4 taken") for reason in reasons(store_url))
+        (tmp_path / "release").touch()
         assert [stopped for _, stopped in outcomes(processes)] == [None] * LAUNCHERS
     assert len(spans(store_url)) == 2 * LAUNCHERS
     assert most_at_once(store_url) == 4
 
 
 def test_eight_launchers_stay_below_one_limit_of_chip_hours(store_url, root, tmp_path):
+    """Those of which nothing can start end at once, and say so; the others end when their runs have."""
     with launchers(root, store_url, tmp_path / "gate", max_chip_hours=10.0) as processes:
+        labs.wait_until(lambda: len([p for p in processes if p.poll() is not None]) >= LAUNCHERS - 4, 60.0)
+        assert len(spans(store_url)) == 4
+        (tmp_path / "release").touch()
         ended = outcomes(processes)
     assert most_at_once(store_url) == 4
     assert {code for code, _ in ended} == {1}
     stopped = [said for _, said in ended if said is not None]
-    assert stopped, ended
+    assert len(stopped) >= LAUNCHERS - 4
     assert all(said.startswith("the limit of 10 chip-hours is reached, ") for said in stopped)
 
 
 def test_a_slot_of_a_launcher_that_died_with_its_job_is_free(root, sqlite_url, tmp_path):
     """Its attempt is still live in the store, and nobody of its study is there to end it."""
-    with launchers(root, sqlite_url, tmp_path / "gate", 1, runs=1, parallel=1, seconds=1e6) as [first]:
+    with launchers(root, sqlite_url, tmp_path / "gate", 1, runs=1, parallel=1) as [first]:
         labs.wait_until(lambda: spans(sqlite_url))
         first.kill()
         first.wait()
@@ -108,13 +127,14 @@ def test_a_slot_of_a_launcher_that_died_with_its_job_is_free(root, sqlite_url, t
         connection.execute(text("UPDATE experiment SET name = 'gone'"))
         connection.execute(text("UPDATE run SET fingerprint = 'gone', directory = 'gone'"))
     (tmp_path / "gate").unlink()
+    (tmp_path / "release").touch()
     with launchers(root, sqlite_url, tmp_path / "gate", 1, runs=1, parallel=1) as processes:
         assert outcomes(processes) == [(1, None)]
     assert len(spans(sqlite_url)) == 2
 
 
 def test_status_says_who_has_the_slots(root, sqlite_url, tmp_path):
-    with launchers(root, sqlite_url, tmp_path / "gate", 2, runs=3, parallel=4, seconds=1e6):
+    with launchers(root, sqlite_url, tmp_path / "gate", 2, runs=3, parallel=4):
         labs.wait_until(lambda: len(spans(sqlite_url)) == 4)
 
         def waiting() -> bool:

@@ -73,6 +73,10 @@ def test_what_is_planned_beside_what_runs_is_limited(store):
     assert list(found.too_dear.values()) == [
         "the limit of 6.5 chip-hours is reached: 5.00 held, 8.00 planned for this run"
     ]
+    another = claims.claim_all(store, LOGS, terms(store, "host:2:0"), limits)
+    assert list(another.too_dear.values()) == [
+        "the limit of 6.5 chip-hours is reached: 6.00 held, 8.00 planned for this run"
+    ]
 
 
 def test_what_has_ended_counts_with_what_it_held_since_the_launch_began(store):

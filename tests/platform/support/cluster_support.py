@@ -64,6 +64,9 @@ class Cluster:
         self.parallel = self._executor.parallel
         self.grace_seconds = 5.0
 
+    def room(self) -> int | None:
+        return None
+
     def has_room(self) -> bool:
         return self._executor.has_room()
 

@@ -1,4 +1,4 @@
-"""A launcher as a process of its own, whose jobs only take time; `forked` runs it."""
+"""A launcher as a process of its own, whose jobs wait for the test; `forked` runs it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from jestlab.platform.launch.executor import Executor, Job, JobState, JobStatus,
 from jestlab.platform.planning.plan import Budget
 from jestlab.platform.store.store import Store
 
+_SECONDS = 0.2
+
 
 class Timed(Executor):
-    """An executor whose jobs are over after a while."""
+    """An executor whose jobs are over once a file is there, and they have run for a moment."""
 
     name = "kubernetes"
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, release: Path) -> None:
+        self._release = release
         self._began: dict[str, float] = {}
 
     def launch(self, job: Job) -> LaunchedJob:
@@ -36,7 +38,7 @@ class Timed(Executor):
     def _status(self, job: LaunchedJob) -> JobStatus:
         if job.handle not in self._began:
             return JobStatus(JobState.UNKNOWN)  # another launcher's
-        over = time.monotonic() - self._began[job.handle] > self._seconds
+        over = self._release.exists() and time.monotonic() - self._began[job.handle] > _SECONDS
         return JobStatus(JobState.SUCCEEDED if over else JobState.RUNNING)
 
     def stop(self, job: LaunchedJob, *, now: bool) -> None:
@@ -69,7 +71,7 @@ def main(arguments: str) -> None:
         keep_going=True,
         max_chip_hours=given["max_chip_hours"],
     )
-    executor = Timed(given["seconds"])
+    executor = Timed(Path(given["release"]))
     print("ready", flush=True)
     while not Path(given["gate"]).exists():
         time.sleep(0.01)

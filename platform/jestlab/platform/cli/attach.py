@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from jestlab.platform.cli.options import examples, lab_options, same_lab_options, wide_option
-from jestlab.platform.cli.output import counted, say
+from jestlab.platform.cli.options import examples, json_option, lab_options, same_lab_options, wide_option
+from jestlab.platform.cli.output import counted, print_json, say
 from jestlab.platform.lab.lab import Lab
+
+if TYPE_CHECKING:  # a second of imports, for which `--help` does not wait
+    from jestlab.platform.store.records import RunRow
+    from jestlab.platform.store.store import Store
 
 _LOOKS = 4  # without anything that runs or may start, until it is believed
 _SECONDS = 1.0
@@ -33,9 +39,10 @@ class _Shown:
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
 @click.argument("experiment")
 @wide_option
+@json_option("Print the runs as JSON at the end, and progress to standard error.")
 @lab_options
 @click.pass_context
-def attach_command(context: click.Context, experiment: str, *, lab: Lab) -> None:
+def attach_command(context: click.Context, experiment: str, *, as_json: bool, lab: Lab) -> None:
     """Show how EXPERIMENT's launch goes on, wherever it runs: progress, states, and in the end its tables.
 
     Ctrl-C ends the display and leaves the launch alone. Exit code: 0 all runs are completed, 1 not all are,
@@ -49,11 +56,14 @@ def attach_command(context: click.Context, experiment: str, *, lab: Lab) -> None
 
     with closing(existing_store(lab)) as store:
         try:
-            states = _follow(store, experiment)
+            states = _follow(store, experiment, sys.stderr if as_json else sys.stdout)
         except KeyboardInterrupt:
             command = f"jestlab attach {pasted(experiment)}{same_lab_options()}"
-            say(f"the launch goes on: {command} shows it again, jestlab cancel stops it")
+            say(f"the launch goes on: {command} shows it again, jestlab cancel stops it", err=as_json)
             context.exit(130)
+        if as_json:
+            print_json([_data(row) for row in store.runs(experiment)])
+            context.exit(1 if any(state != RunState.COMPLETED for state in states) else 0)
         for table in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
             say(["", *result_tables.blocks(table), ""])
     left = [state for state in states if state != RunState.COMPLETED]
@@ -62,7 +72,18 @@ def attach_command(context: click.Context, experiment: str, *, lab: Lab) -> None
     context.exit(1 if left else 0)
 
 
-def _follow(store: object, experiment: str) -> list[str]:
+def _data(run: RunRow) -> dict[str, Any]:
+    return {
+        "run": run.name,
+        "label": run.label,
+        "seed": run.seed,
+        "fingerprint": run.fingerprint,
+        "state": run.state,
+        "reason": run.reason,
+    }
+
+
+def _follow(store: Store, experiment: str, stream: IO[str]) -> list[str]:
     """Show what changes until nothing runs and nothing may start; return the states of the runs."""
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch import liveness
@@ -70,13 +91,11 @@ def _follow(store: object, experiment: str) -> list[str]:
     from jestlab.platform.launch.pace import EXAMPLES
     from jestlab.platform.store import leases
     from jestlab.platform.store.records import RunState
-    from jestlab.platform.store.store import Store
     from jestlab.platform.store.tables import now
 
-    assert isinstance(store, Store)
     runs = {row.fingerprint: row for row in store.runs(experiment)}
     shown: dict[str, tuple[RunState, str | None]] = {}
-    listener, quiet = display(experiment), 0
+    listener, quiet = display(experiment, stream), 0
     states = store.states(runs)
     listener.begin(sum(state != RunState.COMPLETED for state in states.values()))
     before = {run for run, state in states.items() if state == RunState.COMPLETED}

@@ -1,5 +1,7 @@
 """Which lab this is: a file in its root says so, made once, which moves with it.
 
+A lab in a bucket has the id that its URL gives it, so that a launcher needs no access to the bucket.
+
 Labs with roots of their own may share a store. What a run left is below the root of the lab that made it, so
 that the store has to know which that is.
 """
@@ -13,7 +15,6 @@ from typing import NamedTuple
 
 from jestlab.platform.errors import StoreUnreachable, UserError
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.lab.sync import Bucket
 from jestlab.platform.whoami import host_name
 
 NAME = "lab.id"
@@ -45,14 +46,6 @@ def identify(lab: Lab) -> LabId:
         UserError: The file holds no id, or cannot be written.
         StoreUnreachable: The lab is not there now.
     """
-    if lab.remote is not None:
-        with suppress(UserError):  # it need not be within reach of a launcher
-            bucket = Bucket(lab.remote)
-            try:
-                bucket.read(NAME)
-            except FileNotFoundError:
-                bucket.write(NAME, _derived(lab.remote).encode())
-        return _in_bucket(lab.remote)
     if (found := known(lab)) is not None:
         return found
     unfinished = lab.root / f".{NAME}.{uuid.uuid4().hex}"
@@ -78,7 +71,7 @@ def known(lab: Lab) -> LabId | None:
         UserError: The file holds no id, or cannot be read.
     """
     if lab.remote is not None:
-        return _in_bucket(lab.remote)
+        return LabId(uuid.uuid5(uuid.NAMESPACE_URL, lab.remote).hex, lab.remote, None)
     try:
         said = (lab.root / NAME).read_text(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -86,22 +79,6 @@ def known(lab: Lab) -> LabId | None:
     except OSError as error:
         raise UserError(f"{lab.root / NAME} cannot be read: {error.strerror}") from None
     return LabId(_checked(said, str(lab.root)), str(lab.root), host_name())
-
-
-def _in_bucket(remote: str) -> LabId:
-    """Return the id of a lab in a bucket: what an object there says, else the one that its URL gives it.
-
-    So those who make it at once make the same, and a launcher that cannot reach the bucket knows it.
-    """
-    try:
-        said = Bucket(remote).read(NAME).decode(errors="replace")
-    except (FileNotFoundError, UserError):
-        said = _derived(remote)
-    return LabId(_checked(said, remote), remote, None)
-
-
-def _derived(remote: str) -> str:
-    return uuid.uuid5(uuid.NAMESPACE_URL, remote).hex
 
 
 def _checked(said: str, address: str) -> str:

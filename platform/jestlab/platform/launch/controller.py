@@ -417,7 +417,7 @@ class _Controller:
 
     def _claim(self, ready: Sequence[tuple[Standing, Target]]) -> list[_Claimed]:
         """Claim attempts for the free slots, in the order of the plan, so many at a time."""
-        self._batch.left = 0
+        self._batch.left, self._too_dear = 0, {}
         if not ready or self._stopping is not None:
             return []
         if not self._opened:
@@ -438,6 +438,8 @@ class _Controller:
         free = len(fitting) if limits.slots is None else max(limits.slots - room.taken, 0)
         if free and not executor.has_room():
             free = 0 if self._ours else 1
+        if free and (more := executor.room()) is not None:
+            free = min(free, more)
         chosen = list(fitting[:free][:TOGETHER])
         clear = _each(lambda pair: self._cleared(pair[0]), chosen)
         chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]

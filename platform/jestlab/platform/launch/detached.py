@@ -72,7 +72,7 @@ def start(lab: Lab, study: str, words: Sequence[str]) -> Begun:
         hears, says = os.pipe()
         with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, *_without_store(words)],
+                [sys.executable, "-P", "-c", _COMMAND, *_without_store(words)],
                 env={**os.environ, STORE: lab.store_url, DETACHED: f"{says}:{lock.fileno()}"},
                 stdin=subprocess.DEVNULL,
                 stdout=output,

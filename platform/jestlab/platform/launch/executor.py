@@ -180,6 +180,10 @@ class Executor(Protocol):
         """Whether one more job would be accepted now, beside those that run."""
         return True
 
+    def room(self) -> int | None:
+        """How many more jobs would be accepted now, beside those that run; None for any number."""
+        return None
+
     def launch(self, job: Job) -> LaunchedJob:
         """Start a job, or find it if its name was launched before.
 

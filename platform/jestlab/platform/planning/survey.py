@@ -19,7 +19,7 @@ from jestlab.platform.planning.plan import Plan, totals
 from jestlab.platform.planning.plan import plan as make_plan
 from jestlab.platform.planning.timings import Timings
 from jestlab.platform.programs import Where
-from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, ExecutorName
+from jestlab.platform.spec.resources import EXECUTORS, LOCAL_PARALLEL, ExecutorName, Resources
 from jestlab.platform.spec.schema import Study
 
 if TYPE_CHECKING:
@@ -136,6 +136,8 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         plan = budgeted(plan, store, local=is_here)
         reasons = explain(plan, store.finished() if store is not None else []) if why else {}
         remarks = [] if store is None else _remarks(store, plan)
+        if place == "local" and study.resources.gpus:
+            remarks += _missing_gpus(study.resources)
         return Survey(plan, is_here, None if is_here else place, reasons, remarks)
     finally:
         if store is not None:
@@ -148,6 +150,17 @@ def _is_here(place: str | None) -> bool:
     from jestlab.platform.launch.executors import is_here  # most plans need no executor
 
     return is_here(place)
+
+
+def _missing_gpus(resources: Resources) -> list[str]:
+    """Say so if each run asks for more GPUs than this machine has; a launch here would be refused."""
+    from jestlab.platform.launch.executors.devices import Devices
+
+    try:
+        Devices(resources)
+    except UserError as error:
+        return [str(error)]
+    return []
 
 
 def _remarks(store: Store, plan: Plan) -> list[str]:

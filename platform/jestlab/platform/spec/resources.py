@@ -238,7 +238,8 @@ class Resources(BaseModel):
             (`path/to/file.py:Class`, `package.module:Class`, an entry point of `jestlab.executors`); null for
             what the user's settings say, else this machine.
         options: Arguments of an executor of one's own, beside those in the user's settings.
-        parallel: Number of concurrent runs; null for 2 on this machine, and all of them elsewhere.
+        parallel: Number of concurrent runs; null for 2 on this machine, or as many as its GPUs suffice
+            for, and all of them elsewhere.
         threads: Number of CPU threads of a run on each of its machines.
         memory_gb: Most memory of a run on each of its machines in GB; null for no limit.
         gpus: Number of GPUs of a run on each of its machines. On this machine each run gets GPUs of its own.

@@ -100,6 +100,10 @@ class Cloud(ABC, Generic[Section]):
         """Return True: jobs wait there for a place."""
         return True
 
+    def room(self) -> int | None:
+        """Return None: any number waits there."""
+        return None
+
     def halt(self) -> None:
         """Send no further job; what has been sent is stopped there."""
         self._rate.halt()

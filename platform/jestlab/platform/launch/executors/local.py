@@ -39,6 +39,7 @@ from jestlab.platform.launch.executor import (
     StillRuns,
     launched_or_error,
 )
+from jestlab.platform.launch.executors.devices import VISIBLE, Devices, Taken
 from jestlab.platform.launch.executors.environment import ONE_THREAD, worker_environment
 from jestlab.platform.launch.processes import (
     EXIT_COMPLETED,
@@ -81,14 +82,19 @@ class Local:
 
         Args:
             lab: Where compiled functions are kept, and logs are.
-            resources: Threads of a job, so that parallel jobs do not compete for cores, and its memory: no
-                job is started while less is free.
+            resources: Threads of a job, so that parallel jobs do not compete for cores, its memory: no job is
+                started while less is free; and its GPUs, which no other job has.
             on_exit: Called from another thread when a job has ended.
+
+        Raises:
+            UserError: This machine has fewer GPUs than a job asks for.
         """
         resources = resources or Resources()
         # As many jobs as memory allows, at least one.
         fit = psutil.virtual_memory().total / 1e9 / resources.memory_gb if resources.memory_gb else math.inf
-        self.parallel: int | None = int(max(min(LOCAL_PARALLEL, fit), 1))
+        self._devices = Devices(resources) if resources.gpus else None
+        most = LOCAL_PARALLEL if self._devices is None else self._devices.jobs
+        self.parallel: int | None = int(max(min(most, fit), 1))
         self._threads = resources.threads
         self._memory_gb = resources.memory_gb
         self._lab = lab
@@ -172,6 +178,10 @@ class Local:
         """Whether there is memory for one more job; yes if the study does not say how much one takes."""
         return self._memory_gb is None or psutil.virtual_memory().available / 1e9 >= self._memory_gb
 
+    def room(self) -> int | None:
+        """How many more jobs there are GPUs for; None where they need none."""
+        return None if self._devices is None else self._devices.room()
+
     def _start(self, job: Job) -> LaunchedJob:
         log = job.log.relative_to(self._lab.root)
         self._check_going_on()
@@ -196,20 +206,34 @@ class Local:
     def _executed(self, job: Job) -> subprocess.Popen[bytes] | Forked:
         """Start a job as a fresh process."""
         self._check_going_on()  # the fork server may have been waited for
-        with job.log.open("ab") as log:
-            return subprocess.Popen(
-                self.command(job),
-                env={**_inherited(), **self.environment(), **job.environment, MARK: str(job.marks)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        taken = Taken("", ()) if self._devices is None else self._devices.take()
+        if taken is None:
+            raise ExecutorAway("all GPUs of this machine are taken")
+        own = {VISIBLE: taken.visible} if taken.files else {}
+        try:
+            with job.log.open("ab") as log:
+                return subprocess.Popen(
+                    self.command(job),
+                    env={
+                        **_inherited(),
+                        **self.environment(),
+                        **own,
+                        **job.environment,
+                        MARK: str(job.marks),
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=taken.files,
+                    start_new_session=True,
+                )
+        finally:
+            taken.close()
 
     def _forked(self, job: Job) -> Forked | None:
         """Fork a job from a process that has imported what it needs; None if it has to be a fresh process."""
-        if not job.imports or not self._forks:
-            return None
+        if not job.imports or not self._forks or self._devices is not None:
+            return None  # a fork would neither inherit the files that hold its GPUs, nor see these alone
         try:
             if self._server is None:
                 self._server = ForkServer({**_inherited(), **self.environment()}, job.log)

@@ -135,6 +135,12 @@ class Guarded(Executor):
         with self._guard("has_room"):
             return bool(self._call("has_room", default=True))
 
+    def room(self) -> int | None:
+        """How many more jobs would be accepted now; None for any number."""
+        with self._guard("room"):
+            found = self._call("room")
+            return None if found is None else int(found)
+
     def render(self, job: Job) -> dict[str, Any] | None:
         """Return the manifest of a job; None if there is none."""
         with self._guard("render"):

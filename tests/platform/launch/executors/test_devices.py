@@ -1,0 +1,142 @@
+"""GPUs of this machine: each job has its own, whoever launches it. No GPU is needed to see who gets which."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+from executor_harnesses import obedient
+
+from jestlab.platform.errors import UserError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.executor import ExecutorAway, JobState, LaunchedJob
+from jestlab.platform.launch.executors.devices import Devices
+from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.spec.resources import Resources
+
+ALONE = Path(labs.__file__).with_name("gpu_launcher.py")
+
+
+@pytest.fixture
+def folder(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where jobs say what they see. In the end all of them are over."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
+    monkeypatch.setenv("JESTLAB_DEVICES", str(tmp_path / "devices"))
+    (tmp_path / "lab").mkdir()
+    yield tmp_path
+    for name in ("a", "b", "c", "d", "e", "f"):
+        (tmp_path / f"{name}.end").touch()
+    labs.wait_until_ended(root)
+
+
+def local(folder: Path, gpus: int = 1) -> Local:
+    return Local(Lab.find(folder / "lab"), Resources(gpus=gpus))
+
+
+def launched(executor: Local, folder: Path, *names: str) -> list[LaunchedJob]:
+    found = executor.launch_all([obedient(folder, name, module="holding_worker") for name in names])
+    jobs = [job for job in found if isinstance(job, LaunchedJob)]
+    assert len(jobs) == len(names), found
+    return jobs
+
+
+def seen(folder: Path, *names: str) -> list[str]:
+    files = [folder / f"{name}.gpus" for name in names]
+    labs.wait_until(lambda: all(file.exists() for file in files), 60.0)
+    return [file.read_text() for file in files]
+
+
+def end(executor: Local, folder: Path, name: str, job: LaunchedJob) -> None:
+    (folder / f"{name}.end").touch()
+    labs.wait_until(lambda: executor.statuses([job])[job].state == JobState.SUCCEEDED, 60.0)
+
+
+def test_four_jobs_have_a_gpu_each_and_a_fifth_waits_for_one(folder):
+    executor = local(folder)
+    assert (executor.parallel, executor.room()) == (4, 4)
+    jobs = launched(executor, folder, "a", "b", "c", "d")
+    assert sorted(seen(folder, "a", "b", "c", "d")) == ["0", "1", "2", "3"]
+    assert executor.room() == 0
+    with pytest.raises(ExecutorAway, match="all GPUs of this machine are taken"):
+        executor.launch(obedient(folder, "e", module="holding_worker"))
+    [freed] = seen(folder, "b")
+    end(executor, folder, "b", jobs[1])
+    assert executor.room() == 1
+    launched(executor, folder, "f")
+    assert seen(folder, "f") == [freed]
+
+
+def test_two_launchers_share_them_in_whichever_labs_they_are(folder):
+    first, second = local(folder), local(folder, gpus=2)
+    launched(first, folder, "a")
+    assert (second.parallel, second.room()) == (2, 1)
+    launched(second, folder, "b")
+    assert first.room() == 1
+    launched(first, folder, "c")
+    shown = [name for names in seen(folder, "a", "b", "c") for name in names.split(",")]
+    assert sorted(shown) == ["0", "1", "2", "3"]
+
+
+def test_a_job_holds_its_gpu_when_its_launcher_was_killed(folder, root):
+    command = [sys.executable, str(ALONE), str(folder / "lab"), str(folder), "a"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ), text=True) as launcher:
+        assert launcher.stdout is not None
+        assert launcher.stdout.readline()
+        taken = seen(folder, "a")
+        launcher.kill()
+    executor = local(folder)
+    assert executor.room() == 3
+    launched(executor, folder, "b", "c", "d")
+    assert taken[0] not in seen(folder, "b", "c", "d")
+    (folder / "a.end").touch()
+    labs.wait_until(lambda: executor.room() == 1, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus", "there"), [("0,1", 3, "2 GPUs"), ("", 1, "0 GPUs"), ("1,-1,0", 2, "1 GPU")]
+)
+def test_more_than_there_are_is_one_clear_line(folder, visible, gpus, there):
+    environment = {"CUDA_VISIBLE_DEVICES": visible, "JESTLAB_DEVICES": str(folder / "devices")}
+    with pytest.raises(UserError) as error:
+        Devices(Resources(gpus=gpus), environment)
+    assert str(error.value) == (
+        f"each run asks for {gpus} (resources.gpus), and this machine has {there} in CUDA_VISIBLE_DEVICES: "
+        "--set resources.gpus=N for fewer, or --on for another machine"
+    )
+
+
+def test_a_launch_that_asks_for_more_writes_nothing(folder):
+    spec = labs.write_study(folder, runs={"uniform": {}})
+    refused = labs.here("launch", spec, "--set", "resources.gpus=5", root=folder / "new")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("jestlab: each run asks for 5 (resources.gpus), and this machine has 4")
+    planned = labs.here("plan", spec, "--set", "resources.gpus=5", root=folder / "new")
+    assert planned.returncode == 0
+    assert "each run asks for 5 (resources.gpus), and this machine has 4 GPUs" in planned.stdout
+    assert not (folder / "new").exists()
+
+
+def test_the_name_of_a_lock_is_the_same_for_an_index_and_a_uuid(folder, monkeypatch):
+    tool = folder / "bin" / "nvidia-smi"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\nprintf '0, GPU-aa\\n1, GPU-bb\\n'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:{os.environ['PATH']}")
+    where = {"JESTLAB_DEVICES": str(folder / "devices")}
+    by_index = Devices(Resources(gpus=1), {**where, "CUDA_VISIBLE_DEVICES": "1"})
+    by_uuid = Devices(Resources(gpus=1), where)
+    taken = by_index.take()
+    assert taken is not None
+    assert taken.visible == "1"
+    other = by_uuid.take()
+    assert other is not None
+    assert other.visible == "GPU-aa"
+    assert by_uuid.take() is None
+    taken.close()
+    assert by_uuid.room() == 1
+    other.close()
