@@ -78,6 +78,8 @@ MARKS_BY_PATH = {
 """Mark → where it is of all tests."""
 
 LONGEST = (
+    "platform/launch/executors/test_kubernetes_disruptions.py",
+    "platform/launch/executors/test_kubernetes_training.py",
     "models/training/test_devices.py",
     "test_docs.py",
     "experiments/test_laion_transfer.py",
@@ -87,6 +89,8 @@ LONGEST = (
     "platform/test_hosts.py",
     "platform/programs/test_embed_program.py",
     "platform/programs/test_diagnose_program.py",
+    "platform/launch/test_pods.py",
+    "platform/launch/executors/test_kubernetes_many.py",
     "platform/launch/test_faults.py",
     "models/training/test_diagnose.py",
     "platform/launch/test_launch.py",

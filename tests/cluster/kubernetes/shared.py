@@ -173,6 +173,11 @@ class Namespace:
         """Delete a JobSet as `kubectl delete` does."""
         self.admin.delete(f"{JOBSETS.format(self.name)}/{name}", propagationPolicy="Background")
 
+    def kill_pods(self, jobset: str) -> None:
+        """Delete the pods of a JobSet without grace, as `kubectl delete --force` does."""
+        chosen = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}", "gracePeriodSeconds": "0"}
+        self.admin.delete(f"{self._core}/pods", **chosen)
+
     def evict(self, pod: str) -> None:
         """Evict a pod, as one does who drains a node."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}

@@ -123,6 +123,7 @@ class KubernetesHarness(Remote[UnreliableApi]):
 
     def vanish(self, started: LaunchedJob) -> None:
         name = name_of(started)
+        until(lambda: self.namespace.pods(name))  # else they may still be made when it has gone
         self.namespace.remove_jobset(name)
         self.let_end(lambda: self.namespace.jobset(name) is None and not self.namespace.pods(name))
 

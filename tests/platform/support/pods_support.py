@@ -103,13 +103,19 @@ class Pods(Executor):
             self._harness.cluster.images.push(f"{self._harness.image[:-4]}0000", self._image)
             return
         saved = job.log.parent / "state.json"
+        [pod] = until(lambda: self._harness.namespace.pods(name), 120.0)
         until(saved.exists, 120.0)
-        [pod] = self._harness.namespace.pods(name)
+        self._signal(pod, signal.SIGSTOP)  # before it has come to its end
         if harm == "preempt":
             self._harness.cluster.ask("shut_down_node", pod["spec"]["nodeName"], 0.0)
         elif harm == "vanish":
             self._harness.namespace.remove_jobset(name)
+            self._harness.namespace.kill_pods(name)
         else:
-            for pid in processes_of(pod["metadata"]["uid"]):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._signal(pod, signal.SIGKILL)
+
+    @staticmethod
+    def _signal(pod: dict[str, Any], number: signal.Signals) -> None:
+        for pid in processes_of(pod["metadata"]["uid"]):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)

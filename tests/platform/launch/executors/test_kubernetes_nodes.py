@@ -66,6 +66,14 @@ def test_each_host_of_a_run_has_a_node_of_its_own(cluster, nodes, pool):
     assert executor.statuses([started])[started].state == JobState.SUCCEEDED
 
 
+def test_two_hosts_of_a_run_never_share_a_node(cluster):
+    executor = cluster.executor(Nodes(3))  # and there are two
+    started = executor.launch(cluster.job(NAME))
+    until(lambda: sum("nodeName" in pod["spec"] for pod in cluster.namespace.pods(NAME)) == 2)
+    until(lambda: "didn't match pod anti-affinity rules" in repr(cluster.namespace.pods(NAME)))
+    assert executor.statuses([started])[started].state == JobState.QUEUED
+
+
 def test_one_that_asks_for_more_than_there_is_waits_and_says_so(cluster):
     executor = cluster.executor(Nodes(1, 16))
     started = executor.launch(cluster.job(NAME))

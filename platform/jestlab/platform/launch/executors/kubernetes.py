@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_fixed
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.settings import Kubernetes as KubernetesSettings
@@ -321,7 +321,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         patiently = Retrying(
             retry=retry_if_exception(_is_forbidden),
             stop=stop_after_attempt(3),
-            wait=wait_fixed(Intervals.from_environment().api_pause),
+            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
             reraise=True,
         )
         found: Result = super()._call(say, patiently, function, *values, **options)
