@@ -163,8 +163,8 @@ class Namespace:
 
     def kill_pods(self, jobset: str) -> None:
         """Delete the pods of a JobSet without grace, as `kubectl delete --force` does."""
-        chosen = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}", "gracePeriodSeconds": "0"}
-        self.admin.delete(f"{self._core}/pods", **chosen)
+        chosen = f"jobset.sigs.k8s.io/jobset-name={jobset}"
+        self.admin.delete(f"{self._core}/pods", labelSelector=chosen, gracePeriodSeconds="0")
 
     def evict(self, pod: str) -> None:
         """Evict a pod, as one does who drains a node."""
