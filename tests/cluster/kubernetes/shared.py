@@ -25,7 +25,7 @@ from tests.cluster.kubernetes.server import FIRST_SECONDS
 
 ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
-_DOCUMENTED = re.search(r"# launcher\.yaml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
+_DOCUMENTED = re.search(r"# launcher\.yml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
 assert _DOCUMENTED is not None
 *MAY, EVENTS = yaml.safe_load(_DOCUMENTED[1])["rules"]
 """All that one who launches has to be allowed, as the documentation says it; and what may be left out."""
@@ -175,8 +175,8 @@ class Namespace:
 
     def kill_pods(self, jobset: str) -> None:
         """Delete the pods of a JobSet without grace, as `kubectl delete --force` does."""
-        chosen = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}", "gracePeriodSeconds": "0"}
-        self.admin.delete(f"{self._core}/pods", **chosen)
+        chosen = f"jobset.sigs.k8s.io/jobset-name={jobset}"
+        self.admin.delete(f"{self._core}/pods", labelSelector=chosen, gracePeriodSeconds="0")
 
     def evict(self, pod: str) -> None:
         """Evict a pod, as one does who drains a node."""

@@ -107,6 +107,7 @@ class Pods(Executor):
         until(saved.exists, 120.0)
         self._signal(pod, signal.SIGSTOP)  # before it has come to its end
         if harm == "preempt":
+            [pod] = self._harness.namespace.pods(name)  # which has a node by now
             self._harness.cluster.ask("shut_down_node", pod["spec"]["nodeName"], 0.0)
         elif harm == "vanish":
             self._harness.namespace.remove_jobset(name)
