@@ -100,6 +100,7 @@ class SlurmCluster:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.configure()
         key = self.folder / "munge.key"
+        key.unlink(missing_ok=True)
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
@@ -327,6 +328,8 @@ def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
     }
     command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"])
     (folder / "state").mkdir(exist_ok=True)
+    if name == "munged":
+        (folder / "munge.socket").unlink(missing_ok=True)  # of one that was killed
     with (folder / f"{name}.out").open("ab") as output:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": _PATH}
