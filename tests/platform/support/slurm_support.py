@@ -107,11 +107,16 @@ class SlurmCluster:
         self._guard = subprocess.Popen(
             [sys.executable, __file__, str(self.folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, "SLURM_CONF": str(self.conf)},
+            env={**self._plain(), "SLURM_CONF": str(self.conf)},
         )  # fmt: skip
         for name in ("munged", "slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
+
+    @staticmethod
+    def _plain() -> dict[str, str]:
+        """Return this environment without what marks the processes of a lab, by which they are killed."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
 
     def configure(self, **changes: int) -> None:
         """Write the configuration; daemons that run do not read it again."""
@@ -145,7 +150,7 @@ class SlurmCluster:
         """Run one of Slurm's commands and return what it says."""
         done = subprocess.run(
             command,
-            env={**os.environ, **self.variables},
+            env={**self._plain(), **self.variables},
             capture_output=True,
             text=True,
             timeout=_TOOL_SECONDS,
