@@ -100,17 +100,23 @@ class SlurmCluster:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.configure()
         key = self.folder / "munge.key"
+        key.unlink(missing_ok=True)
         key.touch(0o600)
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
         self._guard = subprocess.Popen(
             [sys.executable, __file__, str(self.folder)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-            env={**os.environ, "SLURM_CONF": str(self.conf)},
+            env={**self._plain(), "SLURM_CONF": str(self.conf)},
         )  # fmt: skip
         for name in ("munged", "slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
+
+    @staticmethod
+    def _plain() -> dict[str, str]:
+        """Return this environment without what marks the processes of a lab, by which they are killed."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("JESTLAB_")}
 
     def configure(self, **changes: int) -> None:
         """Write the configuration; daemons that run do not read it again."""
@@ -144,7 +150,7 @@ class SlurmCluster:
         """Run one of Slurm's commands and return what it says."""
         done = subprocess.run(
             command,
-            env={**os.environ, **self.variables},
+            env={**self._plain(), **self.variables},
             capture_output=True,
             text=True,
             timeout=_TOOL_SECONDS,
@@ -327,6 +333,8 @@ def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
     }
     command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"])
     (folder / "state").mkdir(exist_ok=True)
+    if name == "munged":
+        (folder / "munge.socket").unlink(missing_ok=True)  # of one that was killed
     with (folder / f"{name}.out").open("ab") as output:
         started = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": _PATH}
