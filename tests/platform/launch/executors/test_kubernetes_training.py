@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sqlite3
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from executor_harnesses import IMAGE
 from tests.cluster.image import NoImage, image
 from tests.cluster.kubernetes.daemons import free_ports
-from tests.cluster.kubernetes.shared import Namespace, container_environment
+from tests.cluster.kubernetes.shared import Namespace, container_environment, until
 from tests.models.conftest import TINY
 from workers_support import Worker
 
@@ -28,6 +30,17 @@ from jestlab.platform.spec.resources import Nodes, parse_slice
 from jestlab.platform.store.store import Store
 
 RUN = plans.run("uniform", "train", TrainConfig.model_validate(TINY).model_dump(mode="json"))
+LONG = plans.run(
+    "long",
+    "train",
+    TrainConfig.model_validate(
+        {
+            **TINY,
+            "schedule": {"batch_size": 16, "examples_seen": 16 * 400},
+            "runtime": {"log_every_steps": 10, "checkpoint_every_steps": 20},
+        }
+    ).model_dump(mode="json"),
+)
 
 
 def measured(root: Path) -> list[tuple[Any, ...]]:
@@ -61,25 +74,40 @@ def trained_here(root: Path, run: PlannedRun, hosts: int) -> list[tuple[Any, ...
     return measured(root)
 
 
-@pytest.mark.parametrize(("slice_", "hosts"), [("v5e-2x2", 1), ("v5e-4x4", 4)])
-def test_a_jobset_trains_as_processes_of_this_machine_do(
-    root, tmp_path, namespace: Namespace, monkeypatch, slice_, hosts
-):
-    namespace.kubeconfig(tmp_path / "kubeconfig")
-    monkeypatch.setattr(
-        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
-    )
-    namespace.cluster.images.push(IMAGE, {**container_environment(), **labs.variables(root)})
+@pytest.fixture
+def kubeconfig(namespace: Namespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster's, as if it were the user's own."""
+    path = namespace.kubeconfig(tmp_path / "kubeconfig")
+    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(path))
+
+
+def planned(root: Path, run: PlannedRun) -> tuple[Lab, Store]:
     lab = Lab.find(root)
     store = Store.open(lab.store_url)
-    store.record(plans.plan(RUN))
-    settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", root=str(root))
+    store.record(plans.plan(run))
+    return lab, store
+
+
+def launched(lab: Lab, store: Store, run: PlannedRun, executor: Kubernetes) -> None:
+    options = Options(executor="kubernetes", retries=0)
+    outcome = launch(lab, store, "toy", [run], lambda _: executor, options=options)
+    said = [log.read_text()[-3000:] for log in lab.root.rglob("log.txt")]
+    assert outcome.exit_code == 0, (outcome, said)
+
+
+def on_slice(namespace: Namespace, lab: Lab, slice_: str) -> Kubernetes:
+    """An executor whose pods see this machine's files."""
+    namespace.cluster.images.push(IMAGE, {**container_environment(), **labs.variables(lab.root)})
     namespace.set_store(lab.store_url)
-    executor = Kubernetes(settings, parse_slice(slice_), IMAGE)
-    outcome = launch(
-        lab, store, "toy", [RUN], lambda _: executor, options=Options(executor="kubernetes", retries=0)
-    )
-    assert outcome.exit_code == 0, (outcome, (next((root / "runs").glob("*/log.txt"))).read_text()[-3000:])
+    settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", root=str(lab.root))
+    return Kubernetes(settings, parse_slice(slice_), IMAGE)
+
+
+@pytest.mark.usefixtures("kubeconfig")
+@pytest.mark.parametrize(("slice_", "hosts"), [("v5e-2x2", 1), ("v5e-4x4", 4)])
+def test_a_jobset_trains_as_processes_of_this_machine_do(root, tmp_path, namespace, slice_, hosts):
+    lab, store = planned(root, RUN)
+    launched(lab, store, RUN, on_slice(namespace, lab, slice_))
     [jobset] = namespace.jobsets()
     assert len(namespace.pods(jobset["metadata"]["name"])) == hosts
     found = measured(root)
@@ -87,34 +115,46 @@ def test_a_jobset_trains_as_processes_of_this_machine_do(
     assert found == trained_here(tmp_path / "here", RUN, hosts)
 
 
-def test_a_jobset_trains_in_the_container_that_was_built_here(
-    tmp_path, namespace: Namespace, monkeypatch, root
-):
+@pytest.mark.usefixtures("kubeconfig")
+def test_four_hosts_of_which_one_is_evicted_twice_end_like_undisturbed_ones(root, tmp_path, namespace):
+    """Each time all of them save, and go on in the next JobSet."""
+    lab, store = planned(root, LONG)
+    executor = on_slice(namespace, lab, "v5e-4x4")
+    with ThreadPoolExecutor(1) as pool:
+        launching = pool.submit(launched, lab, store, LONG, executor)
+        for attempt, (step, host) in enumerate([(50, 1), (150, 0)], 1):
+            until(functools.partial(reached, store, step, launching), 180)
+            jobset = f"jestlab-{store.id()[:6]}-{LONG.fingerprint[:8]}-{attempt}"
+            namespace.evict(namespace.pods(jobset)[host]["metadata"]["name"])
+        launching.result(timeout=240)
+    rows = sqlite3.connect(root / "results.db").execute("SELECT state FROM attempt ORDER BY number")
+    assert [state for (state,) in rows] == ["PREEMPTED", "PREEMPTED", "COMPLETED"]
+    found = measured(root)
+    assert len(found) > 10
+    assert found == trained_here(tmp_path / "here", LONG, 4)
+
+
+def reached(store: Store, step: int, launching: Future[None]) -> bool:
+    return launching.done() or store.progress([LONG.fingerprint], ())[LONG.fingerprint].step >= step
+
+
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_jobset_trains_in_the_container_that_was_built_here(root, tmp_path, namespace):
     """Pinned by its digest, as user 1000, with the lab's folder as a volume that the pod claims."""
     try:
         built = image()
     except NoImage as error:
         pytest.skip(str(error))
-    namespace.kubeconfig(tmp_path / "kubeconfig")
-    monkeypatch.setattr(
-        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "kubeconfig")
-    )
     # Its sums round as those of processes here only with the same flags of XLA; the image is for CPUs.
     flags = {"XLA_FLAGS": container_environment().get("XLA_FLAGS", ""), "JAX_PLATFORMS": "cpu"}
     namespace.cluster.images.push(built.digest, {**built.environment, **flags}, built.tree)
-    lab = Lab.find(root)
-    store = Store.open(lab.store_url)
-    store.record(plans.plan(RUN))
+    lab, store = planned(root, RUN)
     for path in (root, *root.rglob("*")):
         path.chmod(0o777 if path.is_dir() else 0o666)  # a cluster's storage sees to it by `fsGroup`
     namespace.claim("lab", root)
     namespace.set_store("sqlite:////lab/results.db")
     settings = Settings(namespace=namespace.name, store_secret="jestlab-store/url", claim="lab", root="/lab")
-    executor = Kubernetes(settings, Nodes(), built.digest)
-    outcome = launch(
-        lab, store, "toy", [RUN], lambda _: executor, options=Options(executor="kubernetes", retries=0)
-    )
-    assert outcome.exit_code == 0, (outcome, [log.read_text()[-3000:] for log in root.rglob("log.txt")])
+    launched(lab, store, RUN, Kubernetes(settings, Nodes(), built.digest))
     found = measured(root)
     assert len(found) > 10
     assert found == trained_here(tmp_path / "here", RUN, 1)
