@@ -300,3 +300,10 @@ def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(sto
     assert speeds(store, [here.program]) == {}
     stores.attempt(store, here, ended_at=end, host=socket.gethostname(), device="1 × H200")
     assert speeds(store, [here.program])[here.program].runs == 2
+
+
+def test_costs_may_be_whole_numbers_and_others_in_one_plan(store):
+    price = replace(plans.PRICE, cost=Cost(image_tower=10**12, text_tower=0.5))
+    store.record(plans.plan(plans.run("a", price=price)))
+    flops = {row["run"]: row["total_flops"] for row in costs(store).values()}
+    assert flops == {"a": 10**12 + 0.5}

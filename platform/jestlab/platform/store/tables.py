@@ -19,6 +19,7 @@ from sqlalchemy import (
     CheckConstraint,
     Connection,
     Double,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -434,8 +435,16 @@ def upsert(
     last = list({its_key(row): row for row in rows}.values())
     names = tuple(last[0])
     server = connection.dialect.name == "postgresql"
-    values = {name: [row[name] for row in last] for name in names} if server else last
+    values = {name: _array(table, name, last) for name in names} if server else last
     connection.execute(_upsert(server, table, names, tuple(keys), tuple(changed), newest), values)
+
+
+def _array(table: Any, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return a column's values as PostgreSQL takes them: an array must not mix whole numbers with others."""
+    values = [row[name] for row in rows]
+    if isinstance(table.__table__.c[name].type, Float):
+        return [None if value is None else float(value) for value in values]
+    return values
 
 
 @functools.cache  # building one takes as long as executing it

@@ -31,14 +31,24 @@ _PASSED_PREFIXES = (
 )
 
 
-def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
-    """Return what a worker's environment has beyond this process's, for so many threads."""
-    count = str(threads)
-    xla_flags = os.environ.get("XLA_FLAGS", "")
+def threads_environment(threads: int, xla_flags: str = "") -> dict[str, str]:
+    """Return the variables by which a worker on CPUs uses so many threads.
+
+    Its sums round as those of other workers with as many.
+
+    Args:
+        threads: Number of threads.
+        xla_flags: Flags of XLA that it has besides.
+    """
     if threads == 1:
         xla_flags += " --xla_cpu_multi_thread_eigen=false"
-    ours = dict.fromkeys((*ONE_THREAD, "NPROC"), count)  # NPROC: size of XLA's thread pools
-    ours |= {"XLA_FLAGS": xla_flags.strip(), "PYTHONUNBUFFERED": "1"}
+    # NPROC: size of XLA's thread pools.
+    return {**dict.fromkeys((*ONE_THREAD, "NPROC"), str(threads)), "XLA_FLAGS": xla_flags.strip()}
+
+
+def worker_environment(threads: int, lab: Lab) -> dict[str, str]:
+    """Return what a worker's environment has beyond this process's, for so many threads."""
+    ours = threads_environment(threads, os.environ.get("XLA_FLAGS", "")) | {"PYTHONUNBUFFERED": "1"}
     where_not_set = {
         # XLA allocates a step's temporary arrays anew, 44,000 page faults a step; large pages: 300.
         # A small step took 158 ms instead of 183 (glibc 2.36, two CPU cores, 2026-11-21).

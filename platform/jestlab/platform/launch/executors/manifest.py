@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
+from jestlab.platform.launch.executors.environment import threads_environment
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.spec.resources import Nodes, Slice
 from jestlab.platform.store.provenance import without_secrets
@@ -240,7 +241,7 @@ def _pod(
                 "image": image,
                 "command": _WORKER,
                 "args": arguments_at(settings.root, job),
-                "env": _pod_environment(job, machines.hosts, settings),
+                "env": _pod_environment(job, machines, settings, limits.threads),
                 "ports": [{"containerPort": _COORDINATOR_PORT}],
                 "resources": {"limits": chips | memory, "requests": requests | chips | memory},
                 **mounted,
@@ -250,19 +251,23 @@ def _pod(
     }
 
 
-def _pod_environment(job: Job, hosts: int, settings: Kubernetes) -> list[dict[str, Any]]:
+def _pod_environment(
+    job: Job, machines: Slice | Nodes, settings: Kubernetes, threads: int
+) -> list[dict[str, Any]]:
+    # Without chips the processor computes: with the CPUs that the pod asks for, and not with all of its node.
+    computing = {} if machines.chips else threads_environment(threads)
     variables: list[dict[str, Any]] = [
-        {"name": name, "value": value} for name, value in _variables(job).items()
+        {"name": name, "value": value} for name, value in {**computing, **_variables(job)}.items()
     ]
     secret, _, key = (settings.store_secret or "").partition("/")
     variables.append({"name": STORE, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
-    if hosts > 1:
+    if machines.hosts > 1:
         # JobSet names pods JOBSET-REPLICATEDJOB-JOB-POD below a service of the JobSet's own name.
         coordinator = f"{job.name}-{HOSTS}-0-0.{job.name}:{_COORDINATOR_PORT}"
         index = f"metadata.annotations['{INDEX_LABEL}']"
         variables += [
             {"name": "JAX_COORDINATOR_ADDRESS", "value": coordinator},
-            {"name": "JAX_NUM_PROCESSES", "value": str(hosts)},
+            {"name": "JAX_NUM_PROCESSES", "value": str(machines.hosts)},
             {"name": "JAX_PROCESS_ID", "valueFrom": {"fieldRef": {"fieldPath": index}}},
         ]
     return variables
