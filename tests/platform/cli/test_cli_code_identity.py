@@ -9,7 +9,10 @@ from pathlib import Path
 import labs_support as labs
 import own_code
 import pytest
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from rows_support import added_after
+from sqlalchemy import create_engine
 
 from jestlab.analysis import query
 from jestlab.platform.lab.lab import Lab
@@ -129,12 +132,20 @@ def as_of_0004(path: Path) -> None:
         views = store.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall()
         for [view] in views:
             store.execute(f"DROP VIEW {view}")
-        for table, columns in added_after("0004").items():
-            for column in columns:
-                store.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-            if not columns:
-                store.execute(f"DROP TABLE {table}")
         store.execute("UPDATE alembic_version SET version_num = '0004'")
+    added = added_after("0004")
+    with create_engine(f"sqlite:///{path}").begin() as connection:
+        # SQLite cannot drop a column that refers to another table: Alembic makes the table anew.
+        operations = Operations(MigrationContext.configure(connection))
+        for name, columns in added.items():
+            if columns:
+                with operations.batch_alter_table(name, reflect_kwargs={"resolve_fks": False}) as table:
+                    if "lab_id" in columns:
+                        table.drop_constraint(f"fk_{name}_lab_id_lab", type_="foreignkey")
+                    for column in columns:
+                        table.drop_column(column)
+        for name in (name for name, columns in added.items() if not columns):
+            operations.drop_table(name)
 
 
 def test_the_code_of_an_older_lab_is_unknown_and_no_warning(root, spec):

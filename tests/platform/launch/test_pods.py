@@ -173,7 +173,8 @@ def test_why_a_pod_waits_is_said_and_kept_until_it_begins(root, study, kubernete
 
     launch(lab, store, "toy", study.runs, lambda _: cluster, options=Options(), listener=Ear(), wakeup=wakeup)
     assert {run for run, _, _ in heard} == {"uniform"}
-    assert all(told == kept for _, told, kept in heard)
+    assert all(told == kept.partition("\n")[0] for _, told, kept in heard)
+    assert heard[-1][2].endswith("an `image` that nodes can pull: its name, registry and rights")
     assert heard[-1][1].startswith("ImagePullBackOff: Back-off pulling image")
     assert store.reasons(study.fingerprints) == {}
 

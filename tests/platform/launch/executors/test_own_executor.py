@@ -119,7 +119,7 @@ def test_what_an_executor_raises_is_one_line(lab):
     ("resources", "message"),
     [
         ({"on": "kubernets"}, "did you mean 'kubernetes'"),
-        ({"on": "mine"}, "valid: local, vertex, kubernetes; of your own: package.module:name"),
+        ({"on": "mine"}, "valid: local, vertex, kubernetes, slurm; of your own: package.module:name"),
         ({"on": "local", "options": {"x": 1}}, "local is no executor of your own: leave out `options`"),
     ],
 )
