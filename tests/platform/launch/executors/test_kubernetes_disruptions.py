@@ -46,7 +46,8 @@ def test_a_node_that_dies_takes_its_job_along_once_the_cloud_has_given_it_up(clu
     assert status().state == JobState.RUNNING
     assert status().reason == f"the node {node} does not answer"
     cluster.cluster.ask("remove_node", node)
-    until(lambda: status().state.is_over)
+    # Kubernetes looks for such pods every 20 s, and removes one that it has known as such for 40 s.
+    until(lambda: status().state.is_over, 150.0)
     assert status().state == JobState.PREEMPTED
 
 
