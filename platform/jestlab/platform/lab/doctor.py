@@ -297,7 +297,8 @@ def _kubernetes() -> Finding:
 
 def _slurm(lab: Lab) -> Finding | list[Finding]:
     settings = Settings.find()
-    if settings.on != "slurm" and settings.slurm == type(settings.slurm)():
+    configured = settings.on == "slurm" or settings.slurm != type(settings.slurm)()
+    if not configured and not slurm_site.is_here():
         return Finding("slurm", Level.OK, "not configured")
     levels = {True: Level.OK, None: Level.WARNING, False: Level.BROKEN}
     return [

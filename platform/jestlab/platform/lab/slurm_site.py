@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
@@ -11,10 +13,17 @@ from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.spec.slurm import Slurm
 
 _COMMANDS = ("sbatch", "squeue", "scontrol", "scancel", "srun", "sacct", "sinfo")
+_CONFIG = Path("/etc/slurm/slurm.conf")
 _ANSWER_SECONDS = 20.0
 
 Found = tuple[bool | None, str, str]
 """Whether it is well, None for a warning; what was found; what to do."""
+
+
+def is_here() -> bool:
+    """Whether this machine is part of a cluster with Slurm: it has the commands, and their configuration."""
+    configured = "SLURM_CONF" in os.environ or _CONFIG.exists()
+    return configured and shutil.which("sbatch") is not None
 
 
 def examine(lab: Lab, options: Slurm, run: Callable[..., str] | None = None) -> Iterator[Found]:

@@ -37,6 +37,12 @@ def test_a_site_that_works(doctor, slurm):
     assert not slurm.jobs()
 
 
+def test_a_site_is_looked_at_without_settings_of_it(slurm, tmp_path):
+    """A default partition is all that many sites need."""
+    said = labs.here("doctor", "--no-jax", root=tmp_path / "lab").stdout
+    assert "a job would be accepted" in said
+
+
 def test_a_partition_that_is_not_there(doctor):
     said = "\n".join(doctor(partition="nope"))
     assert "no partition nope" in said
