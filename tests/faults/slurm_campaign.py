@@ -14,8 +14,10 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -150,6 +152,15 @@ class SlurmTrial(Trial):
         self.harm.told_wrongly += len(wrongly)
 
 
+def _administer(cluster: slurm_support.SlurmCluster, over: threading.Event) -> None:
+    """Put nodes back into service, as people do: Slurm drains one by itself when it meets an id twice, and
+    a controller that is frozen does not hear of it."""
+    while not over.wait(10.0):
+        for node in slurm_support.NODES:
+            with suppress(subprocess.TimeoutExpired):  # the controller is frozen: the next time
+                cluster.tool("scontrol", "update", f"NodeName={node}", "State=RESUME", check=False)
+
+
 def campaign(faults: int, seed: int, say: Callable[[str], None] = print) -> dict[str, Any]:
     """Trials until so many faults have been injected; return what was done and lost."""
     expected = undisturbed(TOY)
@@ -157,8 +168,10 @@ def campaign(faults: int, seed: int, say: Callable[[str], None] = print) -> dict
     with tempfile.TemporaryDirectory() as place:
         cluster = slurm_support.SlurmCluster(Path(place) / "cluster", kill_seconds=5)
         os.environ |= cluster.variables
+        over = threading.Event()
         try:
             cluster.start()
+            threading.Thread(target=_administer, args=(cluster, over), daemon=True).start()
             while total.injected.total() < faults:
                 with tempfile.TemporaryDirectory() as folder:
                     trial = SlurmTrial(Path(folder), random.Random(f"{seed} {number}"), cluster)
@@ -172,6 +185,7 @@ def campaign(faults: int, seed: int, say: Callable[[str], None] = print) -> dict
                 say(f"{number:3d}: {done or 'none'} in {harm.seconds:.0f} s; of {harm.points} results: {bad}")
                 number += 1
         finally:
+            over.set()
             cluster.close()
     counts = {name: getattr(total, name) for name in ("points", *BAD)}
     return {
