@@ -42,7 +42,14 @@ KINDS = (
     *("controller_killed", "controller_frozen", "launcher_killed", "launcher_stopped"),
 )
 FAULTS_A_TRIAL = 10
-_HIGH = ("--partition=high", "--exclusive", "--chdir=/tmp", "--output=/dev/null", "--job-name=other")
+_HIGH = (
+    "--partition=high",
+    "--exclusive",
+    "--chdir=/tmp",
+    "--output=/dev/null",
+    "--job-name=other",
+    "--no-requeue",
+)
 
 
 class SlurmTrial(Trial):

@@ -3,6 +3,7 @@
 import pytest
 
 from jestlab.platform.launch.executor import JobState, JobStatus
+from jestlab.platform.launch.executors.kubernetes import status
 from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 
 
@@ -38,7 +39,17 @@ def test_a_job_that_waits_says_what_would_let_it_begin(said, remedy):
 
 
 def test_nothing_is_said_of_what_is_not_known_or_does_not_wait():
-    for status in (JobStatus(JobState.QUEUED, "NewReason: of a later release"), JobStatus(JobState.QUEUED)):
-        assert with_remedy(status) == status
+    for told in (JobStatus(JobState.QUEUED, "NewReason: of a later release"), JobStatus(JobState.QUEUED)):
+        assert with_remedy(told) == told
     running = JobStatus(JobState.RUNNING, "Insufficient")
     assert with_remedy(running) == running
+
+
+@pytest.mark.parametrize(
+    ("deleted", "state"),
+    [({}, JobState.QUEUED), ({"deletionTimestamp": "2026-11-25T03:41Z"}, JobState.RUNNING)],
+)
+def test_one_whose_pod_is_deleted_before_it_began_is_not_waited_for_for_ever(deleted, state):
+    labels = {"labels": {"batch.kubernetes.io/job-completion-index": "0"}}
+    pod = {"metadata": {**labels, **deleted}, "spec": {}, "status": {"phase": "Pending"}}
+    assert status({"metadata": {}, "spec": {}}, [pod]).state == state

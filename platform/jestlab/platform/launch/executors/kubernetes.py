@@ -407,6 +407,10 @@ def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobS
         return JobStatus(JobState.QUEUED, "waits in the queue")
     if first is not None and first.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
         return JobStatus(JobState.RUNNING, _cut_off(first))
+    if first is not None and first["metadata"].get("deletionTimestamp"):
+        # It will never begin. If nobody removes it either, as on a dead node, its silence ends the attempt;
+        # a job that is queued may be silent for ever.
+        return JobStatus(JobState.RUNNING, "its pod is being deleted")
     return JobStatus(JobState.QUEUED, _why_waiting(first))
 
 
