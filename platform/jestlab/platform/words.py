@@ -1,4 +1,4 @@
-"""Words that plans, launches and verbs share: counts in plain English, the first of many labels."""
+"""Words that plans, launches and verbs share: counts, places in line, the first of many labels."""
 
 from __future__ import annotations
 
@@ -14,3 +14,9 @@ def counted(count: int, noun: str) -> str:
 def few(labels: Sequence[str]) -> str:
     """Write the first two of some labels, and how many more there are."""
     return ", ".join(labels[:2]) + (f" and {len(labels) - 2} more" if len(labels) > 2 else "")
+
+
+def ordinal(number: int) -> str:
+    """Return 1 as 1st, 2 as 2nd, 11 as 11th."""
+    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{last}"

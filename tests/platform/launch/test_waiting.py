@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.reconcile import RetryRules
-from jestlab.platform.launch.waiting import begin_in, ordinal, place_in_line, waits_for
+from jestlab.platform.launch.waiting import begin_in, place_in_line, waits_for
 from jestlab.platform.store.records import Lease, RunState, Standing
+from jestlab.platform.words import ordinal
 
 NOW = datetime(2026, 11, 23, 12)
 RULES = RetryRules(retries=2, backoff_seconds=2.0, max_backoff_seconds=300.0)

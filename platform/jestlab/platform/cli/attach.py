@@ -5,10 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -17,23 +15,10 @@ from jestlab.platform.cli.output import counted, print_json, say
 from jestlab.platform.lab.lab import Lab
 
 if TYPE_CHECKING:  # a second of imports, for which `--help` does not wait
-    from jestlab.platform.store.records import RunRow
     from jestlab.platform.store.store import Store
 
 _LOOKS = 4  # without anything that runs or may start, until it is believed
 _SECONDS = 1.0
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A run as it is shown."""
-
-    fingerprint: str
-    name: str
-    label: str
-    seed: int
-    needs: Mapping[str, str] = field(default_factory=dict)
-    program: str = ""
 
 
 @click.command(epilog=examples("attach quickstart", "attach quickstart --store postgresql://server/results"))
@@ -51,6 +36,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     from jestlab.platform import reports
     from jestlab.platform.cli import result_tables
     from jestlab.platform.cli.naming import existing_store, pasted
+    from jestlab.platform.cli.standing import run_data
     from jestlab.platform.spec.load import load_stored
     from jestlab.platform.store.records import RunState
 
@@ -62,7 +48,7 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
             say(f"the launch goes on: {command} shows it again, jestlab cancel stops it", err=as_json)
             context.exit(130)
         if as_json:
-            print_json([_data(row) for row in store.runs(experiment)])
+            print_json([run_data(row) for row in store.runs(experiment)])
             context.exit(1 if any(state != RunState.COMPLETED for state in states) else 0)
         for table in reports.tables_of(lab, load_stored(experiment, store.spec(experiment))):
             say(["", *result_tables.blocks(table), ""])
@@ -72,19 +58,9 @@ def attach_command(context: click.Context, experiment: str, *, as_json: bool, la
     context.exit(1 if left else 0)
 
 
-def _data(run: RunRow) -> dict[str, Any]:
-    return {
-        "run": run.name,
-        "label": run.label,
-        "seed": run.seed,
-        "fingerprint": run.fingerprint,
-        "state": run.state,
-        "reason": run.reason,
-    }
-
-
 def _follow(store: Store, experiment: str, stream: IO[str]) -> list[str]:
     """Show what changes until nothing runs and nothing may start; return the states of the runs."""
+    from jestlab.platform.cli.naming import ListedRun
     from jestlab.platform.errors import StoreUnreachable
     from jestlab.platform.launch import liveness
     from jestlab.platform.launch.display import display
@@ -113,7 +89,7 @@ def _follow(store: Store, experiment: str, stream: IO[str]) -> list[str]:
                 new = (states[fingerprint], reasons.get(fingerprint))
                 is_news = shown.get(fingerprint) != new and fingerprint not in before
                 if is_news and (new[0] not in (RunState.PENDING, RunState.BLOCKED) or new[1] is not None):
-                    listener.state(_Shown(fingerprint, row.name, row.label, row.seed), *new)
+                    listener.state(ListedRun.of(row), *new)
                 shown[fingerprint] = new
             if far:
                 listener.progress(far)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,18 +102,6 @@ def _ended(lab: Lab, launched: Launched, as_json: bool) -> int:
     return launched.exit_code
 
 
-@dataclass(frozen=True)
-class _Stopped:
-    """A run to stop; what it needs and executes does not matter any more."""
-
-    fingerprint: str
-    name: str
-    label: str
-    seed: int
-    needs: Mapping[str, str] = field(default_factory=dict)
-    program: str = ""
-
-
 def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
     """Stop the runs that are named, and return the exit code."""
     store = Store.open(lab.store_url, create=False)
@@ -127,7 +114,7 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
         lab,
         store,
         experiment,
-        [_Stopped(row.fingerprint, row.name, row.label, row.seed) for row in wanted.values()],
+        [naming.ListedRun.of(row) for row in wanted.values()],
         functools.cache(lambda name: executors.find(name, settings, lab)),
         options=controller.Options(at_once=now, launches=False),
         listener=_listener(as_json, experiment),

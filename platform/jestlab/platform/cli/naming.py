@@ -8,8 +8,8 @@ Whatever jestlab prints as the name of a run can be pasted into a shell.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
@@ -28,6 +28,26 @@ HELP = """\
 RUN is EXPERIMENT/RUN/SEED, as in quickstart/joint/1, without the parts that are clear: the seed where there
 is one, the experiment where no other has such a run. The first characters of a fingerprint will do, too."""
 """What a verb's help says of its RUN."""
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run of the store as launchers and listeners know runs, by its names alone: it is stopped, or shown.
+
+    What it needs and executes does not matter any more.
+    """
+
+    fingerprint: str
+    name: str
+    label: str
+    seed: int
+    needs: Mapping[str, str] = field(default_factory=dict)
+    program: str = ""
+
+    @classmethod
+    def of(cls, row: RunRow) -> ListedRun:
+        """Return the run of a row."""
+        return cls(row.fingerprint, row.name, row.label, row.seed)
 
 
 @dataclass(frozen=True)

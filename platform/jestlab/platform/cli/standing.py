@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jestlab.platform.cli.output import counted
 from jestlab.platform.launch import failures, liveness
@@ -14,7 +15,6 @@ from jestlab.platform.launch.waiting import SLOT, Waits, begin_in, place_in_line
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.store import leases
 from jestlab.platform.store.records import Progress, RunRow, RunState, Spending, Standing
-from jestlab.platform.store.spending import spending
 from jestlab.platform.store.store import Store
 from jestlab.platform.store.tables import now
 
@@ -38,8 +38,8 @@ class Stands:
     waits: Waits | None = None
 
 
-def standing(store: Store, experiment: str) -> list[Stands]:
-    """Read how the runs of an experiment stand."""
+def standing(store: Store, experiment: str, costs: Mapping[str, Spending]) -> list[Stands]:
+    """Read how the runs of an experiment stand; `costs` are theirs, by fingerprint."""
     runs = store.runs(experiment)
     fingerprints = [run.fingerprint for run in runs]
     standings, needs = leases.standings(store, fingerprints), store.needs(fingerprints)
@@ -58,10 +58,10 @@ def standing(store: Store, experiment: str) -> list[Stands]:
             reason = failures.reason_of(stands)
         shown = replace(run, state=waits.state, reason=None if reason is None else one_line(reason))
         found.append(Stands(shown, stands, waits if waits.state in _WAITING else None))
-    return _in_line(store, experiment, found)
+    return _in_line(store, costs, found)
 
 
-def _in_line(store: Store, experiment: str, found: Sequence[Stands]) -> list[Stands]:
+def _in_line(store: Store, costs: Mapping[str, Spending], found: Sequence[Stands]) -> list[Stands]:
     """Say of the runs that wait for a slot which place in line each has, and when it will begin."""
     line = [
         each.run.fingerprint for each in found if each.waits is not None and SLOT in (each.waits.reason or "")
@@ -71,7 +71,6 @@ def _in_line(store: Store, experiment: str, found: Sequence[Stands]) -> list[Sta
         return list(found)
     running = [each.run.fingerprint for each in found if each.run.state == RunState.RUNNING]
     ends = [_seconds_left(progress) for progress in store.progress(running, (EXAMPLES,)).values()]
-    costs = spending(store, experiment)
     begins = begin_in(ends, [_planned_seconds(costs.get(fingerprint)) for fingerprint in line])
     places = {
         fingerprint: place_in_line(position, len(line), seconds)
@@ -119,6 +118,18 @@ def why_they_wait(found: Iterable[Stands]) -> Iterator[str]:
             yield f"  would let {'them' if len(names) > 1 else 'it'} begin: {one_line(unblock)}"
     if rest := sum(len(waiting) for _, waiting in ordered[_MOST_CAUSES:]):
         yield f"and {counted(rest, 'run')} more wait for {len(ordered) - _MOST_CAUSES} other reasons"
+
+
+def run_data(run: RunRow) -> dict[str, Any]:
+    """Describe a run and its state, for a program."""
+    return {
+        "run": run.name,
+        "label": run.label,
+        "seed": run.seed,
+        "fingerprint": run.fingerprint,
+        "state": run.state,
+        "reason": run.reason,
+    }
 
 
 def as_data(waits: Waits | None) -> Mapping[str, str | None] | None:

@@ -20,7 +20,7 @@ from jestlab.platform import terminal
 from jestlab.platform.cli import naming
 from jestlab.platform.cli.options import examples, json_option, lab_options, wide_option
 from jestlab.platform.cli.output import Block, counted, rendered, show, table
-from jestlab.platform.cli.standing import Stands, as_data, standing, why_they_wait
+from jestlab.platform.cli.standing import Stands, as_data, run_data, standing, why_they_wait
 from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.logs import one_line
@@ -64,10 +64,10 @@ def status_command(name: str | None, *, as_json: bool, lab: Lab) -> None:
     store = naming.existing_store(lab)
     named = naming.several(store, name)
     experiment, meant = named.experiment, {(row.label, row.seed) for row in named.runs}
-    stand = [each for each in standing(store, experiment) if (each.run.label, each.run.seed) in meant]
+    costs = spending(store, experiment)
+    stand = [each for each in standing(store, experiment, costs) if (each.run.label, each.run.seed) in meant]
     runs = [each.run for each in stand]
     marked = tags_of_runs(store, [run.fingerprint for run in runs])
-    costs = spending(store, experiment)
     goodputs = by_run(attempt_times(store, experiment))
     found = changes_of(store, experiment)
     where = places(store)
@@ -194,17 +194,8 @@ def _experiment_data(row: ExperimentRow) -> dict[str, Any]:
 
 
 def _run_data(run: RunRow) -> dict[str, Any]:
-    """Describe a run and its state, for a program."""
-    return {
-        "run": run.name,
-        "label": run.label,
-        "seed": run.seed,
-        "fingerprint": run.fingerprint,
-        "state": run.state,
-        "reason": run.reason,
-        "step": run.step,
-        "total_steps": run.total_steps,
-    }
+    """Describe a run, its state and how far it is, for a program."""
+    return run_data(run) | {"step": run.step, "total_steps": run.total_steps}
 
 
 def _run_details(stands: Stands, costs: Mapping[str, Spending], where: Mapping[int, str]) -> dict[str, Any]:
@@ -349,10 +340,10 @@ class Watch:
 
     def look(self) -> list[Line]:
         """Read the current state of all runs."""
-        runs = [each.run for each in standing(self._store, self._experiment)]
+        costs = spending(self._store, self._experiment)
+        runs = [each.run for each in standing(self._store, self._experiment, costs)]
         shown = [run.fingerprint for run in runs if run.state not in (RunState.PENDING, RunState.BLOCKED)]
         progress = self._store.progress(shown, ("loss", EXAMPLES))
-        costs = spending(self._store, self._experiment)
         return [self._line(run, progress.get(run.fingerprint), costs.get(run.fingerprint)) for run in runs]
 
     def _line(self, run: RunRow, progress: Progress | None, cost: Spending | None) -> Line:

@@ -11,6 +11,7 @@ from jestlab.analysis.units import duration
 from jestlab.platform.launch.reconcile import RetryRules
 from jestlab.platform.store.claims import LIMIT
 from jestlab.platform.store.records import WAITING, RunState, Standing
+from jestlab.platform.words import ordinal
 
 SLOT = "waits for a slot"
 """How the reason of a run begins that could start if fewer others ran."""
@@ -99,12 +100,6 @@ def place_in_line(position: int, count: int, seconds: float | None) -> str:
     """
     begins = "" if seconds is None else f", to begin in about {duration(seconds / 3600)}"
     return f"{ordinal(position)} of {count} in line{begins}"
-
-
-def ordinal(number: int) -> str:
-    """Return 1 as 1st, 2 as 2nd, 11 as 11th."""
-    last = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{last}"
 
 
 def begin_in(running: Iterable[float | None], planned: Sequence[float | None]) -> list[float | None]:

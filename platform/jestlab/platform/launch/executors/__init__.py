@@ -17,7 +17,7 @@ from jestlab.platform.launch.executors.slurm import Slurm
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
-from jestlab.platform.spec.resources import ExecutorName, Resources
+from jestlab.platform.spec.resources import EXECUTORS, ExecutorName, Resources
 from jestlab.platform.store.provenance import PARTS, RECORD, Part
 
 _CLOUDS: dict[ExecutorName, type[Kubernetes | Vertex]] = {"kubernetes": Kubernetes, "vertex": Vertex}
@@ -47,9 +47,9 @@ def is_here(place: ExecutorName | None) -> bool:
     Raises:
         UserError: It is an executor of one's own, which cannot be imported.
     """
-    if place is None or place == "slurm" or place in _CLOUDS:
-        return False
-    return place == "local" or own.is_here(place)
+    if place is None or place in EXECUTORS:
+        return place == "local"
+    return own.is_here(place)
 
 
 def get(

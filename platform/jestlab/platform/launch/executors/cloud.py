@@ -197,13 +197,8 @@ class Cloud(ABC, Generic[Section]):
                     refused = error
             raise refused
 
-        retrying = Retrying(
-            retry=retry_if_exception(
-                lambda error: self._too_many(error) is None and isinstance(self._meaning(error), ExecutorAway)
-            ),
-            stop=stop_after_attempt(3),
-            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
-            reraise=True,
+        retrying = three_attempts(
+            lambda error: self._too_many(error) is None and isinstance(self._meaning(error), ExecutorAway)
         )
         try:
             return retrying(paced)
@@ -216,6 +211,19 @@ class Cloud(ABC, Generic[Section]):
         """Let the next call read the credentials again."""
         with self._lock:
             self._clients.clear()
+
+
+def three_attempts(passes: Callable[[BaseException], bool]) -> Retrying:
+    """Return what calls a function up to three times, while its errors are such that pass.
+
+    Three, because a launch or a poll is repeated later anyway: one call must not hold up others for long.
+    """
+    return Retrying(
+        retry=retry_if_exception(passes),
+        stop=stop_after_attempt(3),
+        wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
+        reraise=True,
+    )
 
 
 def http_error(status: int | None, words: str) -> ExecutorError:

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
-
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -32,12 +30,12 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import slurm_script, slurm_states
+from jestlab.platform.launch.executors.cloud import three_attempts
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
 from jestlab.platform.launch.executors.slurm_files import Batches, Task, batch_of
 from jestlab.platform.launch.executors.slurm_states import Row
 from jestlab.platform.launch.executors.slurm_tools import Tools
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
-from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.slurm import Slurm as SlurmOptions
 
@@ -197,7 +195,7 @@ class Slurm(Executor):
             return self._tools.run(*command, given=text).strip().split(";")[0]
 
         try:
-            id_ = self._patiently(submit)
+            id_: str = three_attempts(lambda error: isinstance(error, ExecutorAway))(submit)
         except ExecutorError:
             self._given_up.add(batch)
             self._batches.discard(batch)
@@ -207,16 +205,6 @@ class Slurm(Executor):
             job.name: self._launched(job, f"{id_}_{number}" if several else id_, Task(batch, number))
             for number, job in enumerate(jobs)
         }
-
-    def _patiently(self, submit: Any) -> str:
-        retrying = Retrying(
-            retry=retry_if_exception_type(ExecutorAway),
-            stop=stop_after_attempt(3),
-            wait=wait_exponential(multiplier=Intervals.from_environment().api_pause, exp_base=4),
-            reraise=True,
-        )
-        id_: str = retrying(submit)
-        return id_
 
     def _launched(self, job: Job, id_: str, task: Task) -> LaunchedJob:
         log = str(job.log.relative_to(self._lab.root))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.words import ordinal
 
 QUEUE_FORMAT = "%i|%T|%P|%Q|%S|%r|%k"
 """Of `squeue -o`: id, state, partition, priority, start, reason, comment, which may hold a `|`."""
@@ -226,15 +227,10 @@ def place(row: Row, pending: Iterable[tuple[int, str]], start: str) -> str:
     ids = [id_ for _, id_ in sorted(pending, key=lambda job: -job[0])]
     parts = []
     if row.id in ids:
-        parts.append(f"{_ordinal(ids.index(row.id) + 1)} of {len(ids)} in partition {row.partition}")
+        parts.append(f"{ordinal(ids.index(row.id) + 1)} of {len(ids)} in partition {row.partition}")
     if re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d", start):
         parts.append(f"estimated start {start[:16].replace('T', ' ')}")
     return ", ".join(parts)
-
-
-def _ordinal(number: int) -> str:
-    ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
 
 
 def _base(state: str) -> str:

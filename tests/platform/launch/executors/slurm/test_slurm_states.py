@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from jestlab.platform.launch.executor import JobState
 from jestlab.platform.launch.executors import slurm_states as states
+from jestlab.platform.words import ordinal
 
 QUEUE = """\
 4|FAILED|low|4294901756|2026-11-25T01:44:02|BadConstraints|(null)
@@ -140,7 +141,7 @@ def test_the_place_in_a_queue():
         states.place(row, pending, row.start) == "3rd of 4 in partition gpu, estimated start 2026-11-25 14:05"
     )
     assert states.place(row, [], "N/A") == ""
-    ordinals = [states._ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)]
+    ordinals = [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 13, 21, 112)]
     assert ordinals == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"]
 
 
