@@ -14,7 +14,8 @@ import pytest
 from sqlalchemy import event
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import TOGETHER, Options, Outcome, launch
+from jestlab.platform.launch.claiming import TOGETHER
+from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import (
     Executor,
@@ -24,6 +25,7 @@ from jestlab.platform.launch.executor import (
     JobStatus,
     LaunchedJob,
 )
+from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.store.records import RunState

@@ -17,10 +17,11 @@ from kubernetes_harness import KubernetesHarness
 from pods_support import Pods
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Marks
 from jestlab.platform.launch.executors import job_of
+from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan, plan
 from jestlab.platform.spec.load import load

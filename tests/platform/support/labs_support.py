@@ -23,10 +23,11 @@ from jestlab.platform.cli import main
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import executors
-from jestlab.platform.launch.controller import Options, Outcome, launch
+from jestlab.platform.launch.controller import Outcome, launch
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor
 from jestlab.platform.launch.executors.local import Local
+from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.store.store import Store

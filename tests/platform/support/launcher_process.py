@@ -11,8 +11,9 @@ from pathlib import Path
 import plans_support as plans
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Options, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executor import Executor, Job, JobState, JobStatus, LaunchedJob
+from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import Budget
 from jestlab.platform.store.store import Store
 

@@ -17,6 +17,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.launch import controller, detached, executors, session
 from jestlab.platform.launch.display import Listener, Passing, display
+from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.session import How, Launched, Rerun
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.store import leases
@@ -116,7 +117,7 @@ def cancel(lab: Lab, name: str, *, now: bool, as_json: bool) -> int:
         experiment,
         [naming.ListedRun.of(row) for row in wanted.values()],
         functools.cache(lambda name: executors.find(name, settings, lab)),
-        options=controller.Options(at_once=now, launches=False),
+        options=Options(at_once=now, launches=False),
         listener=_listener(as_json, experiment),
     )
     stopped = [wanted[f] for f, state in outcome.states.items() if state == RunState.CANCELLED]

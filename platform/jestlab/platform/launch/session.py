@@ -29,6 +29,7 @@ from jestlab.platform.launch import controller, executors, logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, Marks
+from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
@@ -433,7 +434,7 @@ class _Target:
     place: ExecutorName
     executor: Executor
     settings: Settings  # whose accounts find executors of earlier launches
-    options: controller.Options
+    options: Options
     wakeup: Wakeup  # rung when a job of this machine has ended
 
     @classmethod
@@ -463,7 +464,7 @@ class _Target:
                 f"jobs on {place} cannot reach the SQLite file {file}: "
                 "give --store postgresql://user@host/database, or --on local"
             )
-        options = controller.Options(
+        options = Options(
             executor=place,
             parallel=how.parallel or resources.parallel,
             retries=resources.retries if how.retries is None else how.retries,

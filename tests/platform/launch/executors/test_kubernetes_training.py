@@ -23,9 +23,10 @@ from jestlab.platform import programs
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Kubernetes as Settings
 from jestlab.platform.launch import processes
-from jestlab.platform.launch.controller import Options, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executors.environment import threads_environment
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.spec.resources import Nodes, parse_slice
 from jestlab.platform.store.store import Store

@@ -1,0 +1,196 @@
+"""Claim attempts at the runs that may start, as far as slots and chip-hours allow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from jestlab.platform.errors import StoreError
+from jestlab.platform.launch import logs, processes, waiting
+from jestlab.platform.launch.executor import Executor, JobState, JobStatus
+from jestlab.platform.launch.executors import Executors
+from jestlab.platform.launch.liveness import Liveness, Termination
+from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.presence import Presence
+from jestlab.platform.launch.reconcile import Signs, Target
+from jestlab.platform.launch.together import each
+from jestlab.platform.store import claims, leases
+from jestlab.platform.store.claims import Limits
+from jestlab.platform.store.records import Lease, Standing
+from jestlab.platform.store.store import Store
+from jestlab.platform.store.tables import now
+
+TOGETHER = 50
+"""Runs that are claimed and launched together; between two such batches all other runs are looked at."""
+
+
+class Claimed(NamedTuple):
+    """An attempt that is to be launched.
+
+    Attributes:
+        target: The run.
+        claim: The attempt.
+        executor: Where it goes.
+        log: Its log, relative to the lab's root.
+    """
+
+    target: Target
+    claim: claims.Claim
+    executor: Executor
+    log: str
+
+
+class _Room(NamedTuple):
+    """How many slots are taken, how many of them by other launchers, and which attempts take none."""
+
+    taken: int
+    by_others: int
+    dead: frozenset[int]
+
+
+class Claiming:
+    """Claims for one launcher.
+
+    Attributes:
+        left: How many runs can start beside those that were claimed last.
+        too_dear: Fingerprint → why a run would exceed the limit of chip-hours, as of the last claim.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        executors: Executors,
+        options: Options,
+        presence: Presence,
+        liveness: Liveness,
+        termination: Termination,
+    ) -> None:
+        """Create it; nothing is claimed yet.
+
+        Args:
+            store: The lab's store.
+            executors: Executors by name.
+            options: How to launch.
+            presence: Of the launcher.
+            liveness: Of attempts, as the launcher sees it.
+            termination: Ends what earlier attempts have left.
+        """
+        self._store = store
+        self._executors = executors
+        self._options = options
+        self._presence = presence
+        self._liveness = liveness
+        self._termination = termination
+        self._since = options.since or now()
+        self.left = 0
+        self.too_dear: Mapping[str, str] = {}
+
+    def claim(
+        self, ready: Sequence[tuple[Standing, Target]], ours: Collection[Lease], plan: Collection[str]
+    ) -> list[Claimed]:
+        """Claim attempts for the free slots, in the order of the plan, so many at a time.
+
+        Args:
+            ready: Runs that may start.
+            ours: Live attempts that the launcher looks after.
+            plan: Fingerprints of all its runs.
+        """
+        self.left, self.too_dear = 0, {}
+        if not ready:
+            return []
+        executor = self._executors(self._options.executor)
+        limits = Limits(
+            slots=self._options.parallel or executor.parallel,
+            machine=processes.machine() if executor.here else None,
+            chip_hours=self._options.max_chip_hours,
+            since=self._since,
+        )
+        room = self._room(limits, plan)
+        limits = replace(limits, dead=room.dead)
+        fingerprints = [run.fingerprint for run, _ in ready]
+        dear = {} if limits.chip_hours is None else claims.too_dear(self._store, fingerprints, limits)
+        fitting = [pair for pair in ready if pair[0].fingerprint not in dear]
+        free = len(fitting) if limits.slots is None else max(limits.slots - room.taken, 0)
+        if free and not executor.has_room():
+            free = 0 if ours else 1
+        if free and (more := executor.room()) is not None:
+            free = min(free, more)
+        chosen = list(fitting[:free][:TOGETHER])
+        clear = each(lambda pair: self._cleared(pair[0]), chosen)
+        chosen = [pair for pair, is_clear in zip(chosen, clear, strict=True) if is_clear]
+        found = claims.Found({}, [], {}, room.taken, room.by_others)
+        if chosen:
+            terms = claims.Terms(
+                self._presence.launcher(),
+                self._options.executor,
+                executor.chips,
+                self._options.lease_seconds,
+                self._presence.lab(),
+            )
+            their_logs = {run.fingerprint: _log(run) for run, _ in chosen}
+            found = claims.claim_all(self._store, their_logs, terms, limits)
+        self.too_dear = {**dear, **found.too_dear}
+        self.left = 0 if found.no_slot else min(len(fitting), free) - len(chosen)
+        with suppress(StoreError):  # what has been claimed has to be launched all the same
+            self._tell_waits(ready, found, limits)
+        return [
+            Claimed(target, found.claims[run.fingerprint], executor, _log(run))
+            for run, target in chosen
+            if run.fingerprint in found.claims
+        ]
+
+    def _room(self, limits: Limits, plan: Collection[str]) -> _Room:
+        """Count the slots that are taken, by whichever launcher, where they are limited."""
+        if limits.slots is None:
+            return _Room(0, 0, frozenset())
+        us = self._presence.name
+        held = claims.holding(self._store, self._options.executor, limits.machine)
+        others = [lease for lease in held if lease.launcher != us]
+        # Their launchers are asked for after them: one that has just come must not seem to have gone.
+        signs = self._liveness.check(others, leases.heartbeats(self._store)) if others else {}
+        dead = frozenset(
+            lease.id
+            for lease in held
+            if lease.id in signs and _is_dead(signs[lease.id], lease) and lease.fingerprint not in plan
+        )
+        return _Room(len(held) - len(dead), len(others) - len(dead), dead)
+
+    def _tell_waits(
+        self, ready: Sequence[tuple[Standing, Target]], found: claims.Found, limits: Limits
+    ) -> None:
+        """Store what the runs wait for that could start, and have not been claimed."""
+        reasons: dict[str, str] = dict(self.too_dear)
+        if limits.slots is not None and found.taken >= limits.slots:
+            slot = waiting.waits_for_slot(found.taken, limits.slots, found.by_others)
+            reasons = {
+                run.fingerprint: slot
+                for run, _ in ready
+                if run.fingerprint not in found.claims and waiting.is_wait(run.reason)
+            } | reasons
+        before = {run.fingerprint: run.reason for run, _ in ready}
+        new = {run: reason for run, reason in reasons.items() if before[run] != reason}
+        if new:
+            leases.wait(self._store, new)
+
+    def _cleared(self, run: Standing) -> bool:
+        """Whether nothing of a run's last attempt is left: two must not write into one folder."""
+        if run.lease is None:
+            return True
+        if run.lease.executor != "local":
+            self._termination.kill(run.lease)  # a job that was put back into a queue would come again
+            return True
+        return self._termination.clear(run.lease)
+
+
+def _is_dead(signs: Signs, lease: Lease) -> bool:
+    """Whether an attempt of another study is over, and nobody is there who ends it."""
+    job = signs.job or JobStatus(JobState.UNKNOWN)
+    if job.state == JobState.UNKNOWN:
+        return signs.silent_seconds > lease.lease_seconds
+    return signs.orphaned and job.state.is_over
+
+
+def _log(run: Standing) -> str:
+    return f"{run.directory}/{logs.NAME}"

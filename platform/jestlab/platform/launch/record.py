@@ -1,0 +1,71 @@
+"""XManager's record of a launch: a courtesy, which what runs does not depend on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jestlab.platform.launch import logs
+from jestlab.platform.launch.executor import Executor, Job
+
+if TYPE_CHECKING:  # imports XManager, which takes a second
+    from jestlab.platform.launch.xmanager import Experiment, Launched
+
+
+class Record:
+    """An experiment of XManager, made when the first run is about to start.
+
+    Attributes:
+        opened: Whether it has been asked for.
+    """
+
+    def __init__(self, folder: Path, title: str, complain: Callable[[str], None]) -> None:
+        """Create it; XManager is not asked yet.
+
+        Args:
+            folder: For XManager's database.
+            title: Name of the study.
+            complain: Told, once, why there is no record, or no whole one.
+        """
+        self._folder = folder
+        self._title = title
+        self._complain = complain
+        self._experiment: Experiment | None = None
+        self._is_kept = True
+        self.opened = False
+
+    async def open(self) -> None:
+        """Create XManager's experiment. Not at the beginning: it takes a second, and may not be needed."""
+        self.opened = True
+        try:
+            from jestlab.platform.launch.xmanager import Experiment
+
+            made = await asyncio.to_thread(Experiment, self._folder, self._title)
+            self._experiment = await made.__aenter__()
+        except Exception as error:
+            self._lacks(error)
+
+    async def add(self, executor: Executor, jobs: Sequence[Job]) -> Sequence[Launched]:
+        """Make a work unit of each job that is about to be launched; none where there is no record."""
+        if self._experiment is not None and self._is_kept:
+            try:
+                return await self._experiment.add(executor, jobs)
+            except Exception as error:
+                self._lacks(error)
+        return ()
+
+    async def close(self) -> None:
+        """Let XManager end its experiment."""
+        if self._experiment is not None:
+            try:
+                await self._experiment.__aexit__(None, None, None)
+            except Exception as error:
+                self._lacks(error)
+
+    def _lacks(self, error: Exception) -> None:
+        if self._is_kept:
+            why = logs.one_line(f"{type(error).__name__}: {error}", 200)
+            self._complain(f"XManager keeps no record of this launch, or no whole one: {why}")
+        self._is_kept = False

@@ -1,0 +1,146 @@
+"""Start claimed attempts: their jobs are launched together, and their handles stored whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from jestlab.platform.errors import StoreError
+from jestlab.platform.lab.lab import Lab
+from jestlab.platform.launch.claiming import Claimed
+from jestlab.platform.launch.executor import (
+    Executor,
+    ExecutorAway,
+    ExecutorError,
+    Job,
+    LaunchedJob,
+    Marks,
+)
+from jestlab.platform.launch.executors import job_of
+from jestlab.platform.launch.liveness import Termination
+from jestlab.platform.launch.options import Options
+from jestlab.platform.launch.presence import Presence
+from jestlab.platform.launch.record import Record
+from jestlab.platform.launch.together import each
+from jestlab.platform.store import claims, leases
+from jestlab.platform.store.records import RunState
+from jestlab.platform.store.store import Store
+
+
+class Starting:
+    """Starts attempts for one launcher."""
+
+    def __init__(
+        self,
+        lab: Lab,
+        store: Store,
+        title: str,
+        options: Options,
+        presence: Presence,
+        record: Record,
+        termination: Termination,
+        poll_seconds: float,
+    ) -> None:
+        """Create it; nothing is started yet.
+
+        Args:
+            lab: Where runs write.
+            store: The lab's store.
+            title: Name of the study.
+            options: How to launch.
+            presence: Of the launcher, which gives signs of life meanwhile.
+            record: Told of each attempt.
+            termination: Says whether runs that stop are given no time to save.
+            poll_seconds: How long to wait for a store that is away before it is asked again.
+        """
+        self._lab = lab
+        self._store = store
+        self._store_id = store.id()
+        self._title = title
+        self._options = options
+        self._presence = presence
+        self._record = record
+        self._termination = termination
+        self._poll_seconds = poll_seconds
+
+    async def start(self, claimed: Sequence[Claimed], stopping: Callable[[], str | None]) -> bool:
+        """Launch claimed attempts together, each as a work unit of XManager.
+
+        Args:
+            claimed: The attempts, all for one executor.
+            stopping: Says why nothing more is to run; None while that is not so.
+
+        Returns:
+            Whether any of them has ended already, because it was not launched.
+        """
+        executor = claimed[0].executor
+        jobs = [self._job(one) for one in claimed]
+        if (reason := stopping()) is None:
+            found = await self._presence.beating(self._launched(executor, jobs))
+        else:
+            found = [ExecutorError(reason)] * len(jobs)
+        handles: dict[int, str] = {}
+        started: list[LaunchedJob] = []
+        endings: list[leases.Ending] = []
+        for one, job in zip(claimed, found, strict=True):
+            if isinstance(job, LaunchedJob):
+                handles[one.claim.attempt_id] = job.handle
+                started.append(job)
+                continue
+            ended = RunState.PREEMPTED if isinstance(job, ExecutorAway) else RunState.FAILED
+            ended = ended if stopping() is None else RunState.CANCELLED
+            endings.append(leases.Ending(one.target.fingerprint, one.claim.attempt_id, ended, str(job)))
+
+        def stop_if_asked() -> None:
+            if stopping() is not None:
+                each(lambda job: _stop(executor, job, now=self._termination.at_once), started)
+
+        if handles:
+            await self._write_surely(lambda: claims.launched(self._store, handles), stop_if_asked)
+        if endings:
+            await self._write_surely(lambda: leases.end_all(self._store, endings), lambda: None)
+        return bool(endings)
+
+    def _job(self, one: Claimed) -> Job:
+        marks = Marks(self._store_id, one.target.fingerprint, one.claim.number, one.claim.token)
+        return job_of(
+            self._lab,
+            self._title,
+            one.target,
+            marks,
+            one.log,
+            one.executor.here,
+            self._options.record,
+            self._options.retry_exit_codes,
+        )
+
+    async def _launched(
+        self, executor: Executor, jobs: Sequence[Job]
+    ) -> Sequence[LaunchedJob | ExecutorError]:
+        """Launch jobs at once; XManager knows them as long as that works."""
+        units = await self._record.add(executor, jobs)
+        try:
+            found: Sequence[LaunchedJob | ExecutorError] = await asyncio.to_thread(executor.launch_all, jobs)
+        except ExecutorError as error:
+            found = [error] * len(jobs)
+        for unit, job in zip(units, found, strict=False):
+            unit.tell(job)
+        return found
+
+    async def _write_surely(self, write: Callable[[], object], meanwhile: Callable[[], None]) -> None:
+        """Write what must not be lost while the store is away, if its user does not give up."""
+        while True:
+            try:
+                await asyncio.to_thread(write)
+                return
+            except StoreError:
+                await asyncio.to_thread(meanwhile)
+                if self._termination.at_once:
+                    return
+                await asyncio.sleep(self._poll_seconds)
+
+
+def _stop(executor: Executor, job: LaunchedJob, *, now: bool) -> None:
+    with suppress(ExecutorError):
+        executor.stop(job, now=now)
