@@ -36,7 +36,7 @@ ROWS = {
 
 @functools.cache
 def runs_of(study: str) -> dict[str, PlannedRun]:
-    planned = budgeted(plan(load(study, "paper"), absent="note"), None, local=False)
+    planned = budgeted(plan(load(study, "paper"), absent="note"), None, "kubernetes")
     return {run.label: run for run in planned.runs}
 
 

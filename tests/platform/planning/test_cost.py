@@ -59,7 +59,7 @@ def test_the_users_prices_and_utilisation_count_for_their_own_type():
     assert cost.total(priced.runs) == cost.Sum(a.chip_hours, a.dollars, unknown=1)
 
 
-def test_on_this_machine_hours_come_from_earlier_runs_of_the_program():
+def test_without_tpus_hours_come_from_earlier_runs_of_the_program():
     seconds = Price(Cost(image_tower=60e6, scoring=10e6, reference_scoring=2e6), examples=1)
     plan = plans.plan(
         plans.run("a", price=seconds),
@@ -67,13 +67,23 @@ def test_on_this_machine_hours_come_from_earlier_runs_of_the_program():
         plans.run("taken_in", "toy_programs:flood", seed=1, price=Price(Cost(), 0)),
     )
     loop = Speed(1e6, runs=3, start_seconds=36)
-    a, other, taken_in = budgets_of(cost.on_this_machine(plan, {"toy_programs:loop": loop}))
+    a, other, taken_in = budgets_of(cost.by_earlier_runs(plan, {"toy_programs:loop": loop}))
     assert (a.chip, a.chips, a.by_runs, a.dollars) == ("local", 1, 3, None)
     assert a.hours == pytest.approx((36 + 72) / 3600)
     assert other is None
     assert taken_in.chip_hours == 0
     flood = {"toy_programs:flood": loop}
-    assert budgets_of(cost.on_this_machine(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
+    assert budgets_of(cost.by_earlier_runs(plan, flood))[2] == Budget("local", 1, 0.0, by_runs=3)
+
+
+def test_gpus_are_counted_as_chips():
+    price = Price(Cost(image_tower=72e6), examples=1)
+    plan = plans.plan(plans.run("a", price=price), plans.run("taken_in", seed=1, price=Price(Cost(), 0)))
+    speeds = {"toy_programs:loop": Speed(1e6, runs=3)}
+    a, taken_in = budgets_of(cost.by_earlier_runs(plan, speeds, gpus=8))
+    assert (a.chip, a.chips) == ("gpu", 8)
+    assert (a.hours, a.chip_hours) == (pytest.approx(72 / 3600), pytest.approx(8 * 72 / 3600))
+    assert (taken_in.chips, taken_in.chip_hours) == (8, 0)
 
 
 def test_wall_clock_is_bounded_by_the_slots_and_by_the_longest_chain():
@@ -93,12 +103,12 @@ def limited() -> Plan:
 
 
 def test_a_plan_below_the_limit_is_not_refused():
-    cost.refuse_above(limited(), 40)
+    cost.refuse_above(limited(), 40, "local")
 
 
 def test_a_plan_above_the_limit_names_the_sum_and_the_largest_runs():
     with pytest.raises(UserError) as error:
-        cost.refuse_above(limited(), 39.9)
+        cost.refuse_above(limited(), 39.9, "local")
     assert str(error.value) == (
         "the 4 runs to do would take 40.0 chip-hours, more than --max-chip-hours 39.9 "
         "(largest: a seed 1 16.0, a seed 3 12.0, a seed 2 8.00); nothing was launched"
@@ -108,15 +118,17 @@ def test_a_plan_above_the_limit_names_the_sum_and_the_largest_runs():
 def test_completed_runs_cost_nothing_and_resumed_runs_count_in_full():
     plan = limited()
     states = {plan.runs[1].fingerprint: RunState.COMPLETED, plan.runs[3].fingerprint: RunState.PREEMPTED}
-    cost.refuse_above(plan.with_states(states), 24)
+    cost.refuse_above(plan.with_states(states), 24, "local")
     with pytest.raises(UserError, match=r"the 3 runs to do would take 24\.0"):
-        cost.refuse_above(plan.with_states(states), 23)
+        cost.refuse_above(plan.with_states(states), 23, "local")
 
 
 def test_an_unknown_estimate_is_refused_with_the_reason():
     with pytest.raises(
         UserError, match=r"cost of own seed 0 is unknown, because its program .*loop has no price"
     ):
-        cost.refuse_above(plans.plan(plans.run("own", price=None)), 1e9)
+        cost.refuse_above(plans.plan(plans.run("own", price=None)), 1e9, "local")
     with pytest.raises(UserError, match=r"how long a seed 0 takes is unknown, because no run of .*loop has"):
-        cost.refuse_above(plans.plan(plans.run("a")), 1e9)
+        cost.refuse_above(plans.plan(plans.run("a")), 1e9, "local")
+    with pytest.raises(UserError, match=r"no run of .*loop has completed on slurm with as many chips"):
+        cost.refuse_above(plans.plan(plans.run("a")), 1e9, "slurm")

@@ -71,7 +71,7 @@ def test_it_waits_for_what_nobody_has_measured(store):
     assert {run.name for run in found.runs} == {"reference", "uniform", "joint"}
     assert plan(study()).waiting == found.waiting  # without a store, too
     with pytest.raises(UserError, match="max-chip-hours cannot be checked: how long uniform_in_time trains"):
-        refuse_above(found, 1e9)
+        refuse_above(found, 1e9, "local")
 
 
 def test_it_trains_as_long_as_the_other_to_half_a_step(store, tmp_path):

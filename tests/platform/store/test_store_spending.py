@@ -302,6 +302,29 @@ def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(sto
     assert speeds(store, [here.program])[here.program].runs == 2
 
 
+@plans.ON_SQLITE
+def test_on_a_cluster_speed_is_of_runs_there_with_as_many_chips_of_the_last_kind(store):
+    gpus = {"executor": "slurm", "chips": 4, "host": "n1", "device": "4 × H100"}
+    others = (
+        {"executor": "kubernetes"},
+        {"chips": 1},
+        {"device": "4 × V100"},
+        {"executor": "local", "chips": 0},
+    )
+    for seed, of in enumerate(({}, *others)):
+        run = plans.run(f"run{seed}", seed=seed)
+        store.record(plans.plan(run, name=f"study{seed}"))
+        ended = stores.START + timedelta(seconds=100 if of else 200)
+        stores.attempt(store, run, ended_at=ended, **{**gpus, **of})
+    loop = "toy_programs:loop"
+    assert speeds(store, [loop], "slurm", 4)[loop].flops_per_second == pytest.approx(
+        plans.PRICE.executed / 200
+    )
+    assert speeds(store, [loop], "slurm", 1)[loop].runs == 1
+    assert speeds(store, [loop], "slurm")[loop].runs == 2  # whatever they have; the last one's kind of device
+    assert speeds(store, [loop], "slurm", 2) == {}
+
+
 def test_costs_may_be_whole_numbers_and_others_in_one_plan(store):
     price = replace(plans.PRICE, cost=Cost(image_tower=10**12, text_tower=0.5))
     store.record(plans.plan(plans.run("a", price=price)))

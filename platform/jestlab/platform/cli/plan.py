@@ -15,14 +15,14 @@ from jestlab.platform.cli.options import examples, json_option, lab_options, spe
 from jestlab.platform.cli.output import Block, absent_data, counted, few, rendered, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import done, to_do, total, utilisation, wall_hours
+from jestlab.platform.planning.cost import NO_CHIP, done, to_do, total, utilisation, wall_hours
 from jestlab.platform.planning.explain import Explanation
 from jestlab.platform.planning.memory import lines as memory_lines
 from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey, survey
 from jestlab.platform.programs import Memory, Price
-from jestlab.platform.spec.resources import LOCAL_PARALLEL, parse_slice
+from jestlab.platform.spec.resources import CLUSTERS, LOCAL_PARALLEL, ExecutorName, parse_slice
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.terminal import styled
 
@@ -61,8 +61,8 @@ def plan_command(study: Study, why: bool, every: bool, as_json: bool, lab: Lab) 
     """Show what launching SPEC would run, what it costs, and what is done. Writes nothing.
 
     Costs are in FLOPs; for a study on TPUs also in chip-hours, and in dollars if your settings hold prices;
-    on this machine in hours, once runs of the same program have completed here. Memory is estimated, and a
-    run that will not fit is named.
+    elsewhere in hours, or chip-hours of GPUs, once runs of the same program have completed there. Memory is
+    estimated, and a run that will not fit is named.
     """
     found = survey(lab, study, why=why)
     data = _as_data(found.plan, found.reasons) | {"remarks": list(found.remarks)}
@@ -105,12 +105,9 @@ def sentences(found: Survey) -> Iterator[str]:
     if there := room(study.resources, local=found.here):
         yield from memory_lines(to_do(plan), there)
     if _budget_headers(plan):
-        yield from _on_this_machine(plan) if study.resources.tpu is None else _on_tpu(plan)
+        yield from _by_earlier_runs(plan, found.place) if study.resources.tpu is None else _on_tpu(plan)
     elif study.resources.tpu is None and found.place is not None:
-        yield (
-            f"HOURS are unknown: your settings send runs to {found.place}, and the study names no TPU slice: "
-            "--set resources.tpu=v5e-16x16, or whichever you have"
-        )
+        yield from _unknown_hours(plan, found.place)
 
 
 def _on_tpu(plan: Plan) -> Iterator[str]:
@@ -138,20 +135,36 @@ def _amount(runs: Sequence[PlannedRun]) -> str:
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
 
 
-def _on_this_machine(plan: Plan) -> Iterator[str]:
-    """Write how long the rest takes here, and how many earlier runs tell."""
+def _by_earlier_runs(plan: Plan, place: ExecutorName | None) -> Iterator[str]:
+    """Write how long the rest takes here or in another place, and how many earlier runs tell."""
     runs = to_do(plan)
     if not runs:
         return
-    parallel = plan.study.resources.parallel or LOCAL_PARALLEL
+    parallel = plan.study.resources.parallel or (LOCAL_PARALLEL if place is None else None)
+    where = "this machine" if place is None else place
     unknown = total(runs).unknown
     rest = f", and {unknown} of unknown length," if unknown else ""
     earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
     hours = wall_hours(runs, parallel)
     yield (
-        f"To do: about {units.duration(hours)}{rest} on this machine with {parallel} at a time, "
+        f"To do: about {units.duration(hours)}{rest} on {where} with {parallel or 'all'} at a time, "
         f"estimated from {counted(earlier, 'earlier run')}."
     )
+
+
+def _unknown_hours(plan: Plan, place: ExecutorName) -> Iterator[str]:
+    """Write why nobody knows how long runs take on a cluster without TPUs."""
+    if place == "vertex":
+        yield "HOURS are unknown: vertex requires a TPU slice: --set resources.tpu=v5e-2x4, or another one"
+        return
+    programs = dict.fromkeys(run.program for run in to_do(plan) if run.price is not None)
+    if programs:
+        on = plan.study.resources.machines
+        machines = f" with {on}" if place in CLUSTERS and on.chips else ""
+        tpu = "; with TPUs say which: --set resources.tpu=v5e-16x16" if place == "kubernetes" else ""
+        yield (
+            f"HOURS are unknown until runs of {few(list(programs))} have completed on {place}{machines}{tpu}."
+        )
 
 
 def _summary(plan: Plan) -> str:
@@ -179,7 +192,7 @@ def _sharing(plan: Plan) -> Iterator[str]:
     count = saved["runs"]
     amounts = [units.flops(saved["total_flops"])] if saved["total_flops"] else []
     if saved["chip_hours"]:
-        what = "hours" if plan.study.resources.tpu is None else "chip-hours"
+        what = "hours" if _budget_headers(plan) == ("HOURS",) else "chip-hours"
         amounts.append(f"{units.hours(saved['chip_hours'])} {what}")
     yield (
         f"Launched separately, the studies would have {len(plan.runs) + count} runs: sharing saves "
@@ -220,8 +233,10 @@ def _budget_headers(plan: Plan) -> tuple[str, ...]:
     known = [run.budget for run in plan.runs if run.budget is not None]
     if not any(budget.chip_hours for budget in known):
         return ()
-    if plan.study.resources.tpu is None:
+    if all(budget.chip == NO_CHIP for budget in known):
         return ("HOURS",)
+    if plan.study.resources.tpu is None:
+        return ("CHIPS", "CHIP-HOURS")
     paid = any(budget.dollars is not None for budget in known)
     return ("BY PAPER", "CHIPS", "CHIP-HOURS", *(("$",) if paid else ()))
 

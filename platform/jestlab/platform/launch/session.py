@@ -417,9 +417,9 @@ def _compared(
             plan = plan.with_states(states | dict.fromkeys(again, RunState.PENDING))
         if not _is_complete(plan.runs):
             place = executors.choose(how.on, plan.study.resources, Settings.find())
-            plan = budgeted(plan, store, local=executors.is_here(place))
+            plan = budgeted(plan, store, place)
             if max_chip_hours is not None:
-                refuse_above(plan, max_chip_hours)
+                refuse_above(plan, max_chip_hours, place)
     return plan, again, remarks
 
 

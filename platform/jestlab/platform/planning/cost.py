@@ -1,7 +1,7 @@
 """What planned runs cost: chip-hours and money on TPUs, hours on this machine, and FLOPs part by part.
 
-On a TPU slice, hours are a run's FLOPs divided by an assumed share of the slice's peak. On this machine,
-whose peak is unknown, they are estimated from earlier runs of the same program.
+On a TPU slice, hours are a run's FLOPs divided by an assumed share of the slice's peak. On other machines,
+whose peak is unknown, they are estimated from earlier runs of the same program in the same place.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from jestlab.platform.errors import UserError, nearest
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.planning.plan import Action, Alias, Budget, Plan, PlannedRun
 from jestlab.platform.programs import Price
-from jestlab.platform.spec.resources import Slice
+from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, Slice
 from jestlab.platform.store.records import Speed
 
 if TYPE_CHECKING:
     from jestlab.platform.store.store import Store
 
-HERE = "local"
-"""The chip of runs on this machine, whatever its hardware. Each run counts as one chip."""
+NO_CHIP = "local"
+"""The chip of runs on machines whose chips are not counted, such as this one: each counts as one chip."""
+
+GPU = "gpu"
+"""The chip of runs on GPUs of a cluster, of whichever type."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +39,29 @@ class Sum:
     unknown: int
 
 
-def budgeted(plan: Plan, store: Store | None, *, local: bool) -> Plan:
+def budgeted(plan: Plan, store: Store | None, place: ExecutorName | None) -> Plan:
     """Add to a plan what each run will occupy, as far as that is known.
 
     Args:
         plan: Priced.
-        store: Where earlier runs are; None where there is none. It is asked for runs on this machine alone.
-        local: Whether runs go to this machine, else to the study's TPU slice: see `Resources.executor`.
+        store: Where earlier runs are; None where there is none. It is not asked for runs on TPUs.
+        place: Where runs go; None where nothing says it, and they need a TPU slice.
 
     Raises:
         UserError: The user's settings cannot be read.
     """
-    if local:
-        if store is None:
-            return on_this_machine(plan, {})
-        from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
+    resources = plan.study.resources
+    slice_ = None if place == "local" else resources.slice
+    if slice_ is not None or place is None:
+        return plan if slice_ is None else on_tpu(plan, slice_, Settings.find())
+    # What an executor of one's own counts as chips is known when it launches.
+    chips = resources.machines.chips if place in CLUSTERS else None
+    if store is None:
+        return by_earlier_runs(plan, {}, chips or 0)
+    from jestlab.platform.store.spending import speeds  # imports SQLAlchemy
 
-        return on_this_machine(plan, speeds(store, (run.program for run in plan.runs)))
-    slice_ = plan.study.resources.slice
-    return plan if slice_ is None else on_tpu(plan, slice_, Settings.find())
+    found = speeds(store, (run.program for run in plan.runs), place, chips)
+    return by_earlier_runs(plan, found, chips or 0)
 
 
 def on_tpu(plan: Plan, slice_: Slice, settings: Settings) -> Plan:
@@ -78,17 +85,24 @@ def utilisation(settings: Settings, chip: str) -> float:
     return settings.utilisation.get(chip, costs.ASSUMED_UTILISATION)
 
 
-def on_this_machine(plan: Plan, speeds: Mapping[str, Speed]) -> Plan:
-    """Add to a plan how long each run will take here, by the measured speeds of its program."""
+def by_earlier_runs(plan: Plan, speeds: Mapping[str, Speed], gpus: int = 0) -> Plan:
+    """Add to a plan how long each run will take, by the measured speeds of its program in the same place.
+
+    Args:
+        plan: Priced.
+        speeds: Of programs.
+        gpus: How many GPUs each run has; 0 where chips are not counted.
+    """
+    chip, chips = (GPU, gpus) if gpus else (NO_CHIP, 1)
 
     def budget(run: PlannedRun) -> Budget | None:
         speed = speeds.get(run.program)
         if run.price is None or (speed is None and run.price.executed):
             return None
         if speed is None:  # it computes nothing: it imports a checkpoint
-            return Budget(HERE, 1, 0.0)
+            return Budget(chip, chips, 0.0)
         hours = speed.hours(run.price.executed) if run.price.executed else 0.0
-        return Budget(HERE, 1, hours, by_runs=speed.runs)
+        return Budget(chip, chips, hours * chips, by_runs=speed.runs)
 
     return _with(plan, budget)
 
@@ -133,8 +147,8 @@ def wall_hours(runs: Sequence[PlannedRun], parallel: int | None) -> float:
     return max(together, max(ends.values(), default=0.0))
 
 
-def refuse_above(plan: Plan, most: float) -> None:
-    """Refuse a launch if the runs still to do are estimated at more than some chip-hours.
+def refuse_above(plan: Plan, most: float, place: ExecutorName) -> None:
+    """Refuse a launch if the runs still to do, in a place, are estimated at more than some chip-hours.
 
     Raises:
         UserError: The estimate exceeds the limit or is unknown.
@@ -148,7 +162,8 @@ def refuse_above(plan: Plan, most: float) -> None:
     runs = to_do(plan)
     for run in runs:
         if run.budget is None:
-            raise UserError(f"--max-chip-hours cannot be checked: {_unknown(run)}; nothing was launched")
+            why = _unknown(run, place)
+            raise UserError(f"--max-chip-hours cannot be checked: {why}; nothing was launched")
     amount = total(runs).chip_hours
     if amount > most:
         dearest = sorted(runs, key=_chip_hours, reverse=True)[:3]
@@ -159,13 +174,14 @@ def refuse_above(plan: Plan, most: float) -> None:
         )
 
 
-def _unknown(run: PlannedRun) -> str:
+def _unknown(run: PlannedRun, place: ExecutorName) -> str:
     """Say why it is unknown what a run takes."""
     if run.price is None:
         return f"the cost of {_shown(run)} is unknown, because its program {run.program} has no price"
+    where = "on this machine" if place == "local" else f"on {place} with as many chips"
     return (
-        f"how long {_shown(run)} takes is unknown, because no run of {run.program} has completed on this "
-        "machine and the study names no TPU slice"
+        f"how long {_shown(run)} takes is unknown, because no run of {run.program} has completed {where}, "
+        "and the study names no TPU slice: launch one of its runs first, without --max-chip-hours"
     )
 
 

@@ -49,7 +49,7 @@ class Budget:
     """What a run is expected to occupy, from its start to its end.
 
     Attributes:
-        chip: A TPU type such as `v5e`; `local` for a process of this machine, which counts as one chip.
+        chip: A TPU type such as `v5e`; `gpu`; `local` where chips are not counted, and a run counts as one.
         chips: Number of chips used at a time.
         chip_hours: Chips × hours of what the run itself computes: learner, scoring, selection, and
             reference scoring where that is not cached; without compiling, loading and evaluating.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
-from jestlab.platform.planning.cost import budgeted, to_do, total, wall_hours
+from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Plan, totals
@@ -34,7 +34,8 @@ class Cost:
         runs: How many they are.
         flops: Of learner, scoring and selection; None where it is unknown of any run.
         hours: At least so many of wall-clock time; None where it is unknown of any run.
-        chip_hours: On a TPU slice; None where it is unknown of any run, or they run on this machine.
+        chip_hours: On TPUs or a cluster's GPUs; None where it is unknown of any run, and where chips are not
+            counted, as on this machine.
         dollars: By your own prices; None where there are none.
     """
 
@@ -69,13 +70,13 @@ class Survey:
         runs, resources = to_do(self.plan), self.plan.study.resources
         amount, parallel = total(runs), resources.parallel
         known = not amount.unknown
-        on_tpu = resources.tpu is not None
-        parallel = parallel if on_tpu else parallel or LOCAL_PARALLEL
+        counts_chips = any(run.budget is not None and run.budget.chip != NO_CHIP for run in runs)
+        parallel = parallel or LOCAL_PARALLEL if self.here else parallel
         return Cost(
             runs=len(runs),
             flops=totals(runs).total if all(run.price is not None for run in runs) else None,
             hours=wall_hours(runs, parallel) if known else None,
-            chip_hours=amount.chip_hours if known and on_tpu else None,
+            chip_hours=amount.chip_hours if known and counts_chips else None,
             dollars=amount.dollars if known else None,
         )
 
@@ -133,7 +134,7 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         check_names(plan, store.measured if store is not None else tuple)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
-        plan = budgeted(plan, store, local=is_here)
+        plan = budgeted(plan, store, place)
         reasons = explain(plan, store.finished() if store is not None else []) if why else {}
         remarks = [] if store is None else _remarks(store, plan)
         if place == "local" and study.resources.gpus:

@@ -34,6 +34,9 @@ from jestlab.platform.spec.slurm import Slurm
 EXECUTORS = ("local", "vertex", "kubernetes", "slurm")
 """Names of the executors that are built in."""
 
+CLUSTERS = ("vertex", "kubernetes", "slurm")
+"""Those of them that launch elsewhere, on chips that are counted."""
+
 
 def _executor(name: str) -> str:
     return extensions.check_name("executor", name, EXECUTORS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, true
 
 from jestlab.analysis.costs.goodput import QUERY, AttemptTime
 from jestlab.platform.store.provenance import device
@@ -16,6 +16,7 @@ from jestlab.platform.store.records import RunState, Speed, Spending
 from jestlab.platform.store.tables import Attempt, Cost, Run
 
 if TYPE_CHECKING:
+    from jestlab.platform.spec.resources import ExecutorName
     from jestlab.platform.store.store import Store
 
 _RECENT = 100  # runs of a program: enough for a median
@@ -39,15 +40,24 @@ def attempt_times(store: Store, experiment: str) -> list[AttemptTime]:
     return [AttemptTime.of(row) for row in rows]
 
 
-def speeds(store: Store, programs: Iterable[str]) -> dict[str, Speed]:
-    """How fast programs have been on machines like this one; those that never completed here are left out.
+def speeds(
+    store: Store, programs: Iterable[str], place: ExecutorName = "local", chips: int | None = None
+) -> dict[str, Speed]:
+    """How fast programs have been where runs are about to go; those that never completed there are left out.
 
     A run counts if its first attempt completed it: what it computed is then its planned cost, all of it, and
-    the time is its own. The machine is like this one if JAX, or else the processor, has the same name.
+    the time is its own. On this machine those count, too, that ran on one like it: JAX, or else the
+    processor, has the same name. Elsewhere those count that had the same device as the last one.
+
+    Args:
+        store: Where earlier runs are.
+        programs: The programs.
+        place: Name of the executor.
+        chips: How many chips each run has; None for any number.
     """
     found = {}
     for program in sorted(set(programs)):
-        if runs := _taken(store, program):
+        if runs := _taken(store, program, place, chips):
             found[program] = _speed(runs)
     return found
 
@@ -75,9 +85,11 @@ def _speed(runs: Sequence[tuple[float, float]]) -> Speed:
     return Speed(1 / slope, len(runs), max(0.0, start))
 
 
-def _taken(store: Store, program: str) -> list[tuple[float, float]]:
-    """FLOPs and seconds of the last runs of a program on the kind of device that this machine computes on."""
-    alone = (Attempt.executor == "local", Attempt.number == 1, Attempt.state == RunState.COMPLETED)
+def _taken(store: Store, program: str, place: ExecutorName, chips: int | None) -> list[tuple[float, float]]:
+    """FLOPs and seconds of the last runs of a program on the kind of device that the next one will have."""
+    alone = [Attempt.executor == place, Attempt.number == 1, Attempt.state == RunState.COMPLETED]
+    if chips is not None:
+        alone.append(Attempt.chips == chips)
     newest_first = (
         select(Run.id, Attempt.host, Attempt.device, Attempt.started_at, Attempt.ended_at)
         .join(Attempt, Attempt.run_id == Run.id)
@@ -85,8 +97,11 @@ def _taken(store: Store, program: str) -> list[tuple[float, float]]:
         .order_by(Attempt.ended_at.desc())
     )
     with store.reading() as connection:
-        # Which accelerator this machine has, only a program knows that has loaded JAX: ask the last one.
-        last = connection.execute(newest_first.where(Attempt.host == socket.gethostname()).limit(1)).first()
+        # Which accelerator a machine has, only a program knows that has loaded JAX: ask the last one.
+        on_it = Attempt.host == socket.gethostname() if place == "local" else true()
+        last = connection.execute(newest_first.where(on_it).limit(1)).first()
+        if last is None and place != "local":
+            return []
         kind = last.device if last is not None else device()
         runs = connection.execute(newest_first.where(Attempt.device == kind).limit(_RECENT)).all()
         whole = select(Cost.run_id, func.sum(Cost.flops)).group_by(Cost.run_id)

@@ -317,7 +317,7 @@ class Budget(Base):
     __tablename__ = "budget"
 
     run_id: Mapped[int] = mapped_column(ForeignKey("run.id", ondelete="CASCADE"), primary_key=True)
-    chip: Mapped[str]  # v5e, v6e, …; local: a process of the launching machine, one chip whatever it is
+    chip: Mapped[str]  # v5e, v6e, …; gpu; local: chips are not counted, and a run counts as one
     chips: Mapped[int]
     chip_hours: Mapped[float]
     dollars: Mapped[float | None]

@@ -326,7 +326,7 @@ VIEWS: dict[str, View] = {
             "run, for the needed run that the fewest share; NULL without needed runs",
             _SHARE_FLOPS: "reference_training_flops, with each needed run's divided by the number of runs "
             "that train with it; 0 for runs that train nothing",
-            "budget.chip": "planned: type of chip: v5e, v6e, …; local: a process of this machine",
+            "budget.chip": "planned: type of chip: v5e, v6e, …; gpu; local: chips are not counted",
             "budget.chips": "planned: number of chips",
             "budget.chip_hours AS planned_chip_hours": "planned: chips × hours",
             "budget.dollars AS planned_dollars": "planned: chip-hours × price",
