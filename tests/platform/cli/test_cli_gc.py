@@ -253,6 +253,26 @@ def test_half_made_things_and_locks_that_nobody_holds(lab, runs):
     assert list((lab.root / "reports/toy").iterdir()) == []
 
 
+def test_what_jobs_of_slurm_have_left_stays_until_they_are_over(lab, runs):
+    names = {"over": "0a" * 16, "live": "0b" * 16, "young": "0c" * 16}
+    for name, batch in names.items():
+        for path in (f"slurm/{batch}/0.end", f"slurm/names/{name}", "slurm/notes.txt"):
+            (lab.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (lab.root / path).write_text(f"{batch} 0\n")
+    make_old(lab.root)
+    for path in (f"slurm/{names['young']}/0.end", "slurm/names/young"):
+        (lab.root / path).touch()
+    handle = f"site:4711:{names['live']}.0:runs/uniform/log.txt"
+    store = Store.open(lab.store_url)
+    stores.attempt(store, runs["uniform"], RunState.PENDING, number=2, executor="slurm", handle=handle)
+    left = {item.path.name for item in gc.find(lab, store, DAY) if item.kind == "leftover"}
+    assert left == {names["over"], "over"}
+    collect(lab)
+    there = {path.relative_to(lab.root / "slurm").as_posix() for path in (lab.root / "slurm").glob("*")}
+    assert there == {names["live"], names["young"], "names", "notes.txt"}
+    assert {path.name for path in (lab.root / "slurm" / "names").iterdir()} == {"live", "young"}
+
+
 def test_data_that_no_run_reads(lab):
     web, bench = (
         ShapesWeb(examples=64, shard_size=32),

@@ -154,8 +154,8 @@ def _age(context: click.Context, parameter: click.Parameter, text: str) -> timed
 def gc_command(delete: bool, older_than: timedelta, as_json: bool, lab: Lab) -> None:
     """List unreferenced files with their sizes, and delete them with --delete.
 
-    These are runs that nothing refers to, folders that belong to no run, partial files, and datasets that can
-    be made again and that no run reads.
+    These are runs that nothing refers to, folders that belong to no run, partial files, what jobs of
+    Slurm have left, and datasets that can be made again and that no run reads.
     """
     lab.on_this_machine("gc")
     store = Store.open(lab.store_url, create=False)

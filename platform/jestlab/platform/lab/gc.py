@@ -18,8 +18,8 @@ import re
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
     RUN = "run"  # rows, and the folder if there is one
     FOLDER = "folder"  # of no run in the store
-    LEFTOVER = "leftover"  # half-made, or a lock that nobody holds
+    LEFTOVER = "leftover"  # half-made, a lock that nobody holds, or of jobs that are over
     DATA = "data"  # made from settings that no run has any more
 
 
@@ -69,6 +69,9 @@ _PARTIAL = re.compile(r"\..+\.part|.+\.[0-9a-f]{32}\.part|\.(table|curves|pareto
 
 _FOLDER = re.compile(r"runs/(?!\.)[^/]+")
 
+_BATCH = re.compile(r"[0-9a-f]{32}")
+"""Folders of what is submitted to Slurm together; see `launch/executors/slurm_files.py`."""
+
 _LOCK = re.compile(r"\..+\.lock")
 
 
@@ -85,6 +88,7 @@ def find(lab: Lab, store: Store, older_than: timedelta) -> list[Unreferenced]:
         *_runs(lab, state),
         *_folders(lab, state, older_than),
         *leftovers(lab, older_than),
+        *_batches(lab, state, older_than),
         *_data(lab, state, older_than),
     ]
 
@@ -104,7 +108,7 @@ def collect(lab: Lab, store: Store, older_than: timedelta) -> list[Unreferenced]
         _delete_rows(connection, [run.fingerprint for run in state.unreferenced])
     runs = list(_runs(lab, state))  # looks at the disk for a while, during which others may write
     gone = _removed(lab, (run for run in runs if not _is_owned(store, lab, run.path)))
-    for look in (_folders, _data):
+    for look in (_folders, _batches, _data):
         with store.reading() as connection:
             state = _State.read(connection, older_than)
         gone += _removed(lab, look(lab, state, older_than))
@@ -134,6 +138,7 @@ class _State:
 
     kept: list[_Run]
     unreferenced: list[_Run]
+    handles: Sequence[str]  # of the jobs of live attempts
 
     @classmethod
     def read(cls, connection: Connection, older_than: timedelta) -> _State:
@@ -144,7 +149,11 @@ class _State:
         rows = connection.execute(query).all()
         members = set(connection.scalars(select(Member.run_id)))
         tagged = set(connection.scalars(select(Tag.run_id).where(Tag.name == KEEP, Tag.run_id.is_not(None))))
-        live = set(connection.scalars(select(Attempt.run_id).where(Attempt.state.in_(LIVE))))
+        attempts = connection.execute(
+            select(Attempt.run_id, Attempt.handle).where(Attempt.state.in_(LIVE))
+        ).all()
+        live = {attempt.run_id for attempt in attempts}
+        handles = [attempt.handle for attempt in attempts if attempt.handle]
         needs: dict[int, set[int]] = {}
         for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
             needs.setdefault(run_id, set()).add(needed)
@@ -162,7 +171,7 @@ class _State:
             kept |= new
             waiting += new
         runs = [(row.id in kept, _Run(*row[:5])) for row in rows]
-        return cls([run for keep, run in runs if keep], [run for keep, run in runs if not keep])
+        return cls([run for keep, run in runs if keep], [run for keep, run in runs if not keep], handles)
 
     def locked(self, connection: Connection, older_than: timedelta) -> _State:
         """Return the same with unreferenced runs locked: until the transaction ends, nothing refers to them.
@@ -174,7 +183,8 @@ class _State:
             query = select(Run.id).where(Run.fingerprint.in_(chunk)).order_by(Run.id)
             held |= set(connection.scalars(query.with_for_update()))
         now_stands = _State.read(connection, older_than)  # somebody may have wanted one of them meanwhile
-        return _State(now_stands.kept, [run for run in now_stands.unreferenced if run.id in held])
+        unreferenced = [run for run in now_stands.unreferenced if run.id in held]
+        return replace(now_stands, unreferenced=unreferenced)
 
 
 def _runs(lab: Lab, state: _State) -> Iterator[Unreferenced]:
@@ -245,6 +255,22 @@ def leftovers(lab: Lab, older_than: timedelta) -> Iterator[Unreferenced]:
                 continue
             elif _is_old(path, older_than) and not _is_held(path):
                 yield Unreferenced(Kind.LEFTOVER, path, _size(path), "a lock that nobody holds")
+
+
+def _batches(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenced]:
+    """Find what jobs of Slurm have left that are over; the handles of live attempts hold their batches."""
+    reason = "of jobs of Slurm that are over"
+    gone = set()
+    for path in _entries(lab.slurm):
+        is_live = any(path.name in handle for handle in state.handles)
+        if _BATCH.fullmatch(path.name) and not is_live and _is_old(path, older_than):
+            gone.add(path.name)
+            yield Unreferenced(Kind.LEFTOVER, path, _size(path), reason)
+    for path in _entries(lab.slurm / "names"):
+        batch = path.read_text(errors="replace").partition(" ")[0] if path.is_file() else ""
+        is_gone = batch in gone or (_BATCH.fullmatch(batch) and not (lab.slurm / batch).exists())
+        if is_gone and _is_old(path, older_than):
+            yield Unreferenced(Kind.LEFTOVER, path, _size(path), reason)
 
 
 def _data(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenced]:

@@ -139,6 +139,11 @@ class Lab:
         return self.root / "cache"
 
     @property
+    def slurm(self) -> Path:
+        """What jobs of Slurm read and leave."""
+        return self.root / "slurm"
+
+    @property
     def xmanager(self) -> Path:
         """XManager's own records of launches."""
         return self.root / "xmanager"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from jestlab.platform import programs
 from jestlab.platform.errors import UserError
@@ -17,13 +18,36 @@ from jestlab.platform.launch.executors.slurm import Slurm
 from jestlab.platform.launch.executors.vertex import Vertex
 from jestlab.platform.launch.failures import RETRIED_CODES
 from jestlab.platform.launch.reconcile import Target
-from jestlab.platform.spec.resources import EXECUTORS, ExecutorName, Resources
+from jestlab.platform.spec.resources import ExecutorName, Resources
 from jestlab.platform.store.provenance import PARTS, RECORD, Part
-
-_CLOUDS: dict[ExecutorName, type[Kubernetes | Vertex]] = {"kubernetes": Kubernetes, "vertex": Vertex}
 
 Executors = Callable[[ExecutorName], Executor]
 """Returns the executor of a name."""
+
+
+class _BuiltIn(NamedTuple):
+    """How an executor is made that launches, and one that does everything else."""
+
+    get: Callable[[Resources, Settings, Lab, Callable[[], None]], Executor]
+    find: Callable[[Settings, Lab], Executor]
+
+
+_BUILT_IN: dict[ExecutorName, _BuiltIn] = {
+    "local": _BuiltIn(
+        lambda resources, _, lab, on_exit: Local(lab, resources, on_exit), lambda _, lab: Local(lab)
+    ),
+    "kubernetes": _BuiltIn(
+        lambda resources, settings, lab, _: Kubernetes.of(resources, settings, mounted=lab.remote is None),
+        lambda settings, _: Kubernetes(settings.kubernetes),
+    ),
+    "vertex": _BuiltIn(
+        lambda resources, settings, lab, _: Vertex.of(resources, settings, mounted=lab.remote is None),
+        lambda settings, _: Vertex(settings.vertex),
+    ),
+    "slurm": _BuiltIn(
+        lambda resources, settings, lab, _: Slurm.of(resources, settings, lab), lambda _, lab: Slurm(lab)
+    ),
+}
 
 
 def choose(asked: ExecutorName | None, resources: Resources, settings: Settings) -> ExecutorName:
@@ -47,7 +71,7 @@ def is_here(place: ExecutorName | None) -> bool:
     Raises:
         UserError: It is an executor of one's own, which cannot be imported.
     """
-    if place is None or place in EXECUTORS:
+    if place is None or place in _BUILT_IN:
         return place == "local"
     return own.is_here(place)
 
@@ -64,26 +88,18 @@ def get(
     Raises:
         UserError: The settings or the study lack something that it needs; the message names the key.
     """
-    if place == "local":
-        return Local(lab, resources, on_exit)
-    if place == "slurm":
-        return Slurm.of(resources, settings, lab)
-    if place not in _CLOUDS:
-        own_options = resources.options if resources.on in (None, place) else {}  # else another one's
-        options = {**settings.executors.get(place, {}), **own_options}
-        return own.create(place, lab, resources, on_exit, options)
-    return _CLOUDS[place].of(resources, settings, mounted=lab.remote is None)
+    if place in _BUILT_IN:
+        return _BUILT_IN[place].get(resources, settings, lab, on_exit)
+    own_options = resources.options if resources.on in (None, place) else {}  # else another one's
+    options = {**settings.executors.get(place, {}), **own_options}
+    return own.create(place, lab, resources, on_exit, options)
 
 
 def find(place: ExecutorName, settings: Settings, lab: Lab) -> Executor:
     """Create an executor for jobs that were launched before: it can do everything but launch."""
-    if place == "local":
-        return Local(lab)
-    if place == "slurm":
-        return Slurm(lab)
-    if place not in _CLOUDS:
-        return own.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
-    return _CLOUDS[place](getattr(settings, place))
+    if place in _BUILT_IN:
+        return _BUILT_IN[place].find(settings, lab)
+    return own.create(place, lab, None, lambda: None, settings.executors.get(place, {}))
 
 
 def job_of(

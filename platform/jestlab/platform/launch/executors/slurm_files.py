@@ -24,7 +24,6 @@ from jestlab.platform.errors import StoreUnreachable
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import ExecutorAway, Job, Marks
 
-FOLDER = "slurm"
 _NAMES = "names"
 
 
@@ -66,12 +65,12 @@ class Batches:
 
     def folder(self, batch: str) -> Path:
         """Return the folder of a batch."""
-        return self._lab.root / FOLDER / batch
+        return self._lab.slurm / batch
 
     def find(self, job: Job) -> Task | None:
         """Return where a job was put when its name was launched before; None if it was not."""
         try:
-            batch, number = (self._lab.root / FOLDER / _NAMES / job.name).read_text().split()
+            batch, number = (self._lab.slurm / _NAMES / job.name).read_text().split()
         except (OSError, ValueError):
             return None
         task = Task(batch, int(number))
@@ -86,9 +85,9 @@ class Batches:
         digests = [_digest(job.marks) for job in jobs]
         batch = _batch(digests)
         try:
-            folder = self._lab.make_folder(f"{FOLDER}/{batch}")
+            folder = self._lab.make_folder(f"{self._lab.slurm.name}/{batch}")
             folder.chmod(0o700)
-            names = self._lab.make_folder(f"{FOLDER}/{_NAMES}")
+            names = self._lab.make_folder(f"{self._lab.slurm.name}/{_NAMES}")
             _write(folder / "marks", "".join(f"{each}\n" for each in digests))
             for number, job in enumerate(jobs):
                 self._lab.make_folder(job.log.parent.relative_to(self._lab.root))
