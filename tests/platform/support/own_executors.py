@@ -45,7 +45,7 @@ class Plain(Executor):
         place.mkdir(parents=True)
         (place / "marks").write_text(str(job.marks))
         (place / "out").touch()
-        script = f"{shlex.join(job.command)} > out 2>&1 & echo $! > pid; wait $!; echo $? > ended"
+        script = f"{shlex.join(job.command)} > out 2>&1 & echo $! > new; mv new pid; wait $!; echo $? > ended"
         environment = {**os.environ, **job.environment, "SAY": self._say}
         self._children.append(
             subprocess.Popen(["sh", "-c", script], cwd=place, env=environment, start_new_session=True)
