@@ -64,6 +64,12 @@ class SharedCluster:
             raise AssertionError(answer["error"])
         return answer["done"]
 
+    def taint(self, node: str, taint: Object) -> None:
+        """Add a taint to a node, as `kubectl taint` does."""
+        path = f"/api/v1/nodes/{node}"
+        known = self.admin.get(path)["spec"].get("taints", [])
+        self.admin.patch(path, {"spec": {"taints": [*known, taint]}})
+
     @contextmanager
     def in_use(self, *, alone: bool = False) -> Iterator[None]:
         """Context of one test; with `alone` no other test uses the cluster meanwhile."""
