@@ -26,6 +26,9 @@ START_SECONDS = 90.0
 NODE_SILENT_SECONDS = 8
 """A node that has sent no sign of life for so long is unreachable."""
 
+ISSUER = "https://kubernetes.default.svc"
+"""Of the tokens of service accounts."""
+
 _JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
 _CONTROLLERS = (
@@ -152,7 +155,7 @@ class Daemons:
             f"--client-ca-file={self.authority.certificate}",
             f"--service-account-key-file={self._accounts}",
             f"--service-account-signing-key-file={self._accounts}",
-            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-issuer={ISSUER}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
             f"--kubelet-client-certificate={kubelet.certificate}",

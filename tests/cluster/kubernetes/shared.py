@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from google.auth import jwt
+from google.auth.crypt import RSASigner
 from tests.cluster.kubernetes.agent import Images
 from tests.cluster.kubernetes.api import Api, ApiError, Object
-from tests.cluster.kubernetes.daemons import write_kubeconfig
+from tests.cluster.kubernetes.certificates import ACCOUNTS
+from tests.cluster.kubernetes.daemons import ISSUER, write_kubeconfig
 from tests.cluster.kubernetes.server import FIRST_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -37,6 +40,7 @@ class SharedCluster:
     Attributes:
         admin: The API, as one who may do anything.
         images: What pods can pull.
+        accounts: The key that signs the tokens of service accounts.
     """
 
     def __init__(self, folder: Path, programs: Path) -> None:
@@ -51,6 +55,7 @@ class SharedCluster:
         here = (folder / "now").readlink()
         self.kubeconfig = here / "kubeconfig"
         self.authority = here / "ca.crt"
+        self.accounts = here / ACCOUNTS
         self.images = Images(here / "images")
         self.url = _url(self.kubeconfig)
         self.admin = Api(self.url, self.authority, here / "admin.crt", here / "admin.key")
@@ -137,6 +142,26 @@ class Namespace:
         authority = self.cluster.authority if url is None else None
         write_kubeconfig(path, url or self.cluster.url, {"token": self.token}, authority=authority)
         return path
+
+    def token_for(self, seconds: int) -> str:
+        """Return a token of the user for so many seconds, or one that ended so long ago."""
+        account = self.get("serviceaccounts/ada")["metadata"]
+        end = int(time.time()) + seconds
+        claims = {
+            "iss": ISSUER,
+            "aud": [ISSUER],
+            "sub": f"system:serviceaccount:{self.name}:ada",
+            "iat": end - 3600,
+            "nbf": end - 3600,
+            "exp": end,
+            "kubernetes.io": {
+                "namespace": self.name,
+                "serviceaccount": {"name": account["name"], "uid": account["uid"]},
+            },
+        }
+        signer = RSASigner.from_string(self.cluster.accounts.read_text())
+        token: bytes = jwt.encode(signer, claims)
+        return token.decode()
 
     def set_store(self, url: str) -> None:
         """Let the secret hold the URL of another store."""

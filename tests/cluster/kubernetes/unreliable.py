@@ -14,6 +14,7 @@ class UnreliableApi(FakeApi):
     """Passes requests on to an API server, as the user that `api` is.
 
     Attributes:
+        api: The API server.
         bodies: Of all requests so far.
         refused: Statuses that the API server has refused requests with.
         after_one: Called after the next request, before its answer is sent.
@@ -22,7 +23,7 @@ class UnreliableApi(FakeApi):
     created = 201
 
     def __init__(self, api: Api) -> None:
-        self._api = api
+        self.api = api
         self.bodies: list[Any] = []
         self.refused: list[int] = []
         self.after_one: Callable[[], object] = _nothing
@@ -31,7 +32,7 @@ class UnreliableApi(FakeApi):
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
         self.bodies.append(body)
         try:
-            answer = self._api.call(method, path, body, **query)
+            answer = self.api.call(method, path, body, **query)
         except ApiError as error:
             self.refused.append(error.status)
             raise Refused(error.status, str(error)) from None

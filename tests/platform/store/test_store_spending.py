@@ -304,8 +304,8 @@ def test_which_accelerator_this_machine_has_its_last_run_of_the_program_says(sto
 
 @plans.ON_SQLITE
 def test_on_a_cluster_speed_is_of_runs_there_with_as_many_chips_of_the_last_kind(store):
-    gpus = {"executor": "slurm", "chips": 4, "host": "n1", "device": "4 × H100"}
-    others = (
+    gpus: dict[str, Any] = {"executor": "slurm", "chips": 4, "host": "n1", "device": "4 × H100"}
+    others: tuple[dict[str, Any], ...] = (
         {"executor": "kubernetes"},
         {"chips": 1},
         {"device": "4 × V100"},

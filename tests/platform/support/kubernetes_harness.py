@@ -143,6 +143,10 @@ class KubernetesHarness(Remote[UnreliableApi]):
         """Let whoever launches be one who may do anything, and ask the API server itself."""
         self.kubeconfig.write_text(self.cluster.kubeconfig.read_text())
 
+    def use_token(self, token: str) -> None:
+        """Let whoever launches be one who shows this token."""
+        self.api.api = Api(self.cluster.url, self.cluster.authority, token=token)
+
     def forget_the_past(self) -> None:
         """Let the API server forget what was before now."""
         self.namespace.create("configmaps", {"metadata": {"generateName": "later-"}})

@@ -96,10 +96,10 @@ def test_one_whose_secret_is_not_there_says_so(cluster):
 
 def test_polling_many_jobs_takes_two_requests(cluster):
     executor = cluster.executor()
-    all_started = executor.launch_all([cluster.job(f"jestlab-0a1b2c3d-{number}") for number in range(60)])
-    until(lambda: len(cluster.namespace.pods()) == 60)
+    all_started = executor.launch_all([cluster.job(f"jestlab-0a1b2c3d-{number}") for number in range(12)])
+    until(lambda: len(cluster.namespace.pods()) == 12)
     del cluster.api.requests[:]
-    assert len(executor.statuses(all_started)) == 60
+    assert len(executor.statuses(all_started)) == 12
     assert len(cluster.api.requests) == 2
 
 
