@@ -46,7 +46,8 @@ KINDS = [
     "launcher_killed",
     "worker_killed",
 ]
-"""Of every trial; in every third the API server is killed, too: controllers may then wait for minutes."""
+"""Of every trial; in every third the API server is killed, too: controllers may then wait for minutes. In
+every sixth it may also be away for more than a minute."""
 
 FAULTS_A_TRIAL = 8
 
@@ -137,6 +138,15 @@ class ClusterTrial(Trial):
         self._cluster.ask("start_api")
         return True
 
+    def api_away(self) -> bool:
+        """For longer than leases last, while runs go on, end, and wait; once a trial, which it makes long."""
+        if self.harm.injected["api_away"]:
+            return False
+        self._cluster.ask("kill_api")
+        time.sleep(self._chance.uniform(60.0, 75.0))
+        self._cluster.ask("start_api")
+        return True
+
     # ---- the end
 
     def _end(self) -> None:
@@ -178,7 +188,7 @@ def campaign(faults: int, seed: int, programs: Path, only: list[str] | None) -> 
                 with tempfile.TemporaryDirectory() as folder:
                     chance = random.Random(f"{seed} {number}")
                     trial = ClusterTrial(Path(folder), chance, server, cluster)
-                    kinds = [*KINDS, "api_killed"] if number % 3 == 2 else KINDS
+                    kinds = KINDS + ["api_killed"] * (number % 3 == 2) + ["api_away"] * (number % 6 == 5)
                     harm = trial.run(only or kinds, FAULTS_A_TRIAL)
                     trial.compare(expected)
                     if any(getattr(harm, name) for name in BAD):

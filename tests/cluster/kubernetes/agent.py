@@ -245,6 +245,8 @@ class _Pod:
         self._wake = threading.Event()
         self._disrupted = False
         self._deleted = False
+        self._over = False  # nothing of it runs any more
+        self._lock = threading.Lock()  # of the two before
         self._path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
         self._thread = threading.Thread(target=self._live, daemon=True)
 
@@ -253,12 +255,14 @@ class _Pod:
 
     def delete(self, grace: float) -> None:
         """Stop it, as the API asks; a shorter grace may be asked for later."""
-        was, self._deleted = self._deleted, True
+        with self._lock:
+            was, self._deleted = self._deleted, True
+            is_over = self._over or not self._thread.ident
         deadline = time.monotonic() + grace
         self._deadline = deadline if self._deadline is None else min(self._deadline, deadline)
         if not was:
             self._signal(signal.SIGTERM)
-            if not self._thread.is_alive():
+            if is_over:
                 threading.Thread(target=self._remove, daemon=True).start()
         self._wake.set()
 
@@ -296,7 +300,9 @@ class _Pod:
         except Exception as error:
             self._tell(self._ended(128, "StartError", str(error)))
         finally:
-            if self._deleted:
+            with self._lock:
+                self._over, deleted = True, self._deleted
+            if deleted:
                 self._remove()
 
     def _prepared(self) -> Image | None:
