@@ -15,7 +15,7 @@ from jestlab.platform.launch.executors.kubernetes import Kubernetes
 
 QUEUE = "tpus"
 URGENT = "urgent"
-"""Name of a priority above that of jestlab's runs."""
+"""Name of a JobSet of somebody else, with a priority above that of jestlab's runs."""
 
 
 class Queues:
@@ -64,14 +64,16 @@ class Queues:
         [workload] = self._admin.get(path, labelSelector=f"kueue.x-k8s.io/job-uid={uid}")["items"]
         self._admin.patch(f"{path}/{workload['metadata']['name']}", {"spec": {"active": False}})
 
-    def launch_urgent(self, name: str) -> None:
+    def launch_urgent(self) -> LaunchedJob:
         """Let somebody else launch a JobSet of a higher priority, and wait until its pod runs."""
-        self._create("workloadpriorityclasses", "WorkloadPriorityClass", f"{URGENT}-{self._name}", value=1000)
-        body = self.executor().render(self.harness.job(name))
+        self._create("workloadpriorityclasses", "WorkloadPriorityClass", self._name, value=1000)
+        job = self.harness.job(URGENT)
+        body = self.executor().render(job)
         assert body is not None
-        body["metadata"]["labels"] |= {"kueue.x-k8s.io/priority-class": f"{URGENT}-{self._name}"}
+        body["metadata"]["labels"] |= {"kueue.x-k8s.io/priority-class": self._name}
         self.harness.namespace.create_jobset(body)
-        until(lambda: self.runs(name))
+        until(lambda: self.runs(URGENT))
+        return LaunchedJob(f"lab/{self._name}/{URGENT}", job.marks)
 
     def runs(self, jobset: str) -> bool:
         """Whether the pod of a JobSet runs."""
@@ -93,7 +95,7 @@ class Queues:
         self.stop("None")
         self._admin.delete(f"{API}/clusterqueues/{self._name}")
         classes = f"{API}/workloadpriorityclasses"
-        self._admin.delete(classes, fieldSelector=f"metadata.name={URGENT}-{self._name}")
+        self._admin.delete(classes, fieldSelector=f"metadata.name={self._name}")
 
     def _create(self, path: str, kind: str, name: str, **parts: Any) -> None:
         of = {"apiVersion": API.removeprefix("/apis/"), "kind": kind, "metadata": {"name": name}}

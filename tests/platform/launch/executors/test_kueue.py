@@ -5,16 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 import labs_support as labs
 import pytest
 from kubernetes_harness import KubernetesHarness, name_of
-from kueue_support import QUEUE, Queues
+from kueue_support import QUEUE, URGENT, Queues
 from tests.cluster.kubernetes.shared import MAY, container_environment, until
 
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.controller import Options, launch
-from jestlab.platform.launch.executor import JobState
+from jestlab.platform.launch.executor import JobState, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
@@ -32,8 +34,8 @@ def queues(kubernetes_harness: KubernetesHarness) -> Iterator[Queues]:
     made.close()
 
 
-@pytest.mark.parametrize("released_by", ["completion", "failure", "cancelling"])
-def test_a_job_waits_for_quota_until_the_one_before_it_has_released_it(queues, released_by):
+def waiting(queues: Queues) -> tuple[LaunchedJob, LaunchedJob]:
+    """A job that runs, and another one that waits for its quota."""
     executor, harness = queues.executor(), queues.harness
     one = executor.launch(harness.job(ONE))
     harness.run(one)
@@ -45,15 +47,16 @@ def test_a_job_waits_for_quota_until_the_one_before_it_has_released_it(queues, r
     ]
     assert executor.statuses([two])[two].state == JobState.QUEUED
     assert not harness.namespace.pods(TWO)
-    if released_by == "cancelling":
-        executor.stop(one, now=False)
-        harness.let_end(lambda: harness.namespace.jobset(ONE) is None)
-    else:
-        harness.end(one, 0 if released_by == "completion" else 1)
+    return one, two
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, JobState.SUCCEEDED), (1, JobState.FAILED)])
+def test_a_job_waits_for_quota_until_the_one_before_it_has_ended(queues, code, state):
+    one, two = waiting(queues)
+    queues.harness.end(one, code)
     until(lambda: queues.runs(TWO))
-    assert executor.statuses([two])[two].state == JobState.RUNNING
-    over = {"completion": JobState.SUCCEEDED, "failure": JobState.FAILED, "cancelling": JobState.GONE}
-    assert executor.statuses([one])[one].state == over[released_by]
+    found = queues.executor().statuses([one, two])
+    assert (found[one].state, found[two].state) == (state, JobState.RUNNING)
 
 
 def test_one_that_is_drained_may_save_and_is_told_as_put_back(queues):
@@ -112,6 +115,18 @@ def test_one_without_a_queue_is_none_of_kueues_business(queues):
     queues.harness.run(executor.launch(queues.harness.job(ONE)))
 
 
+@contextmanager
+def ending(harness: KubernetesHarness, hurry: Path) -> Iterator[None]:
+    """Let a launch come to its end, whatever happens to the test."""
+    try:
+        yield
+    finally:
+        hurry.touch()
+        if harness.namespace.jobset(URGENT):
+            harness.namespace.remove_jobset(URGENT)
+            harness.namespace.kill_pods(URGENT)
+
+
 def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, tmp_path):
     """Preempted by somebody's urgent job, and deactivated by an administrator."""
     harness = queues.harness
@@ -139,15 +154,15 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
         assert not launching.done(), launching.result()
         return len(labs.starts(root, "long")) == number and bool(rows("SELECT 1 FROM v_metrics LIMIT 1"))
 
-    with ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, ending(harness, hurry):
         how = Options(executor="kubernetes", retries=0)
         launching = pool.submit(launch, lab, store, "toy", study.runs, lambda _: executor, options=how)
         until(lambda: has_begun(1))
-        queues.launch_urgent("urgent")
+        urgent = queues.launch_urgent()
         assert not queues.runs(jobset(1))
         until(lambda: rows("SELECT 1 FROM run WHERE state = 'PENDING' AND reason LIKE '%insufficient unused%'"))
-        harness.namespace.remove_jobset("urgent")
-        harness.let_end(lambda: has_begun(2))
+        harness.end(urgent, 0)
+        until(lambda: has_begun(2))
         queues.deactivate(jobset(2))
         until(lambda: has_begun(3))
         hurry.touch()
@@ -160,7 +175,8 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
     first, *others = [step for _, step in labs.starts(root, "long")]
     assert first == 0
     assert all(step > 0 for step in others)
-    assert [found["metadata"]["name"] for found in harness.namespace.jobsets()] == [jobset(3)]
+    left = {found["metadata"]["name"] for found in harness.namespace.jobsets()}
+    assert left - {URGENT} == {jobset(3)}  # those that were put back would have begun again
     [(points, steps)] = rows("SELECT count(*), count(DISTINCT step) FROM v_metrics WHERE name = 'loss'")
     assert points == steps == config["steps"]
     store.close()
@@ -178,3 +194,13 @@ def test_one_that_was_put_back_before_it_began_keeps_its_place(queues):
     assert name_of(one) == ONE
     queues.stop("None")
     harness.run(one)
+
+
+# The last one: Kubernetes looks for new kinds, such as Kueue's, twice a minute, and only then cleans them up.
+def test_a_job_that_is_cancelled_releases_its_quota(queues):
+    one, two = waiting(queues)
+    executor = queues.executor()
+    executor.stop(one, now=False)
+    queues.harness.let_end(lambda: executor.statuses([one])[one].state == JobState.GONE)
+    until(lambda: queues.runs(TWO))
+    assert executor.statuses([two])[two].state == JobState.RUNNING
