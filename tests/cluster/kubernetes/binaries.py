@@ -14,7 +14,7 @@ KUEUE_MISSING = "there is no Kubernetes with Kueue here (make cluster)"
 
 
 def folder(*part: str) -> Path | None:
-    """Return the folder of the control plane's programs, or of `kueue`; None where they have not been built."""
+    """Return the folder of the control plane's programs, or of `kueue`; None if they are not built."""
     said = subprocess.run([_BUILD, "--where", *part], capture_output=True, text=True, check=True)
     found = Path(said.stdout.strip())
     return found if (found / "ready").exists() else None

@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
-from tests.cluster.kubernetes.api import Api, ApiError, Object
+from tests.cluster.kubernetes.api import ApiError, Object
 from tests.cluster.kubernetes.daemons import Daemons, free_ports
 
 MANAGED = {"jestlab-tests/kueue": "managed"}
@@ -23,7 +22,10 @@ API = "/apis/kueue.x-k8s.io/v1beta2"
 _NAMESPACE = "kueue-system"
 _SERVICE = "kueue-webhook-service"
 _SECRET = "kueue-webhook-server-cert"
-_HEARD = ("-kueue-x-k8s-io-", "-jobset-x-k8s-io-")  # of all webhooks, by their paths: those of kinds that are here
+_HEARD = (
+    "-kueue-x-k8s-io-",
+    "-jobset-x-k8s-io-",
+)  # of all webhooks, by their paths: those of kinds that are here
 _CONVERTED = ("clusterqueues", "cohorts", "localqueues", "multikueueclusters", "workloads")
 
 

@@ -38,12 +38,13 @@ from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
         ("waits in the queue tpus: ClusterQueue all doesn't exist", "belongs to"),
         ("waits in the queue tpus: its Workload was deactivated", "`active: true`"),
         (
-            "waits in the queue tpus: insufficient unused quota for google.com/tpu in flavor any, 4 more needed",
+            "waits in the queue tpus: insufficient unused quota for google.com/tpu in flavor any, 4 more "
+            "needed",
             "more quota of its ClusterQueue",
         ),
         (
-            "waits in the queue tpus: insufficient quota for google.com/tpu in flavor any, previously considered "
-            "podsets requests (0) + current podset request (16) > maximum capacity (4)",
+            "waits in the queue tpus: insufficient quota for google.com/tpu in flavor any, previously "
+            "considered podsets requests (0) + current podset request (16) > maximum capacity (4)",
             "a queue with more quota",
         ),
     ],

@@ -41,7 +41,8 @@ def waiting(queues: Queues) -> tuple[LaunchedJob, LaunchedJob]:
     harness.run(one)
     two = executor.launch(harness.job(TWO))
     assert queues.waits(executor, two, "insufficient") == [
-        f"waits in the queue {QUEUE}: insufficient unused quota for google.com/tpu in flavor any, 4 more needed",
+        f"waits in the queue {QUEUE}: insufficient unused quota for google.com/tpu in flavor any, "
+        "4 more needed",
         "",
         "the end of other runs in the queue, or more quota of its ClusterQueue",
     ]
@@ -160,7 +161,9 @@ def test_a_run_that_is_evicted_twice_goes_on_from_its_checkpoints(queues, root, 
         until(lambda: has_begun(1))
         urgent = queues.launch_urgent()
         assert not queues.runs(jobset(1))
-        until(lambda: rows("SELECT 1 FROM run WHERE state = 'PENDING' AND reason LIKE '%insufficient unused%'"))
+        until(
+            lambda: rows("SELECT 1 FROM run WHERE state = 'PENDING' AND reason LIKE '%insufficient unused%'")
+        )
         harness.end(urgent, 0)
         until(lambda: has_begun(2))
         queues.deactivate(jobset(2))

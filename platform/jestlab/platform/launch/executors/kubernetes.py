@@ -129,7 +129,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         return context, namespace
 
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Two calls; one more for each job that has just failed, and for all that Kueue or missing pods hold up."""
+        """Two calls; one more for each that has just failed, for all without pods, and for all in queues."""
         context, namespace = place
         names = {_split(job.handle)[2]: job for job in jobs}
         selector = MANAGED

@@ -40,7 +40,9 @@ def suspended(jobset: Mapping[str, Any], first: Mapping[str, Any] | None) -> Job
     return JobStatus(JobState.QUEUED, "waits in the queue", requeued=again)
 
 
-def queued(jobset: Mapping[str, Any], waiting: JobStatus, workloads: Sequence[Mapping[str, Any]]) -> JobStatus:
+def queued(
+    jobset: Mapping[str, Any], waiting: JobStatus, workloads: Sequence[Mapping[str, Any]]
+) -> JobStatus:
     """Return the state of a job that waits in a queue, with what Kueue says of it.
 
     Args:
