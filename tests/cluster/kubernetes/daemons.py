@@ -26,6 +26,7 @@ START_SECONDS = 90.0
 NODE_SILENT_SECONDS = 8
 """A node that has sent no sign of life for so long is unreachable."""
 
+CUSTOM_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
 _CONTROLLERS = (
@@ -87,6 +88,7 @@ class Daemons:
         self.start_api()
         for name in ("jobset-crd.yaml", "jobset-webhooks.yaml"):
             self._apply(name)
+        self.admin.create(CUSTOM_KINDS, _workloads())
         # JobSet's controller gives up where there is no such kind, and the others look for new ones twice a
         # minute: until then they would neither count JobSets nor delete their pods.
         self.wait("kube-apiserver", lambda: bool(self.admin.get(_JOBSETS)))
@@ -284,6 +286,32 @@ class Daemons:
     def _write_kubeconfig(self, path: Path, user: Signed) -> None:
         named = {"client-certificate": str(user.certificate), "client-key": str(user.key)}
         write_kubeconfig(path, self.url, named, authority=self.authority.certificate)
+
+
+def _workloads() -> dict[str, Any]:
+    """Return a kind that stands for Kueue's Workloads until Kueue is installed.
+
+    The garbage collector, which deletes them with their JobSets, looks for kinds that are new twice a minute.
+    """
+    group, plural = "kueue.x-k8s.io", "workloads"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1beta2", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "plural": plural,
+                "singular": "workload",
+                "kind": "Workload",
+                "listKind": "WorkloadList",
+            },
+            "versions": [version],
+        },
+    }
 
 
 def write_kubeconfig(

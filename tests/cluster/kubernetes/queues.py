@@ -55,12 +55,26 @@ class Kueue:
         path = f"/api/v1/namespaces/{_NAMESPACE}/services"
         self._admin.create(path, {"metadata": {"name": _SERVICE}, "spec": service})
         for found in self._manifests():
-            group, _, _ = found["apiVersion"].partition("/")
-            self._admin.create(f"/apis/{group}/v1/{found['kind'].lower()}s", found)
-        self._daemons.wait("kube-apiserver", lambda: bool(self._admin.get(f"{API}/workloads")))
+            self._apply(found)
+        self._daemons.wait("kube-apiserver", lambda: bool(self._admin.get(f"{API}/clusterqueues")))
         self._daemons.run("kueue", self._options(), self._programs)
         self._daemons.wait("kueue", self._certify)
         self._daemons.wait("kueue", self._takes_queues)
+
+    def _apply(self, found: Object) -> None:
+        """Create an object, or put it in the place of the one that stood for it."""
+        group, _, _ = found["apiVersion"].partition("/")
+        path = f"/apis/{group}/v1/{found['kind'].lower()}s"
+        try:
+            self._admin.create(path, found)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            path = f"{path}/{found['metadata']['name']}"
+            before = self._admin.get(path)["metadata"]["resourceVersion"]
+            self._admin.call(
+                "PUT", path, found | {"metadata": found["metadata"] | {"resourceVersion": before}}
+            )
 
     def _manifests(self) -> Iterator[Object]:
         """Yield what its kustomization makes of its manifests, as far as it is about kinds that are here."""

@@ -199,7 +199,6 @@ def test_one_that_was_put_back_before_it_began_keeps_its_place(queues):
     harness.run(one)
 
 
-# The last one: Kubernetes looks for new kinds, such as Kueue's, twice a minute, and only then cleans them up.
 def test_a_job_that_is_cancelled_releases_its_quota(queues):
     one, two = waiting(queues)
     executor = queues.executor()
