@@ -23,6 +23,7 @@ from tests.cluster.kubernetes import node_pools
 from tests.cluster.kubernetes.agent import Agent, Images, processes_of
 from tests.cluster.kubernetes.daemons import Daemons
 from tests.cluster.kubernetes.node_logs import LogServer
+from tests.cluster.kubernetes.queues import Kueue
 
 LINGER_SECONDS = 1.0
 FIRST_SECONDS = 60.0
@@ -41,6 +42,8 @@ class Cluster:
         containers.mkdir()
         self.agent = Agent(self.daemons.admin, containers, logs, Images(folder / "images"))
         logs.find = self.agent.log_of
+        self._kueue: Kueue | None = None
+        self._kueue_lock = threading.Lock()
 
     def start(self) -> None:
         """Start everything; the nodes are ready when this returns."""
@@ -78,6 +81,14 @@ class Cluster:
     def compact(self) -> None:
         self.daemons.compact()
 
+    def start_kueue(self, programs: str) -> None:
+        """Start Kueue, if nobody has; its programs are in a folder of their own."""
+        with self._kueue_lock:
+            if self._kueue is None:
+                kueue = Kueue(self.daemons, Path(programs))
+                kueue.start()
+                self._kueue = kueue
+
     def running(self) -> list[int]:
         """Return the processes of all containers."""
         return list(processes_of())
@@ -93,6 +104,7 @@ REQUESTS: dict[str, Callable[..., Any]] = {
         Cluster.kill_api,
         Cluster.start_api,
         Cluster.compact,
+        Cluster.start_kueue,
         Cluster.running,
     )
 }

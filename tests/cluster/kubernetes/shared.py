@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
 _DOCUMENTED = re.search(r"# launcher\.yml\n(.*?)```", (ROOT / "docs" / "clusters.md").read_text(), re.DOTALL)
 assert _DOCUMENTED is not None
-*MAY, EVENTS = yaml.safe_load(_DOCUMENTED[1])["rules"]
+*MAY, EVENTS, WORKLOADS = yaml.safe_load(_DOCUMENTED[1])["rules"]
 """All that one who launches has to be allowed, as the documentation says it; and what may be left out."""
 
 

@@ -171,6 +171,18 @@ RUNNING = run(RunState.RUNNING, lease())
             seen(JobState.QUEUED, silent_seconds=91),  # evicted: the job would begin a second time
             End(lease(), RunState.PREEMPTED, "no sign of life for 91 s", kill=True),
         ),
+        # its queue has taken it back
+        (
+            RUNNING,
+            seen(JobStatus(JobState.QUEUED, requeued=True)),
+            End(lease(), RunState.PREEMPTED, "its job was put back into the queue", kill=True),
+        ),
+        (RUNNING, seen(JobStatus(JobState.QUEUED, requeued=True), ours=False), Wait()),
+        (
+            run(RunState.PENDING, lease(RunState.PENDING)),
+            seen(JobStatus(JobState.QUEUED, "waits", requeued=True)),
+            Wait("waits"),
+        ),
         (RUNNING, seen(JobState.GONE, ours=False), Wait()),  # its own launcher sees it, too
         # it is silent
         (

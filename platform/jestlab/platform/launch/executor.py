@@ -92,6 +92,7 @@ class JobStatus:
         place: Of a job that waits: its place in the queue and its estimated start, in words, where the
             executor tells.
         unblock: Of a job that waits: what would let it begin, in words, where that is known.
+        requeued: Of a job that waits: whether it had begun before, and was put back into the queue.
     """
 
     state: JobState
@@ -99,6 +100,7 @@ class JobStatus:
     exit_code: int | None = None
     place: str = ""
     unblock: str = ""
+    requeued: bool = False
 
     @property
     def waits(self) -> str | None:

@@ -205,6 +205,9 @@ def _held(run: Standing, lease: Lease, seen: Seen) -> Action:
         return Done(run.state, "by another launch")  # which goes on
     if lease.state == RunState.PENDING and job.state == JobState.QUEUED:
         return Wait(job.waits)  # for as long as it takes
+    if seen.ours and job.state == JobState.QUEUED and job.requeued:
+        # Its worker has gone; the next attempt goes on from the last checkpoint.
+        return End(lease, RunState.PREEMPTED, "its job was put back into the queue", kill=True)
     if silent and (seen.ours or job.state == JobState.UNKNOWN):
         reason = f"no sign of life for {seen.silent_seconds:.0f} s"
         return End(lease, RunState.PREEMPTED, reason, kill=True)

@@ -32,9 +32,9 @@ def test_a_handle_says_which_cluster_which_namespace_which_jobset(cluster):
 
 
 def test_one_that_is_suspended_waits_in_the_queue(cluster):
-    """As Kueue leaves it until it admits it, which is to resume it."""
+    """Where Kueue is not heard, and somebody resumes it by hand."""
     _, started, status = launched(cluster, settings=cluster.settings(queue="tpus"))
-    assert (status().state, status().reason) == (JobState.QUEUED, "waits in the queue")
+    assert (status().state, status().reason) == (JobState.QUEUED, "waits in the queue tpus")
     assert not cluster.namespace.pods()
     cluster.namespace.resume(NAME)
     cluster.run(started)

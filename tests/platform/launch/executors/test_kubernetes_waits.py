@@ -32,6 +32,21 @@ from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
         ),
         ('Unschedulable: 0/1 nodes: persistentvolumeclaim "lab" not found', "`kubernetes.claim`"),
         ("waits in the queue", "Kueue"),
+        ("waits in the queue tpus: LocalQueue tpus doesn't exist", "`kubernetes.queue`"),
+        ("waits in the queue tpus: LocalQueue tpus is stopped", "whoever runs the queue"),
+        ("waits in the queue tpus: ClusterQueue all is inactive", "whoever runs the queue"),
+        ("waits in the queue tpus: ClusterQueue all doesn't exist", "belongs to"),
+        ("waits in the queue tpus: its Workload was deactivated", "`active: true`"),
+        (
+            "waits in the queue tpus: insufficient unused quota for google.com/tpu in flavor any, 4 more "
+            "needed",
+            "more quota of its ClusterQueue",
+        ),
+        (
+            "waits in the queue tpus: insufficient quota for google.com/tpu in flavor any, previously "
+            "considered podsets requests (0) + current podset request (16) > maximum capacity (4)",
+            "a queue with more quota",
+        ),
     ],
 )
 def test_a_job_that_waits_says_what_would_let_it_begin(said, remedy):

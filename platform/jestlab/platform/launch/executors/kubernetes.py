@@ -25,7 +25,7 @@ from jestlab.platform.launch.executor import (
     JobStatus,
     LaunchedJob,
 )
-from jestlab.platform.launch.executors import manifest
+from jestlab.platform.launch.executors import kueue, manifest
 from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, Result, http_error
 from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 from jestlab.platform.launch.executors.manifest import (
@@ -53,6 +53,7 @@ _REMEDIES = {
     "get of pods/log",
     404: "is JobSet installed in the cluster, and is the namespace there?",
 }
+_CUSTOM = {"jobsets": manifest.JOBSETS, "workloads": kueue.WORKLOADS}
 _QUOTA = "exceeded quota"  # as the API server says it, with the status 403
 _SILENT_REASON = "DeletionByTaintManager"  # of pods on nodes that cannot be reached, or are not ready
 _PREEMPTED_REASON = "FailJobSetFailurePolicyAction"
@@ -128,7 +129,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
         return context, namespace
 
     def _statuses(self, place: Place, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
-        """Two calls; one more for each job that has just failed, and one for all whose pods are missing."""
+        """Two calls; one more for each that has just failed, for all without pods, and for all in queues."""
         context, namespace = place
         names = {_split(job.handle)[2]: job for job in jobs}
         selector = MANAGED
@@ -169,7 +170,34 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 for name, job in podless.items()
                 if f"{name}-{manifest.HOSTS}-0" in refused
             }
+        in_queue = {
+            name: sets[name]
+            for name, job in names.items()
+            if known[job].state == JobState.QUEUED and kueue.is_in_queue(sets[name])
+        }
+        if in_queue:
+            workloads = self._workloads(context, namespace, [_uid(found) for found in in_queue.values()])
+            for name, found in in_queue.items():
+                job = names[name]
+                known[job] = kueue.queued(found, known[job], workloads[_uid(found)])
         return {job: with_remedy(found) for job, found in known.items()}
+
+    def _workloads(
+        self, context: str, namespace: str, uids: Sequence[str]
+    ) -> Mapping[str, list[Mapping[str, Any]]]:
+        """Return Kueue's Workloads of JobSets, by the JobSets' uids; nothing if we may not ask."""
+        found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        few = len(uids) <= _NAMES_IN_A_SELECTOR
+        selector = f"{kueue.JOB_LABEL} in ({','.join(sorted(uids))})" if few else kueue.JOB_LABEL
+        try:
+            workloads = self._pages("workloads", context, namespace, selector)
+        except Exception as error:
+            if self._meaning(error) is None:
+                raise
+            return found
+        for workload in workloads:
+            found[workload["metadata"]["labels"][kueue.JOB_LABEL]].append(workload)
+        return found
 
     def _refused_pods(self, context: str, namespace: str) -> Mapping[str, str]:
         """Return why the cluster refuses the pods of Jobs, by the Jobs' names; nothing if we may not ask."""
@@ -232,20 +260,26 @@ class Kubernetes(Cloud[KubernetesSettings]):
             answer.release_conn()
 
     def _jobsets(self, context: str, verb: str, namespace: str, **options: Any) -> Any:
-        """Send one request to the JobSet API: create, list, get or delete.
+        return self._custom(manifest.JOBSETS, context, verb, namespace, **options)
+
+    def _custom(
+        self, kind: tuple[str, str, str], context: str, verb: str, namespace: str, **options: Any
+    ) -> Any:
+        """Send one request about JobSets or Workloads: create, list, get or delete.
 
         Returns:
-            The answer; None if a JobSet to create exists, or one to get or delete does not.
+            The answer; None if an object to create exists, or one to get or delete does not.
         """
         from kubernetes.client import ApiException, CustomObjectsApi
 
+        group, version, plural = kind
         request = getattr(CustomObjectsApi(self._client(context)), f"{verb}_namespaced_custom_object")
         try:
             return request(
-                group=manifest.JOBSET_GROUP,
-                version=manifest.JOBSET_VERSION,
+                group=group,
+                version=version,
                 namespace=namespace,
-                plural=manifest.JOBSET_PLURAL,
+                plural=plural,
                 _request_timeout=self._timeout,
                 **options,
             )
@@ -259,14 +293,14 @@ class Kubernetes(Cloud[KubernetesSettings]):
     def _pages(
         self, kind: str, context: str, namespace: str, selector: str = "", fields: str = ""
     ) -> list[Mapping[str, Any]]:
-        """Return all `jobsets`, `pods` or `events` that selectors select, however many pages."""
+        """Return all `jobsets`, `workloads`, `pods` or `events` that selectors select, however many pages."""
         found: list[Mapping[str, Any]] = []
         more: dict[str, str] = {}
         while True:
             options = {"label_selector": selector, "field_selector": fields, "limit": _PAGE, **more}
             options = {name: value for name, value in options.items() if value}
-            if kind == "jobsets":
-                page = self._jobsets(context, "list", namespace, **options)
+            if kind in _CUSTOM:
+                page = self._custom(_CUSTOM[kind], context, "list", namespace, **options)
             else:
                 request = f"list_namespaced_{kind.removesuffix('s')}"
                 page = json.loads(self._pods(context, request, namespace, **options).data)
@@ -365,6 +399,11 @@ def _is_forbidden(error: BaseException) -> bool:
     return isinstance(error, ApiException) and error.status == 403 and _QUOTA not in str(error.body)
 
 
+def _uid(thing: Mapping[str, Any]) -> str:
+    uid: str = thing["metadata"]["uid"]
+    return uid
+
+
 def _split(handle: str) -> tuple[str, str, str]:
     parts = handle.rsplit("/", 2)  # a context may have slashes in it
     if len(parts) != 3 or not all(parts):
@@ -404,7 +443,7 @@ def status(jobset: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> JobS
     if jobset["metadata"].get("deletionTimestamp"):
         return JobStatus(JobState.RUNNING, "stopping")
     if jobset.get("spec", {}).get("suspend"):
-        return JobStatus(JobState.QUEUED, "waits in the queue")
+        return kueue.suspended(jobset, first)
     if first is not None and first.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed"):
         return JobStatus(JobState.RUNNING, _cut_off(first))
     if first is not None and first["metadata"].get("deletionTimestamp"):

@@ -20,6 +20,16 @@ _REMEDIES = (
     ),
     (r"exceeded quota", "the end of other jobs in the namespace, or a larger quota"),
     (r"persistentvolumeclaim", "the PersistentVolumeClaim that `kubernetes.claim` names"),
+    # Kueue's, which all begin with `waits in the queue`.
+    (
+        r"LocalQueue \S+ doesn't exist",
+        "the LocalQueue that `kubernetes.queue` names: see `kubectl get localqueues`",
+    ),
+    (r"ClusterQueue \S+ doesn't exist", "the ClusterQueue that the queue belongs to"),
+    (r"Queue \S+ is (stopped|inactive)", "whoever runs the queue: see `kubectl describe localqueues`"),
+    (r"was deactivated", "`active: true` in its Workload; or `jestlab cancel`, and launch again"),
+    (r"> maximum capacity", "lower `resources` of each run, or a queue with more quota"),
+    (r"insufficient unused quota", "the end of other runs in the queue, or more quota of its ClusterQueue"),
     (r"Insufficient", "the end of jobs that hold the nodes, more nodes, or lower `resources` of each run"),
     (r"node affinity|node selector", "nodes with the labels of `resources.tpu`: see `kubectl get nodes -L`"),
     (r"untolerated taint", "nodes that are ready and kept free for nothing else: see `kubectl get nodes`"),

@@ -28,11 +28,13 @@ from jestlab.platform.lab.lab import STORE, STORE_SECRET
 from jestlab.platform.lab.settings import Kubernetes, Vertex
 from jestlab.platform.launch.executor import ExecutorError, Job, Marks
 from jestlab.platform.launch.executors.environment import threads_environment
+from jestlab.platform.launch.executors.kueue import QUEUE_LABEL
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.spec.resources import Nodes, Slice
 from jestlab.platform.store.provenance import without_secrets
 
-JOBSET_GROUP, JOBSET_VERSION, JOBSET_PLURAL = "jobset.x-k8s.io", "v1alpha2", "jobsets"
+JOBSETS = ("jobset.x-k8s.io", "v1alpha2", "jobsets")
+"""Group, version and plural of JobSets."""
 
 MANAGED = "app.kubernetes.io/managed-by=jestlab"
 """Selects all of jestlab's objects in Kubernetes."""
@@ -146,7 +148,7 @@ def jobset(
     if isinstance(machines, Slice) and machines.hosts > 1:
         # A slice of several hosts is one node pool: all pods of the job in it, and none of another job.
         annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] = "cloud.google.com/gke-nodepool"
-    queue = {} if settings.queue is None else {"kueue.x-k8s.io/queue-name": settings.queue}
+    queue = {} if settings.queue is None else {QUEUE_LABEL: settings.queue}
     disrupted = {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     hosts: dict[str, Any] = {
         "parallelism": machines.hosts,
@@ -166,7 +168,7 @@ def jobset(
     # The JobSet's reason then says that machines were taken away, also when their pods are long gone.
     preempted = {"name": "preempted", "action": "FailJobSet", "onJobFailureReasons": reasons}
     return {
-        "apiVersion": f"{JOBSET_GROUP}/{JOBSET_VERSION}",
+        "apiVersion": "/".join(JOBSETS[:2]),
         "kind": "JobSet",
         "metadata": {
             "name": job.name,

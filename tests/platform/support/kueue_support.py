@@ -1,0 +1,102 @@
+"""The queues of one test, in a real Kueue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kubernetes_harness import KubernetesHarness
+from tests.cluster.kubernetes import binaries
+from tests.cluster.kubernetes.queues import API, MANAGED
+from tests.cluster.kubernetes.shared import EVENTS, MAY, WORKLOADS, until
+
+from jestlab.platform.launch.executor import LaunchedJob
+from jestlab.platform.launch.executors.kubernetes import Kubernetes
+
+QUEUE = "tpus"
+URGENT = "urgent"
+"""Name of a JobSet of somebody else, with a priority above that of jestlab's runs."""
+
+
+class Queues:
+    """A LocalQueue of the harness's namespace, with quota of its own.
+
+    Attributes:
+        harness: Its cluster, in a namespace that Kueue manages.
+    """
+
+    def __init__(self, harness: KubernetesHarness, chips: int) -> None:
+        """Start Kueue if it does not run, and create a queue with quota of so many chips."""
+        programs = binaries.folder("kueue")
+        if programs is None:
+            pytest.skip(binaries.KUEUE_MISSING)
+        harness.cluster.ask("start_kueue", str(programs))
+        self.harness = harness
+        self._admin, self._name = harness.cluster.admin, harness.namespace.name
+        self._admin.patch(f"/api/v1/namespaces/{self._name}", {"metadata": {"labels": MANAGED}})
+        harness.namespace.allow([*MAY, EVENTS, WORKLOADS])
+        quotas = {"google.com/tpu": str(chips), "cpu": "1000", "memory": "1000Gi"}
+        flavor = {
+            "name": "any",
+            "resources": [{"name": name, "nominalQuota": quota} for name, quota in quotas.items()],
+        }
+        spec = {
+            "namespaceSelector": {},
+            "preemption": {"withinClusterQueue": "LowerPriority"},
+            "resourceGroups": [{"coveredResources": list(quotas), "flavors": [flavor]}],
+        }
+        self._create("clusterqueues", "ClusterQueue", self._name, spec=spec)
+        path = f"namespaces/{self._name}/localqueues"
+        self._create(path, "LocalQueue", QUEUE, spec={"clusterQueue": self._name})
+
+    def executor(self, queue: str = QUEUE, **changes: Any) -> Kubernetes:
+        """Return an executor that launches into a queue."""
+        return self.harness.executor(settings=self.harness.settings(queue=queue), **changes)
+
+    def stop(self, policy: str) -> None:
+        """Set the `stopPolicy` of the ClusterQueue."""
+        self._admin.patch(f"{API}/clusterqueues/{self._name}", {"spec": {"stopPolicy": policy}})
+
+    def deactivate(self, jobset: str) -> None:
+        """Set `active: false` in the Workload of a JobSet."""
+        path = f"{API}/namespaces/{self._name}/workloads"
+        uid = (self.harness.namespace.jobset(jobset) or {})["metadata"]["uid"]
+        [workload] = self._admin.get(path, labelSelector=f"kueue.x-k8s.io/job-uid={uid}")["items"]
+        self._admin.patch(f"{path}/{workload['metadata']['name']}", {"spec": {"active": False}})
+
+    def launch_urgent(self) -> LaunchedJob:
+        """Let somebody else launch a JobSet of a higher priority, and wait until its pod runs."""
+        self._create("workloadpriorityclasses", "WorkloadPriorityClass", self._name, value=1000)
+        job = self.harness.job(URGENT)
+        body = self.executor().render(job)
+        assert body is not None
+        body["metadata"]["labels"] |= {"kueue.x-k8s.io/priority-class": self._name}
+        self.harness.namespace.create_jobset(body)
+        until(lambda: self.runs(URGENT))
+        return LaunchedJob(f"lab/{self._name}/{URGENT}", job.marks)
+
+    def runs(self, jobset: str) -> bool:
+        """Whether the pod of a JobSet runs."""
+        pods = self.harness.namespace.pods(jobset)
+        return bool(pods) and all(pod["status"].get("phase") == "Running" for pod in pods)
+
+    def waits(self, executor: Kubernetes, started: LaunchedJob, words: str) -> list[str]:
+        """Wait until a job's reason to wait has these words in it; return its three lines."""
+
+        def lines() -> list[str]:
+            waits = executor.statuses([started])[started].waits or ""
+            return waits.split("\n") if words in waits else []
+
+        found: list[str] = until(lines)
+        return found
+
+    def close(self) -> None:
+        """Delete what is in no namespace."""
+        self.stop("None")
+        self._admin.delete(f"{API}/clusterqueues/{self._name}")
+        classes = f"{API}/workloadpriorityclasses"
+        self._admin.delete(classes, fieldSelector=f"metadata.name={self._name}")
+
+    def _create(self, path: str, kind: str, name: str, **parts: Any) -> None:
+        of = {"apiVersion": API.removeprefix("/apis/"), "kind": kind, "metadata": {"name": name}}
+        self._admin.create(f"{API}/{path}", of | parts)
