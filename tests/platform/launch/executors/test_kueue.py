@@ -15,9 +15,10 @@ from kueue_support import QUEUE, URGENT, Queues
 from tests.cluster.kubernetes.shared import MAY, container_environment, until
 
 from jestlab.platform.lab.lab import Lab
-from jestlab.platform.launch.controller import Options, launch
+from jestlab.platform.launch.controller import launch
 from jestlab.platform.launch.executor import JobState, LaunchedJob
 from jestlab.platform.launch.executors.kubernetes import Kubernetes
+from jestlab.platform.launch.options import Options
 from jestlab.platform.planning.plan import plan
 from jestlab.platform.spec.load import load
 from jestlab.platform.spec.resources import parse_slice
