@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -16,6 +16,7 @@ from fake_api import FakeApi
 from fake_google import FakeGoogle
 from google.oauth2.credentials import Credentials
 
+from jestlab.platform.contracts import executors as contracts
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Vertex as VertexSettings
@@ -56,37 +57,26 @@ def obedient(folder: Path, name: str, **changes: Any) -> Job:
     return job(name, environment=told, log=log, marks=marks, **changes)
 
 
-class Harness(Protocol):
-    """Sets scenes for one executor.
+class Harness(contracts.Harness, Protocol):
+    """Sets scenes for one executor, also those in which whom it asks fails.
+
+    Errors are named by statuses of HTTP. Where something else is spoken, it says what means the same there.
 
     Attributes:
         remote: Whether it asks somebody who may not answer.
         names_are_unique: Whether whom it asks refuses a second job of one name.
+        remembers_removed: Whether whom it asks still knows a job that somebody removed.
+        logs_are_asked_for: Whether logs come from whom it asks; else from the lab.
+        variables_are_shown: Whether others can see the variables of a job.
     """
 
-    remote: bool
     names_are_unique: bool
-
-    @property
-    def api(self) -> FakeApi:
-        """Whom it asks."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None: ...
+    remembers_removed: bool
+    logs_are_asked_for: bool
+    variables_are_shown: bool
 
     def executor(self, *, answer_seconds: float = 5.0) -> Executor:
-        """A new one, as another process would make it."""
-
-    def job(self, name: str) -> Job:
-        """A job that this executor can launch."""
-
-    def count(self) -> int:
-        """Jobs that wait or run."""
-
-    def run(self, started: LaunchedJob) -> None:
-        """Let a job begin."""
-
-    def end(self, started: LaunchedJob, code: int) -> None:
-        """Let a job's first process end."""
+        """Create one, as another process would."""
 
     def preempt(self, started: LaunchedJob) -> None:
         """Take a job's machines away."""
@@ -94,23 +84,23 @@ class Harness(Protocol):
     def vanish(self, started: LaunchedJob) -> None:
         """Remove a job behind the launcher's back."""
 
-    def finish_stop(self) -> None:
-        """Let what was asked to stop have stopped."""
-
-    def prints(self, started: LaunchedJob, lines: list[str]) -> None:
-        """Let a job print lines."""
-
     def spoil(self, *statuses: int) -> None:
         """Answer the next requests with these errors."""
 
+    def said(self, status: int) -> str:
+        """Return what is told of an error to whoever launches."""
+
     def lose_an_answer(self) -> None:
-        """Carry out the next request, and lose its answer."""
+        """Carry out the next request that launches a job, and lose its answer."""
+
+    def answer_late(self, seconds: float) -> None:
+        """Answer each request so late."""
 
     def outage(self) -> AbstractContextManager[None]:
         """Context without anyone who answers."""
 
-    def close(self) -> None:
-        """Leave nothing behind."""
+    def shown(self) -> str:
+        """Return all that others can see of its jobs."""
 
 
 class Remote(Generic[Api]):
@@ -118,6 +108,9 @@ class Remote(Generic[Api]):
 
     remote = True
     names_are_unique = False
+    remembers_removed = False
+    logs_are_asked_for = True
+    variables_are_shown = True
     api: Api
 
     def job(self, name: str) -> Job:
@@ -126,14 +119,23 @@ class Remote(Generic[Api]):
     def spoil(self, *statuses: int) -> None:
         self.api.faults[:] = statuses
 
+    def said(self, status: int) -> str:
+        return "" if status == 401 else str(status)  # at 401 a client looks for better credentials
+
     def lose_an_answer(self) -> None:
         self.api.lost = 1
+
+    def answer_late(self, seconds: float) -> None:
+        self.api.delay_seconds = seconds
 
     @contextmanager
     def outage(self) -> Iterator[None]:
         self.api.stop()
         yield
         self.api.start()
+
+    def shown(self) -> str:
+        return repr(vars(self.api))
 
     def close(self) -> None:
         self.api.stop()
@@ -202,6 +204,9 @@ class LocalHarness:
 
     remote = False
     names_are_unique = False
+    remembers_removed = False
+    logs_are_asked_for = False
+    variables_are_shown = False
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder
@@ -211,10 +216,6 @@ class LocalHarness:
         monkeypatch.setattr("sys.executable", str(program))
         self._executors: list[Local] = []
         (folder / "lab").mkdir()
-
-    @property
-    def api(self) -> FakeApi:
-        raise NotImplementedError("nobody is asked")
 
     def executor(self, *, answer_seconds: float = 5.0) -> Local:
         executor = Local(Lab.find(self._folder / "lab"))
@@ -252,10 +253,19 @@ class LocalHarness:
     def spoil(self, *statuses: int) -> None:
         raise NotImplementedError("nobody is asked")
 
+    def said(self, status: int) -> str:
+        raise NotImplementedError("nobody is asked")
+
     def lose_an_answer(self) -> None:
         raise NotImplementedError("nobody is asked")
 
+    def answer_late(self, seconds: float) -> None:
+        raise NotImplementedError("nobody is asked")
+
     def outage(self) -> AbstractContextManager[None]:
+        raise NotImplementedError("nobody is asked")
+
+    def shown(self) -> str:
         raise NotImplementedError("nobody is asked")
 
     def close(self) -> None:
@@ -284,7 +294,7 @@ class ForkedHarness(LocalHarness):
         return dataclasses.replace(super().job(name), imports=("obedient_worker",))
 
 
-HARNESSES: dict[str, type[Harness]] = {
+HARNESSES: dict[str, Callable[[Path, pytest.MonkeyPatch], Harness]] = {
     "local": LocalHarness,
     "forked": ForkedHarness,
     "vertex": VertexHarness,

@@ -29,7 +29,7 @@ from jestlab.platform.launch.processes import adopt_orphans, end_descendants
 
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
-_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _START_SECONDS = 60.0
 _TOOL_SECONDS = 60.0
 _CONF = """
@@ -76,7 +76,7 @@ PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
 @functools.cache
 def why_not() -> str | None:
     """Why no cluster can run here; None if one can."""
-    missing = [name for name in EXECUTABLES if shutil.which(name, path=_PATH) is None]
+    missing = [name for name in EXECUTABLES if shutil.which(name, path=PATH) is None]
     return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
 
 
@@ -162,7 +162,7 @@ class SlurmCluster:
     @property
     def variables(self) -> dict[str, str]:
         """By which Slurm's commands find it."""
-        return {"SLURM_CONF": str(self.conf), "PATH": _PATH}
+        return {"SLURM_CONF": str(self.conf), "PATH": PATH}
 
     def wait_until_saved(self) -> None:
         """Wait until the controller has written its jobs to disk: one that is killed before forgets them."""
@@ -190,6 +190,14 @@ class SlurmCluster:
         """Id → state of the jobs that wait or run."""
         lines = self.tool("squeue", "-h", "-r", "-o", "%i %T").splitlines()
         return dict(line.split(maxsplit=1) for line in lines)
+
+    def preempt(self, nodes: int = 2) -> None:
+        """Take nodes for a job of the partition `high`, which ends at once when it has them."""
+        id_ = self.tool(
+            "sbatch", "--parsable", f"--nodes={nodes}", "--exclusive", "--partition=high", "--no-requeue",
+            "--chdir=/tmp", "--output=/dev/null", "--wrap=true",
+        ).strip()  # fmt: skip
+        wait_until(lambda: id_ not in self.jobs())
 
     def reset(self) -> None:
         """Leave no job, and both nodes as they were."""
@@ -288,13 +296,6 @@ class SlurmLab:
             " SELECT run, seed, name, step, value FROM v_evaluations ORDER BY 1, 2, 3, 4"
         )
 
-    def preempt(self, nodes: int = 2) -> None:
-        """Take the nodes for a job of the partition `high`, which ends at once when it has them."""
-        self.cluster.tool(
-            "sbatch", "--parsable", "--wait", f"--nodes={nodes}", "--exclusive", "--partition=high",
-            "--chdir=/tmp", "--output=/dev/null", "--wrap=true",
-        )  # fmt: skip
-
 
 # ---- the guard
 
@@ -337,7 +338,7 @@ def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
         (folder / "munge.socket").unlink(missing_ok=True)  # of one that was killed
     with (folder / f"{name}.out").open("ab") as output:
         started = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": _PATH}
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": PATH}
         )
     (folder / f"{name}.running").write_text(str(started.pid))
     if name == "munged":

@@ -70,17 +70,27 @@ def arguments_at(root: str | None, job: Job) -> list[str]:
     Raises:
         ExecutorError: An argument holds the store's URL or a password.
     """
-    store = job.environment.get(STORE)
-    for argument in job.arguments:
-        if (store and store in argument) or _has_secret(argument):
-            raise ExecutorError(
-                f"{job.title}: an argument of its worker holds the store's URL or a password, and manifests "
-                f"can be read by others: the worker takes it from {STORE}"
-            )
+    check_arguments(job, "manifests can be read by others")
     return [
         root if root is not None and before == "--root" and "://" not in argument else argument
         for before, argument in pairwise(["", *job.arguments])
     ]
+
+
+def check_arguments(job: Job, because: str) -> None:
+    """Raise ExecutorError if an argument of a job holds the store's URL or a password.
+
+    Args:
+        job: The job.
+        because: Why that is wrong.
+    """
+    store = job.environment.get(STORE)
+    for argument in job.arguments:
+        if (store and store in argument) or _has_secret(argument):
+            raise ExecutorError(
+                f"{job.title}: an argument of its worker holds the store's URL or a password, and {because}: "
+                f"the worker takes it from {STORE}"
+            )
 
 
 def _variables(job: Job) -> dict[str, str]:

@@ -32,6 +32,7 @@ from jestlab.platform.launch.executor import (
 from jestlab.platform.launch.executors import slurm_script, slurm_states
 from jestlab.platform.launch.executors.cloud import three_attempts
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
+from jestlab.platform.launch.executors.manifest import check_arguments
 from jestlab.platform.launch.executors.slurm_files import Batches, Task, batch_of
 from jestlab.platform.launch.executors.slurm_states import Row
 from jestlab.platform.launch.executors.slurm_tools import Tools
@@ -142,6 +143,9 @@ class Slurm(Executor):
         try:
             if self._resources is None:
                 raise ExecutorError("this executor finds jobs and cannot launch any")
+            for job in jobs:
+                # They are words of a process, which others who use its node may see.
+                check_arguments(job, "processes of a node can be seen by others")
             answers |= self._launched_before(jobs)
             new = [job for job in jobs if job.name not in answers]
             most = min(int(self._setting("MaxArraySize", "1001")), int(self._setting("MaxJobCount", "10000")))
@@ -160,9 +164,10 @@ class Slurm(Executor):
         if not tasks:
             return {}
         queued = self._queued()
+        self._cancel_given_up(queued)
         found: dict[str, LaunchedJob | ExecutorError] = {}
         for job in jobs:
-            if (task := tasks.get(job.name)) is None:
+            if (task := tasks.get(job.name)) is None or task.batch in self._given_up:
                 continue
             if (end := self._batches.end(task)) is not None:
                 found[job.name] = self._launched(job, end.job, task)
@@ -183,6 +188,7 @@ class Slurm(Executor):
         ]
         environment = {name: value for name, value in environment.items() if name not in _NOT_THEIRS}
         batch = self._batches.write(plain, environment)
+        self._given_up.discard(batch)  # launched again, it is wanted
         command = ["sbatch", "--parsable", *self._sbatch(batch, jobs)]
         text = self._script(batch)
         tried = False
@@ -192,7 +198,7 @@ class Slurm(Executor):
             if tried and (rows := self._queued().get(batch)):
                 return rows[0].id.partition("_")[0]
             tried = True
-            return self._tools.run(*command, given=text).strip().split(";")[0]
+            return self._tools.run_once(*command, given=text).strip().split(";")[0]
 
         try:
             id_: str = three_attempts(lambda error: isinstance(error, ExecutorAway))(submit)
@@ -289,7 +295,7 @@ class Slurm(Executor):
     def _queued(self) -> dict[str, list[Row]]:
         """Return the user's jobs that Slurm remembers, by batch."""
         answer = self._tools.run(
-            "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}",
+            "squeue", "--noheader", "--array", "--states=all", f"--user={os.getuid()}", "--sort=i",
             f"--format={slurm_states.QUEUE_FORMAT}",
         )  # fmt: skip
         found: dict[str, list[Row]] = defaultdict(list)

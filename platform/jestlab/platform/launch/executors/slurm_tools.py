@@ -12,15 +12,22 @@ import subprocess
 from collections.abc import Sequence
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError
+from jestlab.platform.launch.executors.cloud import three_attempts
 from jestlab.platform.launch.logs import one_line
 
-_PASS = (
-    *("unable to contact", "connection refused", "connection timed out", "connection reset", "timed out"),
-    *("zero bytes were transmitted", "temporarily unavailable", "standby mode", "communication", "transport"),
-    *("protocol authentication", "munge", "no response", "try again", "slurmdbd", "in recovery"),
-    *("could not resolve", "unable to establish", "connection failure", "disk quota"),
+_PASS_SOON = (
+    *("zero bytes were transmitted", "temporarily unavailable", "standby mode", "connection reset"),
+    *("protocol authentication", "munge", "try again", "in recovery"),
 )
-"""Words of errors that may pass: the controller, its database or munge are away."""
+"""Words of errors that may pass in a moment."""
+
+_PASS = (
+    *("unable to contact", "connection refused", "connection timed out", "timed out", "no response"),
+    *("communication", "transport", "slurmdbd", "could not resolve", "unable to establish"),
+    *("connection failure", "disk quota"),
+)
+"""Words of errors that may pass: the controller or its database are away. Slurm's commands have already tried
+for a while (`MessageTimeout`) before they say so."""
 
 _REMEDIES = {
     "configuration source": "no cluster is known here: launch on a machine of it, or set SLURM_CONF",
@@ -36,6 +43,10 @@ _REMEDIES = {
 }
 
 
+class _PassesSoon(ExecutorAway):
+    """Slurm does not answer now, and may do so in a moment."""
+
+
 class Tools:
     """Runs Slurm's commands; one that does not answer in time is away."""
 
@@ -43,22 +54,28 @@ class Tools:
         """Run nothing yet; each command may take so many seconds."""
         self._answer_seconds = answer_seconds
 
-    def run(self, *command: str, given: str | None = None, accept: Sequence[str] = ()) -> str:
-        """Run a command and return what it prints.
+    def run(self, *command: str, accept: Sequence[str] = ()) -> str:
+        """Run a command that is safe to repeat, and return what it prints; errors that pass soon are waited
+        out.
 
         Args:
             command: Its words.
-            given: Its standard input.
             accept: Errors, in lower case, that are no errors here: then what was printed is returned.
 
         Raises:
             ExecutorAway: Slurm does not answer now.
             ExecutorError: The command is not here, or was refused.
         """
+        repeated = three_attempts(lambda error: isinstance(error, _PassesSoon))
+        said: str = repeated(self.run_once, *command, accept=accept)
+        return said
+
+    def run_once(self, *command: str, given: str = "", accept: Sequence[str] = ()) -> str:
+        """Run a command, as `run` does, but never twice; `given` is its standard input."""
         try:
             done = subprocess.run(
                 command,
-                input=given or "",
+                input=given,
                 env=_environment(),
                 capture_output=True,
                 text=True,
@@ -95,6 +112,8 @@ def _meaning(command: str, said: str) -> ExecutorError:
     lines = [line.removeprefix(f"{command}: ").removeprefix("error: ") for line in said.splitlines()]
     line = one_line("; ".join(dict.fromkeys(line.strip() for line in lines if line.strip())), 300)
     words = line.lower()
+    if any(passing in words for passing in _PASS_SOON):
+        return _PassesSoon(f"{command}: {line}")
     if any(passing in words for passing in _PASS):
         return ExecutorAway(f"{command}: {line}")
     remedy = next((remedy for key, remedy in _REMEDIES.items() if key in words), None)

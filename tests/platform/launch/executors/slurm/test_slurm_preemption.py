@@ -11,7 +11,7 @@ def test_a_run_that_is_preempted_twice_ends_like_an_undisturbed_one(lab, tmp_pat
     with lab.launching(study) as launcher:
         for step in (3, 12):
             lab.wait_for_step(step)
-            lab.preempt()
+            lab.cluster.preempt()
         lab.hurry()
         said, _ = launcher.communicate()
         assert launcher.returncode == 0, said

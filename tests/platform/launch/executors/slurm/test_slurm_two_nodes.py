@@ -72,7 +72,7 @@ def test_a_run_on_two_nodes_that_is_preempted_twice_is_bit_for_bit_the_one_of_tw
         for step in (20, 120):
             lab.wait_for_step(step)
             assert lab.cluster.tool("squeue", "-h", "-o", "%D").split() == ["2"]
-            lab.preempt()
+            lab.cluster.preempt()
         said, _ = launcher.communicate(300)
         assert launcher.returncode == 0, said
     states = [state for state, _ in lab.attempts()]

@@ -1,0 +1,46 @@
+"""A real cluster of Slurm for the tests of executors: one for each test process, started once."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import slurm_support
+from slurm_harness import SlurmHarness
+from slurm_support import SlurmCluster
+
+
+@pytest.fixture(scope="session")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Two nodes, and partitions of which `high` preempts `low`; a test that ends a daemon starts it again."""
+    if why := slurm_support.why_not():
+        pytest.skip(f"no Slurm: {why}")
+    made = SlurmCluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def slurm(slurm_cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """The cluster without a job, which this process and those that it starts find."""
+    for name, value in slurm_cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LOGNAME", getpass.getuser())
+    yield slurm_cluster
+    slurm_cluster.reset()
+
+
+@pytest.fixture
+def slurm_harness(
+    slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[SlurmHarness]:
+    """The cluster, jobs that do as they are told, and commands that fail as they are told."""
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
+    made = SlurmHarness(slurm, tmp_path, monkeypatch)
+    yield made
+    made.close()
