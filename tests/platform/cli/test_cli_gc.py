@@ -24,8 +24,8 @@ from jestlab.platform.cli import cli
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab import gc
 from jestlab.platform.lab.lab import Lab
+from jestlab.platform.store import claims, tables
 from jestlab.platform.store import engine as engines
-from jestlab.platform.store import tables
 from jestlab.platform.store.annotations import Subject, add_tags
 from jestlab.platform.store.engine import writable, writing
 from jestlab.platform.store.records import RunState
@@ -264,7 +264,9 @@ def test_what_jobs_of_slurm_have_left_stays_until_they_are_over(lab, runs):
         (lab.root / path).touch()
     handle = f"site:4711:{names['live']}.0:runs/uniform/log.txt"
     store = Store.open(lab.store_url)
-    stores.attempt(store, runs["uniform"], RunState.PENDING, number=2, executor="slurm", handle=handle)
+    attempt = stores.attempt(store, runs["uniform"], RunState.PENDING, number=2, executor="slurm")
+    assert not [item for item in gc.find(lab, store, DAY) if item.kind == "leftover"]  # it may be in any
+    claims.launched(store, {attempt: handle})
     left = {item.path.name for item in gc.find(lab, store, DAY) if item.kind == "leftover"}
     assert left == {names["over"], "over"}
     collect(lab)

@@ -138,7 +138,7 @@ class _State:
 
     kept: list[_Run]
     unreferenced: list[_Run]
-    handles: Sequence[str]  # of the jobs of live attempts
+    handles: Sequence[str | None]  # of the jobs of live attempts; None where it is not stored yet
 
     @classmethod
     def read(cls, connection: Connection, older_than: timedelta) -> _State:
@@ -153,7 +153,7 @@ class _State:
             select(Attempt.run_id, Attempt.handle).where(Attempt.state.in_(LIVE))
         ).all()
         live = {attempt.run_id for attempt in attempts}
-        handles = [attempt.handle for attempt in attempts if attempt.handle]
+        handles = [attempt.handle for attempt in attempts]
         needs: dict[int, set[int]] = {}
         for run_id, needed in connection.execute(select(Need.run_id, Need.needs_id)):
             needs.setdefault(run_id, set()).add(needed)
@@ -259,10 +259,12 @@ def leftovers(lab: Lab, older_than: timedelta) -> Iterator[Unreferenced]:
 
 def _batches(lab: Lab, state: _State, older_than: timedelta) -> Iterator[Unreferenced]:
     """Find what jobs of Slurm have left that are over; the handles of live attempts hold their batches."""
+    if None in state.handles:
+        return  # nobody knows which batch it is in
     reason = "of jobs of Slurm that are over"
     gone = set()
     for path in _entries(lab.slurm):
-        is_live = any(path.name in handle for handle in state.handles)
+        is_live = any(path.name in (handle or "") for handle in state.handles)
         if _BATCH.fullmatch(path.name) and not is_live and _is_old(path, older_than):
             gone.add(path.name)
             yield Unreferenced(Kind.LEFTOVER, path, _size(path), reason)
