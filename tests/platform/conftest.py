@@ -23,6 +23,7 @@ sys.path.insert(0, str(SUPPORT))  # toy programs and helpers; workers get it by 
 import bucket_support  # noqa: E402
 import labs_support as labs  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
+from executor_harnesses import ready  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 from tests.cluster.kubernetes import binaries  # noqa: E402
@@ -183,7 +184,5 @@ def kubernetes_harness(
     cluster: SharedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[KubernetesHarness]:
     """A namespace of the cluster, pods that do as they are told, and an API that fails as it is told."""
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    made = KubernetesHarness(cluster, tmp_path, monkeypatch)
-    yield made
-    made.close()
+    with ready(KubernetesHarness(cluster, tmp_path, monkeypatch), monkeypatch) as made:
+        yield made

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -33,6 +33,7 @@ STORE = "postgresql+psycopg://ada:correct-horse@db.example/lab"
 MARKS = marks_of("jestlab-0a1b2c3d-1")
 
 Api = TypeVar("Api", bound=FakeApi)
+AnyHarness = TypeVar("AnyHarness", bound="Harness")
 
 
 def job(name: str = "jestlab-0a1b2c3d-1", **changes: Any) -> Job:
@@ -101,6 +102,14 @@ class Harness(contracts.Harness, Protocol):
 
     def shown(self) -> str:
         """Return all that others can see of its jobs."""
+
+
+@contextmanager
+def ready(made: AnyHarness, monkeypatch: pytest.MonkeyPatch) -> Iterator[AnyHarness]:
+    """Context of a harness, in which whatever fails is tried again without a pause."""
+    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
+    with closing(made):
+        yield made
 
 
 class Remote(Generic[Api]):

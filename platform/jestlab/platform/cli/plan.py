@@ -22,7 +22,7 @@ from jestlab.platform.planning.memory import room
 from jestlab.platform.planning.plan import Action, Plan, PlannedRun, totals, waiting_lines
 from jestlab.platform.planning.survey import Survey, survey
 from jestlab.platform.programs import Memory, Price
-from jestlab.platform.spec.resources import CLUSTERS, LOCAL_PARALLEL, ExecutorName, parse_slice
+from jestlab.platform.spec.resources import CLUSTERS, ExecutorName, parse_slice
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.terminal import styled
 
@@ -105,7 +105,7 @@ def sentences(found: Survey) -> Iterator[str]:
     if there := room(study.resources, local=found.here):
         yield from memory_lines(to_do(plan), there)
     if _budget_headers(plan):
-        yield from _by_earlier_runs(plan, found.place) if study.resources.tpu is None else _on_tpu(plan)
+        yield from _by_earlier_runs(found) if study.resources.tpu is None else _on_tpu(plan)
     elif study.resources.tpu is None and found.place is not None:
         yield from _unknown_hours(plan, found.place)
 
@@ -135,19 +135,18 @@ def _amount(runs: Sequence[PlannedRun]) -> str:
     return f"{units.hours(amount.chip_hours)} chip-hours{paid}{unknown}"
 
 
-def _by_earlier_runs(plan: Plan, place: ExecutorName | None) -> Iterator[str]:
+def _by_earlier_runs(found: Survey) -> Iterator[str]:
     """Write how long the rest takes here or in another place, and how many earlier runs tell."""
-    runs = to_do(plan)
+    runs = to_do(found.plan)
     if not runs:
         return
-    parallel = plan.study.resources.parallel or (LOCAL_PARALLEL if place is None else None)
-    where = "this machine" if place is None else place
+    where = found.place or "this machine"
     unknown = total(runs).unknown
     rest = f", and {unknown} of unknown length," if unknown else ""
     earlier = sum({run.program: run.budget.by_runs for run in runs if run.budget is not None}.values())
-    hours = wall_hours(runs, parallel)
+    hours = wall_hours(runs, found.parallel)
     yield (
-        f"To do: about {units.duration(hours)}{rest} on {where} with {parallel or 'all'} at a time, "
+        f"To do: about {units.duration(hours)}{rest} on {where} with {found.parallel or 'all'} at a time, "
         f"estimated from {counted(earlier, 'earlier run')}."
     )
 

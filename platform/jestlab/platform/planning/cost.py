@@ -178,7 +178,8 @@ def _unknown(run: PlannedRun, place: ExecutorName) -> str:
     """Say why it is unknown what a run takes."""
     if run.price is None:
         return f"the cost of {_shown(run)} is unknown, because its program {run.program} has no price"
-    where = "on this machine" if place == "local" else f"on {place} with as many chips"
+    where = "on this machine" if place == "local" else f"on {place}"
+    where += " with as many chips" if place in CLUSTERS else ""
     return (
         f"how long {_shown(run)} takes is unknown, because no run of {run.program} has completed {where}, "
         "and the study names no TPU slice: launch one of its runs first, without --max-chip-hours"

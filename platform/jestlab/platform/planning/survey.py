@@ -65,17 +65,22 @@ class Survey:
     remarks: Sequence[str] = ()
 
     @property
+    def parallel(self) -> int | None:
+        """Runs at a time; None for all of them."""
+        asked = self.plan.study.resources.parallel
+        return asked or LOCAL_PARALLEL if self.here else asked
+
+    @property
     def cost(self) -> Cost:
         """What the runs take that are still to do."""
-        runs, resources = to_do(self.plan), self.plan.study.resources
-        amount, parallel = total(runs), resources.parallel
+        runs = to_do(self.plan)
+        amount = total(runs)
         known = not amount.unknown
         counts_chips = any(run.budget is not None and run.budget.chip != NO_CHIP for run in runs)
-        parallel = parallel or LOCAL_PARALLEL if self.here else parallel
         return Cost(
             runs=len(runs),
             flops=totals(runs).total if all(run.price is not None for run in runs) else None,
-            hours=wall_hours(runs, parallel) if known else None,
+            hours=wall_hours(runs, self.parallel) if known else None,
             chip_hours=amount.chip_hours if known and counts_chips else None,
             dollars=amount.dollars if known else None,
         )

@@ -31,11 +31,11 @@ from jestlab.platform.errors import closest
 from jestlab.platform.spec.duration import parse_duration, written_duration
 from jestlab.platform.spec.slurm import Slurm
 
-EXECUTORS = ("local", "vertex", "kubernetes", "slurm")
-"""Names of the executors that are built in."""
-
 CLUSTERS = ("vertex", "kubernetes", "slurm")
-"""Those of them that launch elsewhere, on chips that are counted."""
+"""Names of the built-in executors that launch elsewhere, on chips that are counted."""
+
+EXECUTORS = ("local", *CLUSTERS)
+"""Names of the executors that are built in."""
 
 
 def _executor(name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import slurm_support
+from executor_harnesses import ready
 from slurm_harness import SlurmHarness
 from slurm_support import SlurmCluster
 
@@ -40,7 +41,5 @@ def slurm_harness(
     slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[SlurmHarness]:
     """The cluster, jobs that do as they are told, and commands that fail as they are told."""
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    made = SlurmHarness(slurm, tmp_path, monkeypatch)
-    yield made
-    made.close()
+    with ready(SlurmHarness(slurm, tmp_path, monkeypatch), monkeypatch) as made:
+        yield made

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from executor_harnesses import HARNESSES, MARKS, STORE, Harness
+from executor_harnesses import HARNESSES, MARKS, STORE, Harness, ready
 
 from jestlab.platform.contracts.executors import CASES
 from jestlab.platform.launch.executor import Executor, ExecutorAway, ExecutorError, JobState, LaunchedJob
@@ -25,13 +25,11 @@ ON_CLUSTERS = ("kubernetes", "slurm")
 
 @pytest.fixture(params=[*HARNESSES, *(pytest.param(name, marks=pytest.mark.cluster) for name in ON_CLUSTERS)])
 def harness(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
     if request.param in ON_CLUSTERS:
         yield request.getfixturevalue(f"{request.param}_harness")
         return
-    made = HARNESSES[request.param](tmp_path, monkeypatch)
-    yield made
-    made.close()
+    with ready(HARNESSES[request.param](tmp_path, monkeypatch), monkeypatch) as made:
+        yield made
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from executor_harnesses import ready
 from kubernetes_harness import KubernetesHarness
 from tests.cluster.kubernetes.shared import SharedCluster, until
 
@@ -16,11 +17,9 @@ NAME = "jestlab-0a1b2c3d-1"
 def harness(
     cluster_alone: SharedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[KubernetesHarness]:
-    monkeypatch.setenv("JESTLAB_API_PAUSE_SECONDS", "0")
-    made = KubernetesHarness(cluster_alone, tmp_path, monkeypatch)
-    made.namespace.kubeconfig(made.kubeconfig)  # straight to the API server
-    yield made
-    made.close()
+    with ready(KubernetesHarness(cluster_alone, tmp_path, monkeypatch), monkeypatch) as made:
+        made.namespace.kubeconfig(made.kubeconfig)  # straight to the API server
+        yield made
 
 
 def test_what_ends_while_the_api_server_is_down_is_known_when_it_is_back(harness):

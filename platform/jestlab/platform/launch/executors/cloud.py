@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
@@ -25,14 +24,12 @@ from jestlab.platform.launch.executor import (
     launched_or_error,
 )
 from jestlab.platform.launch.executors.rate import Rate, retry_after
+from jestlab.platform.launch.together import AT_A_TIME, each
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Nodes, Resources, Slice, parse_slice
 
 Result = TypeVar("Result")
 Section = TypeVar("Section")
-REQUESTS = 16
-"""Requests under way at a time when many jobs are launched."""
-
 _REFUSALS = 4
 """How often one call is put off because the API says that there are too many, before that is an error."""
 
@@ -78,7 +75,7 @@ class Cloud(ABC, Generic[Section]):
         self._answer_seconds = answer_seconds
         self._clients: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self._rate = Rate(self.per_second, REQUESTS)
+        self._rate = Rate(self.per_second, AT_A_TIME)
         self.chips = machines.chips if machines else 0
 
     @classmethod
@@ -132,8 +129,7 @@ class Cloud(ABC, Generic[Section]):
                 raise ExecutorError("the launch was stopped")
             return self.launch(job)
 
-        with ThreadPoolExecutor(REQUESTS, thread_name_prefix="launch") as pool:
-            return list(pool.map(lambda job: launched_or_error(launch, job), jobs))
+        return each(lambda job: launched_or_error(launch, job), jobs)
 
     def statuses(self, jobs: Sequence[LaunchedJob]) -> dict[LaunchedJob, JobStatus]:
         """Return the states of jobs, asked for place by place."""

@@ -26,7 +26,7 @@ from jestlab.platform.launch.executor import (
     LaunchedJob,
 )
 from jestlab.platform.launch.executors import kueue, manifest
-from jestlab.platform.launch.executors.cloud import REQUESTS, Cloud, Place, Result, http_error
+from jestlab.platform.launch.executors.cloud import Cloud, Place, Result, http_error
 from jestlab.platform.launch.executors.kubernetes_waits import with_remedy
 from jestlab.platform.launch.executors.manifest import (
     INDEX_LABEL,
@@ -38,6 +38,7 @@ from jestlab.platform.launch.executors.manifest import (
 )
 from jestlab.platform.launch.logs import one_line
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
+from jestlab.platform.launch.together import AT_A_TIME
 from jestlab.platform.launch.wakeup import Intervals
 from jestlab.platform.spec.resources import Nodes, Resources, Slice
 
@@ -343,7 +344,7 @@ class Kubernetes(Cloud[KubernetesSettings]):
                 else:
                     config.load_kube_config(context=context, client_configuration=configuration)
                 configuration.retries = False  # `_call` decides what is tried again
-                configuration.connection_pool_maxsize = REQUESTS
+                configuration.connection_pool_maxsize = AT_A_TIME
                 self._clients[context] = client.ApiClient(configuration)
             return self._clients[context]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jestlab.platform.launch.executor import JobState, JobStatus
@@ -33,10 +34,10 @@ def suspended(jobset: Mapping[str, Any], first: Mapping[str, Any] | None) -> Job
         jobset: The object, as the API answers.
         first: The pod of its first host, which may still save; None if there is none.
     """
-    # It was created suspended, as its generation 1: a later one has been resumed, and suspended again.
-    again = jobset["metadata"].get("generation", 1) > 1
     if first is not None and first.get("status", {}).get("phase") == "Running":
         return JobStatus(JobState.RUNNING, "stopping: it was put back into the queue")
+    # It was created suspended, as its generation 1: a later one has been resumed, and suspended again.
+    again = jobset["metadata"].get("generation", 1) > 1
     return JobStatus(JobState.QUEUED, "waits in the queue", requeued=again)
 
 
@@ -58,6 +59,4 @@ def queued(
         if workload.get("spec", {}).get("active") is False:
             why = "its Workload was deactivated"
     why = re.sub(r"^couldn't assign flavors to pod set \S+: ", "", one_line(why))
-    return JobStatus(
-        waiting.state, f"waits in the queue {queue}" + (f": {why}" if why else ""), requeued=waiting.requeued
-    )
+    return replace(waiting, reason=f"{waiting.reason} {queue}" + (f": {why}" if why else ""))
