@@ -281,6 +281,14 @@ class SlurmLab:
         """Wait until a run has come so far."""
         wait_until(lambda: any((row[0] or 0) >= step for row in self.rows("SELECT step FROM v_runs")), 180.0)
 
+    def wait_for_progress(self, attempt: int) -> None:
+        """Wait until a run's attempt of that number has got further than where it took the run up."""
+        query = (
+            "SELECT 1 FROM attempt JOIN run ON run.id = attempt.run_id"
+            f" WHERE attempt.number = {attempt} AND attempt.state = 'RUNNING' AND run.step > attempt.first_step"
+        )
+        wait_until(lambda: bool(self.rows(query)), 180.0)
+
     def attempts(self) -> list[tuple[str, str]]:
         """State and reason of the attempts, in their order."""
         return [

@@ -69,8 +69,8 @@ def test_a_run_on_two_nodes_that_is_preempted_twice_is_bit_for_bit_the_one_of_tw
 ):
     monkeypatch.delenv("JESTLAB_STORE", raising=False)
     with lab.launching(study) as launcher:
-        for step in (20, 120):
-            lab.wait_for_step(step)
+        for attempt in (1, 2):
+            lab.wait_for_progress(attempt)
             assert lab.cluster.tool("squeue", "-h", "-o", "%D").split() == ["2"]
             lab.cluster.preempt()
         said, _ = launcher.communicate(300)
