@@ -29,6 +29,7 @@ from jestlab.platform.launch.processes import adopt_orphans, end_descendants
 
 NODES = ("n1", "n2")
 EXECUTABLES = ("slurmctld", "slurmd", "munged", "sbatch", "srun")
+ACCOUNTING_EXECUTABLES = ("slurmdbd", "mariadbd", "mariadb-install-db", "sacct", "sacctmgr")
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 _START_SECONDS = 60.0
 _TOOL_SECONDS = 60.0
@@ -56,7 +57,6 @@ ReturnToService=2
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,batch_sched_delay=0,sched_min_interval=0,sched_interval=2
 JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 MpiDefault=none
@@ -71,28 +71,63 @@ NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs={cpus} R
 PartitionName=low Nodes=n1,n2 Default=YES PriorityTier=1 PreemptMode=REQUEUE MaxTime=INFINITE
 PartitionName=high Nodes=n1,n2 PriorityTier=10 PreemptMode=OFF MaxTime=INFINITE
 """
+_NO_ACCOUNTING = "AccountingStorageType=accounting_storage/none\n"
+_ACCOUNTING = """
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePort={port}
+AccountingStoragePass={folder}/munge.socket
+AccountingStorageEnforce=associations,qos
+"""
+_SMALL_DATABASE = ("--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M")
+_DATABASE_CONF = """
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={port}
+SlurmUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+PidFile={folder}/slurmdbd.pid
+LogFile={folder}/slurmdbd.log
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+"""
 
 
 @functools.cache
-def why_not() -> str | None:
-    """Why no cluster can run here; None if one can."""
-    missing = [name for name in EXECUTABLES if shutil.which(name, path=PATH) is None]
+def why_not(*, accounting: bool = False) -> str | None:
+    """Why no cluster can run here, or none with accounting; None if one can."""
+    needed = (*EXECUTABLES, *ACCOUNTING_EXECUTABLES) if accounting else EXECUTABLES
+    missing = [name for name in needed if shutil.which(name, path=PATH) is None]
     return f"{', '.join(missing)} not found: make cluster-slurm" if missing else None
 
 
 class SlurmCluster:
     """A cluster in a folder. Jobs of partition `high` preempt those of `low`, the default.
 
+    With accounting, slurmdbd keeps in a database of its own what has run, and users need an account: this one
+    has `users`, and `normal` is the only QoS.
+
     Attributes:
         folder: Of its state, logs and configuration.
         conf: For `SLURM_CONF`.
     """
 
-    def __init__(self, folder: Path, *, cpus: int = 4, kill_seconds: int = 5, min_job_age: int = 600) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cpus: int = 4,
+        kill_seconds: int = 5,
+        min_job_age: int = 600,
+        accounting: bool = False,
+    ) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
         self._options = {"cpus": cpus, "kill_seconds": kill_seconds, "min_job_age": min_job_age}
-        self._ports = _free_ports(3)
+        self._accounting = accounting
+        self._ports = _free_ports(4)
         self._guard: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -109,9 +144,24 @@ class SlurmCluster:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
             env={**self._plain(), "SLURM_CONF": str(self.conf)},
         )  # fmt: skip
-        for name in ("munged", "slurmctld", *NODES):
+        self.begin("munged")
+        if self._accounting:
+            self.begin("mariadbd")
+            self.begin("slurmdbd")
+            wait_until(lambda: self._may_be_told("show", "cluster"))
+            cluster = f"c{os.getpid()}"
+            user = ("user", getpass.getuser(), "account=users", "defaultaccount=users")
+            for added in (("cluster", cluster), ("account", "users"), user):
+                self.tool("sacctmgr", "--immediate", "add", *added)
+        for name in ("slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
+
+    def _may_be_told(self, *words: str) -> bool:
+        """Whether slurmdbd obeys."""
+        environment = {**self._plain(), **self.variables}
+        done = subprocess.run(("sacctmgr", *words), env=environment, capture_output=True)
+        return done.returncode == 0
 
     @staticmethod
     def _plain() -> dict[str, str]:
@@ -126,10 +176,15 @@ class SlurmCluster:
             name=f"c{os.getpid()}", host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
             ports=self._ports, **options,
         )  # fmt: skip
-        self.conf.write_text(text)
+        database = {"port": self._ports[3], "user": getpass.getuser(), "folder": self.folder}
+        self.conf.write_text(text + (_ACCOUNTING if self._accounting else _NO_ACCOUNTING).format(**database))
+        if self._accounting:
+            conf = self.folder / "slurmdbd.conf"
+            conf.touch(0o600)
+            conf.write_text(_DATABASE_CONF.format(**database))
 
     def begin(self, name: str) -> None:
-        """Start a daemon: munged, slurmctld, n1 or n2."""
+        """Start a daemon: munged, mariadbd, slurmdbd, slurmctld, n1 or n2."""
         self._tell(f"start {name}")
 
     def kill(self, name: str) -> None:
@@ -284,8 +339,8 @@ class SlurmLab:
     def wait_for_progress(self, attempt: int) -> None:
         """Wait until a run's attempt of that number has got further than where it took the run up."""
         query = (
-            "SELECT 1 FROM attempt JOIN run ON run.id = attempt.run_id"
-            f" WHERE attempt.number = {attempt} AND attempt.state = 'RUNNING' AND run.step > attempt.first_step"
+            "SELECT 1 FROM attempt JOIN run ON run.id = attempt.run_id WHERE attempt.state = 'RUNNING'"
+            f" AND attempt.number = {attempt} AND run.step > attempt.first_step"
         )
         wait_until(lambda: bool(self.rows(query)), 180.0)
 
@@ -339,18 +394,35 @@ def _daemon(folder: Path, name: str) -> subprocess.Popen[bytes]:
     commands = {
         "munged": ["munged", "--foreground", "--force", f"--key-file={folder}/munge.key", *munge],
         "slurmctld": ["slurmctld", "-D", "-f", f"{folder}/slurm.conf"],
+        "slurmdbd": ["slurmdbd", "-D"],
+        # Whoever reaches its socket may do all: the folder is its user's alone.
+        "mariadbd": [
+            *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={folder}/database"),
+            *("--skip-networking", f"--socket={folder}/mariadb.socket", f"--pid-file={folder}/mariadb.pid"),
+            *("--skip-grant-tables", "--innodb-flush-log-at-trx-commit=0", *_SMALL_DATABASE),
+        ],
     }
     command = commands.get(name, ["slurmd", "-D", "-N", name, "-f", f"{folder}/slurm.conf"])
     (folder / "state").mkdir(exist_ok=True)
-    if name == "munged":
-        (folder / "munge.socket").unlink(missing_ok=True)  # of one that was killed
+    if name == "mariadbd" and not (folder / "database").exists():
+        install = ["mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}", "--skip-test-db"]
+        more = [f"--datadir={folder}/database", *_SMALL_DATABASE]
+        subprocess.run([*install, *more], check=True, stdout=subprocess.DEVNULL)
+    socket_of = {"munged": folder / "munge.socket", "mariadbd": folder / "mariadb.socket"}.get(name)
+    if socket_of is not None:
+        socket_of.unlink(missing_ok=True)  # of one that was killed
     with (folder / f"{name}.out").open("ab") as output:
         started = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "PATH": PATH}
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            # slurmdbd has no setting for the socket of its database.
+            env={**os.environ, "PATH": PATH, "MYSQL_UNIX_PORT": f"{folder}/mariadb.socket"},
         )
     (folder / f"{name}.running").write_text(str(started.pid))
-    if name == "munged":
-        wait_until((folder / "munge.socket").exists)
+    if socket_of is not None:
+        wait_until(socket_of.exists)
     return started
 
 

@@ -347,7 +347,7 @@ class Slurm(Executor):
             self._places[partition] = (time.monotonic(), pending)
         return pending
 
-    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, tuple[str, str, str]]:
+    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, list[tuple[str, str, str]]]:
         """Return what accounting knows of jobs; nothing where the site has none."""
         if not handles or self._setting("AccountingStorageType", "").endswith("/none"):
             return {}
@@ -358,12 +358,16 @@ class Slurm(Executor):
         )  # fmt: skip
         return slurm_states.accounted(answer)
 
-    def _forgotten(self, handle: _Handle, accounts: Mapping[str, tuple[str, str, str]]) -> JobStatus:
+    def _forgotten(
+        self, handle: _Handle, accounts: Mapping[str, Sequence[tuple[str, str, str]]]
+    ) -> JobStatus:
         """Return the status of a job that squeue does not know: as it said itself, or accounting says."""
         end = self._batches.end(handle.task)
         own = None if end is None or end.job != handle.id else slurm_states.ended(exit_from_shell(end.code))
-        state, code, folder = accounts.get(handle.id, ("", "", ""))
-        if state and Path(folder).name == handle.task.batch and slurm_states.is_over(state):
+        # Others' jobs may have had its id before or after; a batch's jobs run in the folder of the batch.
+        ours = [line for line in accounts.get(handle.id, ()) if Path(line[2]).name == handle.task.batch]
+        state, code, _ = ours[-1] if ours else ("", "", "")
+        if state and slurm_states.is_over(state):
             # A job that Slurm has ended may have left an exit code all the same.
             told = slurm_states.status(state, "", slurm_states.code_of(code))
             own_counts = own is not None and JobState.SUCCEEDED in (own.state, told.state)

@@ -120,21 +120,25 @@ def details(answer: str) -> dict[str, str]:
     return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def accounted(answer: str) -> dict[str, tuple[str, str, str]]:
-    """Parse `sacct -n -P -X -o JobID,State,ExitCode,WorkDir`: id → the others.
+def accounted(answer: str) -> dict[str, list[tuple[str, str, str]]]:
+    """Parse `sacct -n -P -X --duplicates -o JobID,State,ExitCode,WorkDir`: id → the others.
 
-    An id that was used again has several lines; the last one is of the latest job.
+    An id that was used again has several lines, the latest job last.
     """
-    found = {}
+    found: dict[str, list[tuple[str, str, str]]] = {}
     for line in answer.splitlines():
         fields = line.split("|", 3)
         if len(fields) == 4:
-            found[fields[0]] = (fields[1], fields[2], fields[3])
+            found.setdefault(fields[0], []).append((fields[1], fields[2], fields[3]))
     return found
 
 
 def code_of(written: str) -> int | None:
-    """Parse an exit code of scontrol and sacct, CODE:SIGNAL; minus the signal's number if there was one."""
+    """Parse an exit code of scontrol and sacct, CODE:SIGNAL; minus the signal's number if there was one.
+
+    NOTE: sacct takes 128 from codes of 128 and more, so of a script that exits with 137 it says 9:0. A job's
+    script that was killed has 0:9.
+    """
     match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", written.strip())
     if match is None:
         return None

@@ -48,8 +48,8 @@ def test_what_accounting_says_of_an_id_that_was_used_again():
         "7|FAILED|1:0|/lab/slurm/old\n8_1|CANCELLED by 1000|0:15|/lab/a|b\n7|COMPLETED|0:0|/lab/slurm/new\n"
     )
     assert states.accounted(answer) == {
-        "7": ("COMPLETED", "0:0", "/lab/slurm/new"),
-        "8_1": ("CANCELLED by 1000", "0:15", "/lab/a|b"),
+        "7": [("FAILED", "1:0", "/lab/slurm/old"), ("COMPLETED", "0:0", "/lab/slurm/new")],
+        "8_1": [("CANCELLED by 1000", "0:15", "/lab/a|b")],
     }
 
 

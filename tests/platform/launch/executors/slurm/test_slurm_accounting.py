@@ -1,0 +1,99 @@
+"""A site with slurmdbd: what Slurm has forgotten accounting tells, and accounts and QoS are asked for."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import labs_support as labs
+import pytest
+import slurm_support
+from slurm_harness import id_of
+from slurm_support import SlurmCluster, wait_until
+
+from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
+from jestlab.platform.spec.slurm import Slurm as Options
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    """Two nodes, a database, and slurmdbd."""
+    if why := slurm_support.why_not(accounting=True):
+        pytest.skip(f"no Slurm: {why}")
+    made = SlurmCluster(tmp_path_factory.mktemp("accounting"), accounting=True)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+def accounted(cluster: SlurmCluster) -> list[list[str]]:
+    """Id, state and folder of each job that has ended, as slurmdbd knows them."""
+    said = cluster.tool(
+        "sacct", "-n", "-P", "-X", "--duplicates", "-S", "2000-01-01", "-o", "JobID,State,WorkDir"
+    )  # fmt: skip
+    lines = [line.split("|") for line in said.splitlines()]
+    return [line for line in lines if line[1] not in ("PENDING", "RUNNING")]
+
+
+def forget(cluster: SlurmCluster) -> None:
+    """Let the controller lose what it remembers, the last id included."""
+    cluster.kill("slurmctld")
+    shutil.rmtree(cluster.folder / "state")
+    cluster.begin("slurmctld")
+    cluster.wait_until_idle()
+
+
+def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_again(slurm, slurm_harness):
+    names = ("jestlab-0a1b2c3d-1", "jestlab-1a1b2c3d-1", "jestlab-2a1b2c3d-1")
+    executor = slurm_harness.executor(Options(account="users"))
+    well, failed, cancelled = jobs = [executor.launch(slurm_harness.job(name)) for name in names]
+    for job in jobs:
+        slurm_harness.run(job)
+    slurm_harness.end(well, 0)
+    slurm_harness.end(failed, 3)
+    slurm_harness.vanish(cancelled)
+    # Slurm tells the folder some seconds later than the end.
+    wait_until(lambda: sum(bool(folder) for _, _, folder in accounted(slurm)) == len(jobs))
+    for end in slurm_harness.lab.root.rglob("*.end"):
+        end.unlink()  # as when their nodes had died before they could write it
+    forget(slurm)
+
+    def told() -> list[tuple[JobState, int | None]]:
+        statuses = executor.statuses(jobs)
+        return [(statuses[job].state, statuses[job].exit_code) for job in jobs]
+
+    right = [(JobState.SUCCEEDED, 0), (JobState.FAILED, 3), (JobState.PREEMPTED, None)]
+    assert told() == right
+
+    slurm.kill("slurmdbd")
+    assert {state for state, _ in told()} == {JobState.UNKNOWN}
+    slurm.begin("slurmdbd")
+    wait_until(lambda: told() == right)
+
+    theirs = slurm.tool("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap=true").strip()
+    assert theirs in {id_of(job) for job in jobs}
+    wait_until(lambda: len(accounted(slurm)) == len(jobs) + 1)
+    assert told() == right
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"account": "nope"}, "invalid account.*sacctmgr show associations"),
+        ({"account": "users", "qos": "nope"}, "invalid qos.*sacctmgr show qos"),
+    ],
+    ids=["account", "qos"],
+)
+def test_the_account_or_qos_of_others_is_refused_in_one_line(slurm, slurm_harness, options, words):
+    with pytest.raises(ExecutorError, match=f"(?i){words}") as raised:
+        slurm_harness.executor(Options(**options)).launch(slurm_harness.job("jestlab-0a1b2c3d-1"))
+    assert not isinstance(raised.value, ExecutorAway)
+    assert "\n" not in str(raised.value)
+    assert not slurm.jobs()
+
+
+def test_doctor_says_that_there_is_accounting(slurm, tmp_path: Path):
+    said = labs.here("doctor", "--no-jax", root=tmp_path / "lab").stdout
+    assert "accounting by accounting_storage/slurmdbd" in said
+    assert "a job would be accepted" in said
