@@ -35,7 +35,7 @@ leave() {{
   echo "$1 $id" > "$here/$task.end.new" && mv "$here/$task.end.new" "$here/$task.end"
   exit "$1"
 }}
-stop() {{ asked=1; [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null; }}
+stop() {{ asked=$1; [ -z "$child" ] || kill -s "$1" "$child" 2>/dev/null; }}
 trap 'stop {term}' TERM
 trap 'stop USR1' USR1
 
@@ -57,7 +57,7 @@ _RUN = """\
 [ -z "$asked" ] || leave {stopped}
 {start} "${{arguments[@]}}" &
 child=$!
-[ -z "$asked" ] || stop {term}
+[ -z "$asked" ] || stop "$asked"
 while kill -0 "$child" 2>/dev/null; do wait "$child"; done
 wait "$child"
 code=$?

@@ -117,17 +117,17 @@ def test_a_job_that_was_given_up_does_nothing(tmp_path):
     assert done.returncode == 75
 
 
-@pytest.mark.parametrize(("sent", "heard"), [("TERM", "TERM"), ("USR1", "USR1")])
-def test_what_asks_it_to_stop_is_passed_on(tmp_path, sent, heard):
+@pytest.mark.parametrize("late", ["", "sleep 0.4; "], ids=["", "before the worker is known"])
+@pytest.mark.parametrize("sent", ["TERM", "USR1"])
+def test_what_asks_it_to_stop_is_passed_on(tmp_path, sent, late):
     """The exit code is the one of the worker that has saved, not the one of a shell that was interrupted."""
-    program = f"trap 'sleep 0.3; echo heard {heard}; exit 143' {heard}; kill -s {sent} $PPID; "
+    program = f"trap 'sleep 0.3; echo heard {sent}; exit 143' {sent}; kill -s {sent} $PPID; "
     program += "for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2; done"
     text = slurm_script.script(tmp_path, tmp_path, [tmp_path], Resources(), Slurm(python="bash"))
     log = tmp_path / "log.txt"
-    done = run_script(
-        tmp_path, text, f"log='{log}'\narguments=(-c \"{program}\")\n".replace("$PPID", "\\$PPID")
-    )
-    assert (done.returncode, log.read_text()) == (143, f"heard {heard}\n")
+    task = f"log='{log}'\narguments=(-c \"{program}\")\n".replace("$PPID", "\\$PPID")
+    done = run_script(tmp_path, text.replace("child=$!", f"{late}child=$!"), task)
+    assert (done.returncode, log.read_text()) == (143, f"heard {sent}\n")
 
 
 def test_one_that_dies_of_being_asked_to_stop_has_not_failed(tmp_path):
