@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from executor_harnesses import STORE, job
-from slurm_support import PATH, SlurmCluster, wait_until
+from slurm_support import PATH, SlurmCluster, wait_until, why_not
 
 from jestlab.platform.contracts.executors import marks_of
 from jestlab.platform.lab.lab import Lab
@@ -73,6 +73,19 @@ if [ "$name" = sbatch ] && [ -f "$here/lost" ]; then
 fi
 exec {real}/"$name" "$@"
 """
+
+
+@contextmanager
+def running(folder: Path, *, accounting: bool = False) -> Iterator[SlurmCluster]:
+    """Context with a cluster that runs; without its executables the test is skipped."""
+    if why := why_not(accounting=accounting):
+        pytest.skip(f"no Slurm: {why}")
+    made = SlurmCluster(folder, accounting=accounting)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
 
 
 class UnreliableCommands:

@@ -112,6 +112,7 @@ class SlurmCluster:
     Attributes:
         folder: Of its state, logs and configuration.
         conf: For `SLURM_CONF`.
+        name: As Slurm knows it.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class SlurmCluster:
     ) -> None:
         self.folder = folder
         self.conf = folder / "slurm.conf"
+        self.name = f"c{os.getpid()}"
         self._options = {"cpus": cpus, "kill_seconds": kill_seconds, "min_job_age": min_job_age}
         self._accounting = accounting
         self._ports = _free_ports(4)
@@ -146,22 +148,20 @@ class SlurmCluster:
         )  # fmt: skip
         self.begin("munged")
         if self._accounting:
-            self.begin("mariadbd")
-            self.begin("slurmdbd")
-            wait_until(lambda: self._may_be_told("show", "cluster"))
-            cluster = f"c{os.getpid()}"
-            user = ("user", getpass.getuser(), "account=users", "defaultaccount=users")
-            for added in (("cluster", cluster), ("account", "users"), user):
-                self.tool("sacctmgr", "--immediate", "add", *added)
+            self._begin_accounting()
         for name in ("slurmctld", *NODES):
             self.begin(name)
         self.wait_until_idle()
 
-    def _may_be_told(self, *words: str) -> bool:
-        """Whether slurmdbd obeys."""
-        environment = {**self._plain(), **self.variables}
-        done = subprocess.run(("sacctmgr", *words), env=environment, capture_output=True)
-        return done.returncode == 0
+    def _begin_accounting(self) -> None:
+        """Start slurmdbd on a database, and give this user an account."""
+        self.begin("mariadbd")
+        self.begin("slurmdbd")
+        # Once it answers there is a header; its errors are on the other stream.
+        wait_until(lambda: bool(self.tool("sacctmgr", "show", "cluster", check=False)))
+        user = ("user", getpass.getuser(), "account=users", "defaultaccount=users")
+        for added in (("cluster", self.name), ("account", "users"), user):
+            self.tool("sacctmgr", "--immediate", "add", *added)
 
     @staticmethod
     def _plain() -> dict[str, str]:
@@ -173,7 +173,7 @@ class SlurmCluster:
         self._options |= changes
         options = {"first_id": 1, "node_seconds": 10} | self._options
         text = _CONF.format(
-            name=f"c{os.getpid()}", host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
+            name=self.name, host=socket.gethostname(), user=getpass.getuser(), folder=self.folder,
             ports=self._ports, **options,
         )  # fmt: skip
         database = {"port": self._ports[3], "user": getpass.getuser(), "folder": self.folder}
@@ -190,6 +190,13 @@ class SlurmCluster:
     def kill(self, name: str) -> None:
         """End a daemon by SIGKILL. What runs on a node goes on."""
         self._tell(f"kill {name}")
+
+    def forget(self) -> None:
+        """Let the controller lose what it remembers, the last id included."""
+        self.kill("slurmctld")
+        shutil.rmtree(self.folder / "state")
+        self.begin("slurmctld")
+        self.wait_until_idle()
 
     def pid(self, name: str) -> int:
         """Return the process id of a daemon."""

@@ -7,23 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import slurm_support
 from executor_harnesses import ready
-from slurm_harness import SlurmHarness
+from slurm_harness import SlurmHarness, running
 from slurm_support import SlurmCluster
 
 
 @pytest.fixture(scope="session")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """Two nodes, and partitions of which `high` preempts `low`; a test that ends a daemon starts it again."""
-    if why := slurm_support.why_not():
-        pytest.skip(f"no Slurm: {why}")
-    made = SlurmCluster(tmp_path_factory.mktemp("slurm"))
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("slurm")) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from jestlab.platform.launch.executors.cloud import three_attempts
 from jestlab.platform.launch.executors.environment import passed_on, worker_environment
 from jestlab.platform.launch.executors.manifest import check_arguments
 from jestlab.platform.launch.executors.slurm_files import Batches, Task, batch_of
-from jestlab.platform.launch.executors.slurm_states import Row
+from jestlab.platform.launch.executors.slurm_states import Account, Row
 from jestlab.platform.launch.executors.slurm_tools import Tools
 from jestlab.platform.launch.processes import EXIT_COMPLETED, exit_from_shell
 from jestlab.platform.spec.resources import Resources
@@ -347,7 +347,7 @@ class Slurm(Executor):
             self._places[partition] = (time.monotonic(), pending)
         return pending
 
-    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, list[tuple[str, str, str]]]:
+    def _accounts(self, handles: Sequence[_Handle]) -> dict[str, list[Account]]:
         """Return what accounting knows of jobs; nothing where the site has none."""
         if not handles or self._setting("AccountingStorageType", "").endswith("/none"):
             return {}
@@ -358,18 +358,18 @@ class Slurm(Executor):
         )  # fmt: skip
         return slurm_states.accounted(answer)
 
-    def _forgotten(
-        self, handle: _Handle, accounts: Mapping[str, Sequence[tuple[str, str, str]]]
-    ) -> JobStatus:
+    def _forgotten(self, handle: _Handle, accounts: Mapping[str, Sequence[Account]]) -> JobStatus:
         """Return the status of a job that squeue does not know: as it said itself, or accounting says."""
         end = self._batches.end(handle.task)
         own = None if end is None or end.job != handle.id else slurm_states.ended(exit_from_shell(end.code))
         # Others' jobs may have had its id before or after; a batch's jobs run in the folder of the batch.
-        ours = [line for line in accounts.get(handle.id, ()) if Path(line[2]).name == handle.task.batch]
-        state, code, _ = ours[-1] if ours else ("", "", "")
-        if state and slurm_states.is_over(state):
+        ours = [
+            known for known in accounts.get(handle.id, ()) if Path(known.folder).name == handle.task.batch
+        ]
+        latest = ours[-1] if ours else None
+        if latest and latest.state and slurm_states.is_over(latest.state):
             # A job that Slurm has ended may have left an exit code all the same.
-            told = slurm_states.status(state, "", slurm_states.code_of(code))
+            told = slurm_states.status(latest.state, "", slurm_states.code_of(latest.code))
             own_counts = own is not None and JobState.SUCCEEDED in (own.state, told.state)
             return own if own is not None and (own_counts or told.state == JobState.FAILED) else told
         if own is not None:

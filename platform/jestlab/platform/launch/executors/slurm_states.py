@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jestlab.platform.launch.executor import JobState, JobStatus
 from jestlab.platform.launch.processes import EXIT_COMPLETED, describe_exit, exit_from_shell
@@ -120,16 +121,24 @@ def details(answer: str) -> dict[str, str]:
     return {key: value.strip() for key, value in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def accounted(answer: str) -> dict[str, list[tuple[str, str, str]]]:
+class Account(NamedTuple):
+    """What accounting knows of a job: its state, exit code and folder, as `sacct` writes them."""
+
+    state: str
+    code: str
+    folder: str
+
+
+def accounted(answer: str) -> dict[str, list[Account]]:
     """Parse `sacct -n -P -X --duplicates -o JobID,State,ExitCode,WorkDir`: id → the others.
 
     An id that was used again has several lines, the latest job last.
     """
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    found: dict[str, list[Account]] = {}
     for line in answer.splitlines():
         fields = line.split("|", 3)
         if len(fields) == 4:
-            found.setdefault(fields[0], []).append((fields[1], fields[2], fields[3]))
+            found.setdefault(fields[0], []).append(Account(*fields[1:]))
     return found
 
 

@@ -1,13 +1,11 @@
 """A site with slurmdbd: what Slurm has forgotten accounting tells, and accounts and QoS are asked for."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import labs_support as labs
 import pytest
-import slurm_support
-from slurm_harness import id_of
+from slurm_harness import id_of, running
 from slurm_support import SlurmCluster, wait_until
 
 from jestlab.platform.launch.executor import ExecutorAway, ExecutorError, JobState
@@ -17,14 +15,8 @@ from jestlab.platform.spec.slurm import Slurm as Options
 @pytest.fixture(scope="module")
 def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     """Two nodes, a database, and slurmdbd."""
-    if why := slurm_support.why_not(accounting=True):
-        pytest.skip(f"no Slurm: {why}")
-    made = SlurmCluster(tmp_path_factory.mktemp("accounting"), accounting=True)
-    try:
-        made.start()
+    with running(tmp_path_factory.mktemp("accounting"), accounting=True) as made:
         yield made
-    finally:
-        made.close()
 
 
 def accounted(cluster: SlurmCluster) -> list[list[str]]:
@@ -34,14 +26,6 @@ def accounted(cluster: SlurmCluster) -> list[list[str]]:
     )  # fmt: skip
     lines = [line.split("|") for line in said.splitlines()]
     return [line for line in lines if line[1] not in ("PENDING", "RUNNING")]
-
-
-def forget(cluster: SlurmCluster) -> None:
-    """Let the controller lose what it remembers, the last id included."""
-    cluster.kill("slurmctld")
-    shutil.rmtree(cluster.folder / "state")
-    cluster.begin("slurmctld")
-    cluster.wait_until_idle()
 
 
 def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_again(slurm, slurm_harness):
@@ -57,7 +41,7 @@ def test_what_the_controller_has_forgotten_is_known_also_once_its_ids_are_used_a
     wait_until(lambda: sum(bool(folder) for _, _, folder in accounted(slurm)) == len(jobs))
     for end in slurm_harness.lab.root.rglob("*.end"):
         end.unlink()  # as when their nodes had died before they could write it
-    forget(slurm)
+    slurm.forget()
 
     def told() -> list[tuple[JobState, int | None]]:
         statuses = executor.statuses(jobs)

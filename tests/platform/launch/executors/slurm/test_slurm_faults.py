@@ -122,10 +122,7 @@ def test_a_job_that_slurm_has_forgotten_has_left_its_end(lab, monkeypatch):
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
     wait_until(lambda: not lab.cluster.jobs())
-    lab.cluster.kill("slurmctld")
-    shutil.rmtree(lab.cluster.folder / "state")
-    lab.cluster.begin("slurmctld")
-    lab.cluster.wait_until_idle()
+    lab.cluster.forget()
     done = labs.jestlab("launch", study, "--no-reports", root=lab.root)
     assert done.returncode == 1
     [(state, reason)] = lab.attempts()

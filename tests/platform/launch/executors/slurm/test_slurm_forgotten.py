@@ -7,6 +7,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.launch.executor import JobState
 from jestlab.platform.launch.executors.slurm import Slurm, _Handle
 from jestlab.platform.launch.executors.slurm_files import Task, batch_of
+from jestlab.platform.launch.executors.slurm_states import Account
 
 BATCH = batch_of([marks_of("job")])
 FOLDER = f"/lab/slurm/{BATCH}"
@@ -38,7 +39,7 @@ def test_what_is_known_of_it(tmp_path, left, accounted, state, code):
         folder = tmp_path / "slurm" / BATCH
         folder.mkdir(parents=True)
         (folder / "0.end").write_text(f"{left}\n")
-    told = executor._forgotten(handle, {"7": [accounted]} if accounted else {})
+    told = executor._forgotten(handle, {"7": [Account(*accounted)]} if accounted else {})
     assert (told.state, told.exit_code) == (state, code)
 
 
@@ -47,5 +48,7 @@ def test_its_line_is_found_among_those_of_others_who_had_its_id(tmp_path, place)
     others = [("COMPLETED", "0:0", "/lab/slurm/another"), ("FAILED", "1:0", "")]
     others.insert(place, ("FAILED", "3:0", FOLDER))
     executor = Slurm(Lab.find(tmp_path))
-    told = executor._forgotten(_Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt"), {"7": others})
+    told = executor._forgotten(
+        _Handle("cluster", "7", Task(BATCH, 0), "runs/a/log.txt"), {"7": [Account(*each) for each in others]}
+    )
     assert (told.state, told.exit_code) == (JobState.FAILED, 3)
