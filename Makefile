@@ -50,6 +50,7 @@ bench: install  ## measure speeds, print tables
 	$(BIN)/python tests/benchmarks/bench_analysis.py
 	$(BIN)/python tests/benchmarks/bench_data.py
 	$(BIN)/python tests/benchmarks/bench_jest.py
+	$(BIN)/python tests/benchmarks/bench_kubernetes.py
 	$(BIN)/python tests/benchmarks/bench_launch.py
 	$(BIN)/python tests/benchmarks/bench_pareto.py
 	$(BIN)/python tests/benchmarks/bench_run.py

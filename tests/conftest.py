@@ -78,10 +78,12 @@ MARKS_BY_PATH = {
 """Mark → where it is of all tests."""
 
 LONGEST = (
-    "platform/launch/executors/test_kubernetes_disruptions.py",
+    "platform/launch/executors/slurm/",
     "platform/launch/executors/test_kubernetes_training.py",
-    "models/training/test_devices.py",
     "test_docs.py",
+    "models/training/test_devices.py",
+    "platform/launch/executors/test_kubernetes_disruptions.py",
+    "platform/test_image.py",
     "experiments/test_laion_transfer.py",
     "platform/lab/test_remote_lab.py",
     "models/training/test_step.py",
@@ -90,7 +92,6 @@ LONGEST = (
     "platform/programs/test_embed_program.py",
     "platform/programs/test_diagnose_program.py",
     "platform/launch/test_pods.py",
-    "platform/launch/executors/test_kubernetes_many.py",
     "platform/launch/test_faults.py",
     "models/training/test_diagnose.py",
     "platform/launch/test_launch.py",

@@ -241,7 +241,7 @@ class Contained:
             done = inside(self._built, *started, mounts={lab.root: "/lab", compiled(): "/cache"}, **variables)
         else:
             started = [sys.executable, "-m", "jestlab.platform.worker", "--root", str(lab.root), *words]
-            inherited = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "JESTLAB_"))}
+            inherited = {k: v for k, v in os.environ.items() if not k.startswith("JESTLAB_")}
             done = subprocess.run(
                 started, env=inherited | variables, capture_output=True, text=True, timeout=120
             )

@@ -8,6 +8,7 @@ node die within seconds.
 from __future__ import annotations
 
 import base64
+import os
 import shutil
 import socket
 import subprocess
@@ -31,6 +32,9 @@ ISSUER = "https://kubernetes.default.svc"
 
 CUSTOM_KINDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+
+_RARE_GARBAGE_COLLECTION = {"GOGC": "800", "GOMEMLIMIT": "1GiB"}
+"""Their heaps are small, and collecting them took a quarter of what the API server computes."""
 
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -242,6 +246,7 @@ class Daemons:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                env={**os.environ, **_RARE_GARBAGE_COLLECTION},
             ).result()
 
     def wait(self, name: str, ready: Callable[[], bool]) -> None:

@@ -23,9 +23,10 @@ from jestlab.models.evaluation import Evaluator
 from jestlab.models.processes import all_say, any_says, initialize_processes, is_first
 from jestlab.models.training.checkpoints import Checkpoints
 from jestlab.models.training.diagnose import Composition
+from jestlab.models.training.events import EventWriter
 from jestlab.models.training.reference import TOKENIZER, Reference, prepare
 from jestlab.models.training.step import Metrics, TrainState, build_step, initial_state
-from jestlab.models.training.tracker import EventWriter, NullTracker, Tracker
+from jestlab.models.training.tracker import NullTracker, Tracker
 from jestlab.models.two_towers import initialize
 
 _LOG = logging.getLogger(__name__)

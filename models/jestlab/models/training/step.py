@@ -83,11 +83,17 @@ StepFunction = Callable[[TrainState, Batch, Parameters | None], tuple[TrainState
 
 def initial_state(config: TrainConfig, parameters: Parameters, key: jax.Array) -> TrainState:
     """Create the state at step 0 from fresh parameters and the run's key."""
-    optimizer = build_optimizer(config.optimizer, config.total_steps)
-    recent = None
-    if config.selects:
-        recent = jnp.full((RECENT_STEPS, config.batch_size), NO_EXAMPLE, jnp.uint32)
-    return TrainState(jnp.int32(0), parameters, optimizer.init(parameters), jax.random.key_data(key), recent)
+
+    def create(parameters: Parameters, key: jax.Array) -> TrainState:
+        optimizer = build_optimizer(config.optimizer, config.total_steps).init(parameters)
+        recent = None
+        if config.selects:
+            recent = jnp.full((RECENT_STEPS, config.batch_size), NO_EXAMPLE, jnp.uint32)
+        return TrainState(jnp.int32(0), parameters, optimizer, jax.random.key_data(key), recent)
+
+    # Array by array, it would compile a function for each shape.
+    state: TrainState = jax.jit(create)(parameters, key)
+    return state
 
 
 def approximate_view(config: TrainConfig) -> View:

@@ -5,10 +5,10 @@ Importing this module is cheap: it needs no JAX, so that the platform and users'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from jestlab.models.training.phases import Phase
 
@@ -129,53 +129,3 @@ class NullTracker:
     def stop_requested(self) -> bool:
         """Return whether this process was asked to stop."""
         return self._stop_requested()
-
-
-class EventWriter:
-    """Writes TensorBoard events of a run into one folder, without TensorFlow."""
-
-    def __init__(
-        self, directory: Path, hyperparameters: Mapping[str, Any], first_step: int, write: bool = True
-    ) -> None:
-        """Open a new event file.
-
-        Args:
-            directory: The run's event folder.
-            hyperparameters: The run's config, nested; shown flat in the HParams tab.
-            first_step: Steps done when this attempt begins. Later events of an interrupted attempt are
-                hidden.
-            write: Whether this process writes events at all.
-        """
-        from tensorboardX import SummaryWriter
-        from tensorboardX.summary import hparams
-
-        # Hide events after the checkpoint's step. The step itself was written, and is not written again.
-        purge_step = first_step + 1 if first_step else None
-        self._writer = SummaryWriter(
-            str(directory), purge_step=purge_step, flush_secs=10, write_to_disk=write
-        )
-        if first_step == 0:
-            values = {
-                name: value if isinstance(value, bool | int | float | str) else str(value)
-                for name, value in _flat(hyperparameters)
-            }
-            for summary in hparams(values, {"loss": None}):
-                self._writer.file_writer.add_summary(summary)
-
-    def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        """Write the given values at a step."""
-        for name, value in values.items():
-            self._writer.add_scalar(name, value, step)
-
-    def close(self) -> None:
-        """Flush the events and close the file."""
-        self._writer.close()
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """{"a": {"b": 1}} → ("a.b", 1)."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

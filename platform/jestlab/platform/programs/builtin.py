@@ -202,7 +202,7 @@ TRAIN = _own(
     memory_of=memory.of_training,
     extent=("schedule", "examples_seen"),
     complete=_complete_data,
-    imports=(*_IMPORTS, "tensorboardX.summary"),
+    imports=_IMPORTS,
     records=_of_training,
 )
 """Contrastive training of two towers: a reference model or a learner."""

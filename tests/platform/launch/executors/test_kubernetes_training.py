@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import sqlite3
@@ -32,17 +33,20 @@ from jestlab.platform.planning.plan import PlannedRun
 from jestlab.platform.spec.resources import Nodes, parse_slice
 from jestlab.platform.store.store import Store
 
-RUN = plans.run("uniform", "train", TrainConfig.model_validate(TINY).model_dump(mode="json"))
-LONG = plans.run(
+
+def trains(name: str, **changes: Any) -> PlannedRun:
+    """A run that evaluates once, at its end."""
+    tree: dict[str, Any] = {**copy.deepcopy(TINY), **changes}
+    tree["evaluation"]["points"] = 1
+    return plans.run(name, "train", TrainConfig.model_validate(tree).model_dump(mode="json"))
+
+
+RUN = trains("uniform")
+STEPS = 200
+LONG = trains(
     "long",
-    "train",
-    TrainConfig.model_validate(
-        {
-            **TINY,
-            "schedule": {"batch_size": 16, "examples_seen": 16 * 200},
-            "runtime": {"log_every_steps": 5, "checkpoint_every_steps": 20},
-        }
-    ).model_dump(mode="json"),
+    schedule={"batch_size": 16, "examples_seen": 16 * STEPS},
+    runtime={"log_every_steps": 5, "checkpoint_every_steps": STEPS},
 )
 
 

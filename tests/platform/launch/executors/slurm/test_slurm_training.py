@@ -18,6 +18,7 @@ def untimed(table: str) -> list[list[str]]:
 
 def test_a_study_in_slurm_has_the_table_of_one_on_this_machine(lab, tmp_path):
     base: dict[str, Any] = copy.deepcopy(TINY)
+    base["evaluation"]["points"] = 1
     runs = {
         "reference": {"initialization": 1},
         "joint": {"selection": {"rule": "joint", "reference": "reference", "chunks": 2}},

@@ -26,7 +26,8 @@ def study(tmp_path):
     """The spec of one run that trains for some seconds."""
     base: dict[str, Any] = copy.deepcopy(TINY)
     base["schedule"]["examples_seen"] = 16 * STEPS
-    base["runtime"] = {"log_every_steps": 2, "checkpoint_every_steps": 50}
+    base["evaluation"]["points"] = 1
+    base["runtime"] = {"log_every_steps": 2, "checkpoint_every_steps": STEPS}
     spec = tmp_path / "pair.yaml"
     resources = {"on": "slurm", "nodes": 2, "retries": 0, "lease_seconds": 60.0}
     parts = {"name": "pair", "base": base, "runs": {"uniform": {}}, "resources": resources}
