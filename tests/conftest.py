@@ -79,10 +79,13 @@ MARKS_BY_PATH = {
 
 LONGEST = (
     "platform/launch/executors/slurm/",
-    "platform/launch/executors/test_kubernetes_training.py",
+    "platform/launch/executors/kubernetes/",
+    "platform/launch/executors/test_executor_contract.py",
+    "platform/launch/test_pods.py",
+    "platform/cli/test_cli_launching.py",
+    "platform/launch/test_copied_labs.py",
     "test_docs.py",
     "models/training/test_devices.py",
-    "platform/launch/executors/test_kubernetes_disruptions.py",
     "platform/test_image.py",
     "experiments/test_laion_transfer.py",
     "platform/lab/test_remote_lab.py",
@@ -91,12 +94,11 @@ LONGEST = (
     "platform/test_hosts.py",
     "platform/programs/test_embed_program.py",
     "platform/programs/test_diagnose_program.py",
-    "platform/launch/test_pods.py",
     "platform/launch/test_faults.py",
     "models/training/test_diagnose.py",
     "platform/launch/test_launch.py",
 )
-"""Where the tests that take longest are, dearest first; parallel test processes start with them."""
+"""Where the tests that take longest are, those of clusters first; parallel test processes start with them."""
 
 ORACLES = ("torch", "transformers")
 PROGRAMS = ("git", "uname")

@@ -44,15 +44,16 @@ def test_what_starts_first_is_there(place):
 
 def test_the_longest_tests_begin_the_workers_pieces():
     """Each place stays whole, and no test is lost or added."""
-    paths = ["test_layout.py"] * 30 + [LONGEST[1]] * 4 + ["test_conditions.py"] * 31 + [LONGEST[0]] * 5
+    first, second = (place if place.endswith(".py") else f"{place}test_one.py" for place in LONGEST[:2])
+    paths = ["test_layout.py"] * 30 + [second] * 4 + ["test_conditions.py"] * 31 + [first] * 5
     items: Any = [SimpleNamespace(path=ROOT / "tests" / path) for path in paths]
     for workers in (1, 2):
         ordered = longest_first(items, workers)
         assert sorted(map(id, ordered)) == sorted(map(id, items))
         found = [item.path.relative_to(ROOT / "tests").as_posix() for item in ordered]
-        assert found[:5] == [LONGEST[0]] * 5
-        second = 35 if workers == 2 else 5
-        assert found[second : second + 4] == [LONGEST[1]] * 4
+        assert found[:5] == [first] * 5
+        after = 35 if workers == 2 else 5
+        assert found[after : after + 4] == [second] * 4
 
 
 def test_the_standard_librarys_platform_is_not_shadowed():

@@ -25,6 +25,7 @@ import labs_support as labs  # noqa: E402
 from bucket_support import BucketServer  # noqa: E402
 from executor_harnesses import ready  # noqa: E402
 from kubernetes_harness import KubernetesHarness  # noqa: E402
+from lasting_support import end_after, lasting  # noqa: E402
 from postgres_support import PostgresServer  # noqa: E402
 from tests.cluster.kubernetes import binaries  # noqa: E402
 from tests.cluster.kubernetes.shared import Namespace, SharedCluster  # noqa: E402
@@ -143,18 +144,21 @@ def postgresql_url(postgres_server: PostgresServer) -> Iterator[str]:
     postgres_server.drop(url)
 
 
-@pytest.fixture(scope="session")
-def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End clusters that no test waits for; fixtures of tests have ended before."""
+    end_after(item, nextitem)
+
+
+@pytest.fixture
+def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> SharedCluster:
     """A Kubernetes cluster that all test processes of this run share."""
     programs = binaries.folder()
     if programs is None:
         pytest.skip(binaries.MISSING)
     folder = tmp_path_factory.getbasetemp()
-    made = SharedCluster(
-        (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kubernetes", programs
-    )
-    yield made
-    made.close()
+    place = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "kubernetes"
+    return lasting("Kubernetes", lambda: closing(SharedCluster(place, programs)))
 
 
 @pytest.fixture

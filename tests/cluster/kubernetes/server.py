@@ -4,7 +4,8 @@
 
 Whoever uses the cluster holds a connection to `FOLDER/socket`. When nobody has been connected for a second
 the cluster ends, and so it does when a test process is killed. A line on a connection is a request, a JSON
-list of a name in `REQUESTS` and its arguments; the answer is a JSON value.
+list of a name in `REQUESTS` and its arguments; the answer is a JSON value. Before them there is a greeting:
+one who came while the cluster was ending gets none.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tests.cluster.kubernetes.daemons import Daemons
 from tests.cluster.kubernetes.node_logs import LogServer
 from tests.cluster.kubernetes.queues import Kueue
 
+GREETING = b"ready\n"
 LINGER_SECONDS = 1.0
 FIRST_SECONDS = 60.0
 """How long it waits for the first who asks."""
@@ -115,12 +117,15 @@ class _Clients:
 
     def __init__(self) -> None:
         self._count = 0
+        self._over = False
         self._lock = threading.Lock()
         self._alone_since = time.monotonic() + FIRST_SECONDS
 
-    def come(self) -> None:
+    def come(self) -> bool:
+        """Count one more, unless the cluster ends already."""
         with self._lock:
-            self._count += 1
+            self._count += not self._over
+            return not self._over
 
     def go(self) -> None:
         with self._lock:
@@ -129,7 +134,8 @@ class _Clients:
 
     def have_gone(self) -> bool:
         with self._lock:
-            return self._count == 0 and time.monotonic() - self._alone_since > LINGER_SECONDS
+            self._over = self._count == 0 and time.monotonic() - self._alone_since > LINGER_SECONDS
+            return self._over
 
 
 def serve(folder: Path, programs: Path) -> None:
@@ -139,8 +145,10 @@ def serve(folder: Path, programs: Path) -> None:
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            clients.come()
+            if not clients.come():
+                return
             try:
+                self.wfile.write(GREETING)
                 for line in self.rfile:
                     name, *arguments = json.loads(line)
                     try:

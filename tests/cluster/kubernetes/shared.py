@@ -24,7 +24,7 @@ from tests.cluster.kubernetes.agent import Images
 from tests.cluster.kubernetes.api import Api, ApiError, Object
 from tests.cluster.kubernetes.certificates import ACCOUNTS
 from tests.cluster.kubernetes.daemons import ISSUER, write_kubeconfig
-from tests.cluster.kubernetes.server import FIRST_SECONDS
+from tests.cluster.kubernetes.server import FIRST_SECONDS, GREETING
 
 ROOT = Path(__file__).parents[3]
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/{}/jobsets"
@@ -274,7 +274,10 @@ def _connect(folder: Path) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.connect(str(folder / "now" / "socket"))
+        greeted = connection.recv(len(GREETING), socket.MSG_WAITALL) == GREETING
     except OSError:
+        greeted = False
+    if not greeted:  # nobody is there, or the cluster is ending
         connection.close()
         return None
     return connection

@@ -65,7 +65,12 @@ def attempt(
         connection.execute(
             update(tables.Run)
             .where(tables.Run.id == its_run)
-            .values(state=state, step=len(loss), updated_at=started + timedelta(minutes=2))
+            .values(
+                state=state,
+                reason=columns.get("reason"),
+                step=len(loss),
+                updated_at=started + timedelta(minutes=2),
+            )
         )
         if scores is not None:  # the last write wins
             connection.execute(delete(tables.Evaluation).where(tables.Evaluation.run_id == its_run))

@@ -1,4 +1,4 @@
-"""A real cluster of Slurm for the tests of executors: one for each test process, started once."""
+"""A real cluster of Slurm for the tests of executors: one for each test process."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 from executor_harnesses import ready
+from lasting_support import lasting
 from slurm_harness import SlurmHarness, running
 from slurm_support import SlurmCluster
 
 
-@pytest.fixture(scope="session")
-def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+@pytest.fixture
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> SlurmCluster:
     """Two nodes, and partitions of which `high` preempts `low`; a test that ends a daemon starts it again."""
-    with running(tmp_path_factory.mktemp("slurm")) as made:
-        yield made
+    return lasting("Slurm", lambda: running(tmp_path_factory.mktemp("slurm")))
 
 
 @pytest.fixture

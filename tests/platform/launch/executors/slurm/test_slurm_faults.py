@@ -121,7 +121,7 @@ def test_a_job_that_slurm_has_forgotten_has_left_its_end(lab, monkeypatch):
         wait_until(lambda: lab.cluster.jobs())
         os.kill(first.pid, signal.SIGKILL)
         first.wait()
-    wait_until(lambda: not lab.cluster.jobs())
+        wait_until(lambda: not lab.cluster.jobs())
     lab.cluster.forget()
     done = labs.jestlab("launch", study, "--no-reports", root=lab.root)
     assert done.returncode == 1

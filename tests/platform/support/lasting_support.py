@@ -1,0 +1,35 @@
+"""Clusters start slowly and are used by many tests: one lasts until a test follows that has no use for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from typing import TypeVar, cast
+
+import pytest
+
+T = TypeVar("T")
+
+_running: dict[str, tuple[object, ExitStack]] = {}
+
+
+def lasting(name: str, start: Callable[[], AbstractContextManager[T]]) -> T:
+    """Return what an earlier test of this process has started by this name, or start it now."""
+    if name not in _running:
+        stack = ExitStack()
+        _running[name] = stack.enter_context(start()), stack
+    return cast(T, _running[name][0])
+
+
+def end_after(test: pytest.Item, following: pytest.Item | None) -> None:
+    """End all of them after a test, unless the one that follows is of the same file, or of clusters, too.
+
+    A fixture of the session would last as long as all tests, and idle daemons take their share of two cores.
+    """
+    if following is not None and (
+        following.path == test.path or following.get_closest_marker("cluster") is not None
+    ):
+        return
+    while _running:
+        _, (_, stack) = _running.popitem()
+        stack.close()
