@@ -421,6 +421,7 @@ def _say(line: str) -> None:
 
 if __name__ == "__main__":
     code = main()
-    # Python looks for garbage as it ends: in all that JAX has made, that took a tenth of a small run.
+    # Python looks for garbage several times as it ends, and in all that JAX has made: once is enough.
+    gc.collect()
     gc.freeze()
     sys.exit(code)
