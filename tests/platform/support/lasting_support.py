@@ -10,15 +10,15 @@ import pytest
 
 T = TypeVar("T")
 
-_running: dict[str, tuple[object, ExitStack]] = {}
+_running: dict[str, object] = {}
+_ends = ExitStack()
 
 
 def lasting(name: str, start: Callable[[], AbstractContextManager[T]]) -> T:
     """Return what an earlier test of this process has started by this name, or start it now."""
     if name not in _running:
-        stack = ExitStack()
-        _running[name] = stack.enter_context(start()), stack
-    return cast(T, _running[name][0])
+        _running[name] = _ends.enter_context(start())
+    return cast(T, _running[name])
 
 
 def end_after(test: pytest.Item, following: pytest.Item | None) -> None:
@@ -30,6 +30,5 @@ def end_after(test: pytest.Item, following: pytest.Item | None) -> None:
         following.path == test.path or following.get_closest_marker("cluster") is not None
     ):
         return
-    while _running:
-        _, (_, stack) = _running.popitem()
-        stack.close()
+    _running.clear()
+    _ends.close()

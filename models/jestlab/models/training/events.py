@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from jestlab.models.weights.layout import flatten
+
 
 @contextmanager
 def _without(*names: str) -> Iterator[None]:
@@ -21,7 +23,7 @@ def _without(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-# It imports these wherever they are installed, for what is not used here; PyTorch alone takes two seconds.
+# It imports these wherever they are installed, for what is not used here: PyTorch takes more than a second.
 with _without("torch", "boto3", "google.cloud.storage"):
     from tensorboardX import SummaryWriter
     from tensorboardX.summary import hparams
@@ -50,7 +52,7 @@ class EventWriter:
         if first_step == 0:
             values = {
                 name: value if isinstance(value, bool | int | float | str) else str(value)
-                for name, value in _flat(hyperparameters)
+                for name, value in flatten(hyperparameters, separator=".")
             }
             for summary in hparams(values, {"loss": None}):
                 self._writer.file_writer.add_summary(summary)
@@ -63,12 +65,3 @@ class EventWriter:
     def close(self) -> None:
         """Flush the events and close the file."""
         self._writer.close()
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """{"a": {"b": 1}} → ("a.b", 1)."""
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -90,11 +90,11 @@ def _affine(name: str, inputs: Shape, outputs: Shape) -> dict[str, Shape]:
     return {f"{name}/kernel": (*inputs, *outputs), f"{name}/bias": outputs}
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a nested tree with their names."""
+def flatten(tree: Mapping[str, Any], prefix: str = "", separator: str = "/") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of a nested tree with their names: {"a": {"b": 1}} → ("a/b", 1)."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{key}/")
+            yield from flatten(value, f"{prefix}{key}{separator}", separator)
         else:
             yield f"{prefix}{key}", value
 
