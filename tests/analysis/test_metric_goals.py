@@ -270,7 +270,7 @@ def test_turning_sign_and_goal_turns_nothing_else(new_store, stored_run, runs):
             for each, where in ((up, comparison), (down, opposite))
         ]
         assert verdicts[0].verdict == verdicts[1].verdict
-        assert verdicts[0].enough == verdicts[1].enough
+        assert verdicts[0].evidence.forecast == pytest.approx(verdicts[1].evidence.forecast)
         assert verdicts[0].leans_towards == verdicts[1].leans_towards or verdicts[0].difference == 0
 
     found = [tables.finals(each, "base") for each in (up, down)]

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
+from jestlab.analysis.evidence import decide
 from jestlab.analysis.measures import Measures
 from jestlab.analysis.tables import table
-from jestlab.analysis.verdicts import counted, decide, judge, read
+from jestlab.analysis.verdicts import counted, judge, read
 
 T_975 = {2: 12.7062, 3: 4.30265, 4: 3.18245, 5: 2.77645, 6: 2.57058}  # n → t of n − 1 degrees, as printed
 FLIPPED = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided", "not run": "not run"}
@@ -104,18 +105,18 @@ def test_the_interval_is_student_s(found):
     assert (one.low + one.high) / 2 == pytest.approx(one.difference, abs=1e-9)
 
 
-def test_an_undecided_claim_says_how_many_seeds_would_tell():
-    # Differences of mean 1 and deviation 1: t / √n < 1 from n = 7 on (t of 6 degrees 2.4469; of 5, 2.5706).
+def test_an_undecided_claim_says_how_many_seeds_would_tell_and_how_surely():
     found = {"a": [0.0, 1.0, 2.0], "b": [0.0, 0.0, 0.0]}
     one = judged(found, of="a", above="b", unless="of the weather")
-    assert (one.verdict, one.enough) == ("undecided", 7)
-    assert one.reason == "leans towards the claim: about 7 seeds would decide it"
+    told = "about 7 seeds would decide it in half of all cases, 33 in four of five"
+    assert (one.verdict, one.evidence.forecast) == ("undecided", (7, 33))
+    assert one.reason == f"leans towards the claim; {told}"
     other = judged(found, of="a", below="b", unless="of the weather")
-    assert other.reason == "leans against the claim: about 7 seeds would decide it; of the weather"
+    assert other.reason == f"leans against the claim; {told}; of the weather"
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
-    assert (near.verdict, near.enough) == ("undecided", 7)
+    assert (near.verdict, near.evidence.forecast) == ("undecided", (7, 33))
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
-    assert (alike.enough, alike.reason) == (None, "leans against the claim")
+    assert alike.reason == "leans against the claim; 100 seeds would decide it in less than half of all cases"
 
 
 @settings(max_examples=25, deadline=None)

@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from .connection import connect, frame
+from .families import Family
 from .measures import SCORE, is_score
+from .stopping import Until
 from .units import nearest
+from .written import Path, WrittenError, shown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -36,27 +39,14 @@ MEANINGS: dict[Comparison, str] = {
 }
 """What is given under each comparison."""
 
-Path = tuple[str, ...]
-"""A place in a spec: `("claims", "0", "within")`."""
-
 _STUDIES = "SELECT experiment, spec, scale FROM v_experiments"
 
 _SIDE = ("of", "minus", "measure")
 _CLAIM = ("statement", "of", *COMPARISONS, "within", "measure", "source", "unless")
 
 
-class ClaimError(ValueError):
-    """An invalid claim.
-
-    Attributes:
-        path: The place.
-        message: What is wrong there, and what was expected.
-    """
-
-    def __init__(self, path: Path, message: str) -> None:
-        self.path = path
-        self.message = message
-        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
+class ClaimError(WrittenError):
+    """An invalid claim."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +151,7 @@ class Claim:
         if isinstance(written, Claim):
             return written
         if not isinstance(written, Mapping):
-            raise ClaimError(path, f"must be a mapping of {', '.join(_CLAIM)}, not {_shown(written)}")
+            raise ClaimError(path, f"must be a mapping of {', '.join(_CLAIM)}, not {shown(written)}")
         given = _known(written, _CLAIM, path)
         for key in ("statement", "of"):
             if key not in given:
@@ -239,7 +229,7 @@ def parse_claims(written: Any) -> tuple[Claim, ...]:
     if written is None:
         return ()
     if not isinstance(written, list | tuple):
-        raise ClaimError(("claims",), f"must be a list of claims, not {_shown(written)}")
+        raise ClaimError(("claims",), f"must be a list of claims, not {shown(written)}")
     claims = tuple(Claim.parse(each, ("claims", str(i))) for i, each in enumerate(written))
     for i, claim in enumerate(claims):
         if claim.statement in {each.statement for each in claims[:i]}:
@@ -268,6 +258,17 @@ class Study:
     def parts(self) -> dict[str, dict[str, Any]]:
         """Specs of the studies in a union, by name; empty for an ordinary study."""
         return dict(self.spec.get("studies") or {})
+
+    @property
+    def family(self) -> Family:
+        """How its claims, and those of its parts, are judged together."""
+        return Family.parse(self.spec.get("family"))
+
+    @property
+    def until(self) -> Until | None:
+        """When it has enough seeds; None where their number is fixed."""
+        seeds = self.spec.get("seeds")
+        return Until.parse(seeds) if isinstance(seeds, Mapping) else None
 
     @property
     def baseline(self) -> str | None:
@@ -323,14 +324,14 @@ def _within(given: Mapping[str, Any], kind: str, path: Path) -> float | None:
         raise ClaimError((*path, "within"), "is missing: near is how near? (.02 are two points of a score)")
     number = isinstance(within, int | float) and not isinstance(within, bool)
     if not number or not math.isfinite(within) or within <= 0:
-        raise ClaimError((*path, "within"), f"must be a number above 0, not {_shown(within)}")
+        raise ClaimError((*path, "within"), f"must be a number above 0, not {shown(within)}")
     return float(within)
 
 
 def _text(given: Mapping[str, Any], key: str, path: Path) -> str:
     text = given[key]
     if not isinstance(text, str) or not text.strip():
-        raise ClaimError((*path, key), f"must be a string, not {_shown(text)}")
+        raise ClaimError((*path, key), f"must be a string, not {shown(text)}")
     return text
 
 
@@ -338,16 +339,10 @@ def _names(given: Any, path: Path) -> tuple[str, ...]:
     if isinstance(given, str) and given:
         return (given,)
     if not isinstance(given, list | tuple) or not given:
-        raise ClaimError(path, f"must name a run, by label or name, or list several, not {_shown(given)}")
+        raise ClaimError(path, f"must name a run, by label or name, or list several, not {shown(given)}")
     for i, name in enumerate(given):
         if not isinstance(name, str) or not name:
-            raise ClaimError((*path, str(i)), f"must name a run, by label or name, not {_shown(name)}")
+            raise ClaimError((*path, str(i)), f"must name a run, by label or name, not {shown(name)}")
         if name in given[:i]:
             raise ClaimError((*path, str(i)), f"duplicate run {name!r}: give each run once")
     return tuple(given)
-
-
-def _shown(value: object) -> str:
-    """Quote a value for an error: as YAML writes it, shortened."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"

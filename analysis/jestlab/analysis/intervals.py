@@ -36,15 +36,18 @@ class Reach(NamedTuple):
     high: float
 
 
-def half_widths(std: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def half_widths(
+    std: npt.ArrayLike, n: npt.ArrayLike, confidence: float = CONFIDENCE
+) -> npt.NDArray[np.float64]:
     """Compute half the width of the confidence interval of means: t · s / √n, Student's t with n − 1 degrees.
 
     Args:
         std: Standard deviations of samples (n − 1), [m].
         n: Their sizes, [m].
+        confidence: Probability with which the interval holds the mean of normal samples.
 
     Returns:
-        [m], to be added to and subtracted from the mean for the interval at `CONFIDENCE`; NaN where n < 2.
+        [m], to be added to and subtracted from the mean for the interval; NaN where n < 2.
     """
     import numpy as np
 
@@ -54,8 +57,23 @@ def half_widths(std: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]
     from scipy.special import stdtrit
 
     sizes = np.where(sizes > 1, sizes, math.nan)
-    half: npt.NDArray[np.float64] = stdtrit(sizes - 1, 0.5 + CONFIDENCE / 2) * std / np.sqrt(sizes)
+    half: npt.NDArray[np.float64] = stdtrit(sizes - 1, 0.5 + confidence / 2) * std / np.sqrt(sizes)
     return half
+
+
+def tail(distance: float, std: float, n: int) -> float:
+    """Compute the one-sided p-value of Student's t.
+
+    Args:
+        distance: By how much the mean of a sample exceeds the one that is tested.
+        std: Standard deviation of the sample (n − 1).
+        n: Its size, at least 2.
+    """
+    from scipy.special import stdtr
+
+    if std == 0:
+        return 0.0 if distance > 0 else 1.0
+    return float(stdtr(n - 1, -distance * math.sqrt(n) / std))
 
 
 def censored_median(values: Iterable[float]) -> float:

@@ -6,7 +6,6 @@ Nothing is guessed from values: a metric that nobody declares has no goal, and i
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, get_args
 
 from .units import nearest, some
+from .written import Path, WrittenError, shown
 
 Goal = Literal["max", "min"]
 """Whether more is better, or less."""
@@ -22,27 +22,14 @@ Goal = Literal["max", "min"]
 Scale = Literal["linear", "log"]
 """Scale of the axis that a metric is drawn on."""
 
-Path = tuple[str, ...]
-"""A place in a spec: `("metrics", "wiki/perplexity", "goal")`."""
-
 PERCENT, RAW = "percent", "raw"
 _LONGEST_UNIT = 16
 _MOST_DIGITS = 12
 _FIELDS = ("goal", "unit", "name", "digits", "scale")
 
 
-class MetricError(ValueError):
-    """An invalid declaration.
-
-    Attributes:
-        path: The place.
-        message: What is wrong there, and what was expected.
-    """
-
-    def __init__(self, path: Path, message: str) -> None:
-        self.path = path
-        self.message = message
-        super().__init__(f"{'.'.join(path)}: {message}" if path else message)
+class MetricError(WrittenError):
+    """An invalid declaration."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +64,7 @@ class Metric:
             return written
         if not isinstance(written, Mapping):
             raise MetricError(
-                path, f"must be a mapping such as {{goal: max, unit: percent}}, not {_shown(written)}"
+                path, f"must be a mapping such as {{goal: max, unit: percent}}, not {shown(written)}"
             )
         given = {str(key): value for key, value in written.items() if value is not None}
         for key in given:
@@ -87,11 +74,11 @@ class Metric:
             raise MetricError((*path, "goal"), "is missing: max if more is better, min if less is")
         for key, choices in (("goal", get_args(Goal)), ("scale", get_args(Scale))):
             if key in given and given[key] not in choices:
-                raise MetricError((*path, key), f"must be {' or '.join(choices)}, not {_shown(given[key])}")
+                raise MetricError((*path, key), f"must be {' or '.join(choices)}, not {shown(given[key])}")
         for key in ("unit", "name"):
             text = given.get(key, "x")
             if not isinstance(text, str) or not text.strip() or not text.isprintable():
-                raise MetricError((*path, key), f"must be a word, not {_shown(text)}")
+                raise MetricError((*path, key), f"must be a word, not {shown(text)}")
         if len(given.get("unit", "")) > _LONGEST_UNIT:
             raise MetricError(
                 (*path, "unit"), f"is longer than {_LONGEST_UNIT} characters: percent, raw, dB, …"
@@ -99,7 +86,7 @@ class Metric:
         digits = given.get("digits", 0)
         if not isinstance(digits, int) or isinstance(digits, bool) or not 0 <= digits <= _MOST_DIGITS:
             raise MetricError(
-                (*path, "digits"), f"must be a whole number from 0 to {_MOST_DIGITS}, not {_shown(digits)}"
+                (*path, "digits"), f"must be a whole number from 0 to {_MOST_DIGITS}, not {shown(digits)}"
             )
         return cls(**given)
 
@@ -177,12 +164,12 @@ def parse_metrics(written: Any) -> dict[str, Metric]:
     if not isinstance(written, Mapping):
         raise MetricError(
             ("metrics",),
-            f"must be a mapping such as {{wiki/perplexity: {{goal: min}}}}, not {_shown(written)}",
+            f"must be a mapping such as {{wiki/perplexity: {{goal: min}}}}, not {shown(written)}",
         )
     for name in written:
         if not isinstance(name, str) or not name.strip():
             raise MetricError(
-                ("metrics",), f"a metric's name is a word such as wiki/perplexity, not {_shown(name)}"
+                ("metrics",), f"a metric's name is a word such as wiki/perplexity, not {shown(name)}"
             )
     return {name: Metric.parse(each, ("metrics", name)) for name, each in written.items()}
 
@@ -307,9 +294,3 @@ def lacks_goal(names: Sequence[str]) -> str:
         f"or less is better, metrics: {{{names[0]}: {{goal: max}}}} or {{goal: min}}, and launch it again "
         "(nothing is run again)"
     )
-
-
-def _shown(value: object) -> str:
-    """Quote a value for an error: as YAML writes it, shortened."""
-    text = json.dumps(value) if value is None or isinstance(value, bool) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"

@@ -6,27 +6,32 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import evidence
 from .claims import Claim, Comparison, Side, Study, studies
 from .connection import connect, frame
+from .evidence import VERDICTS as VERDICTS
+from .evidence import Evidence
+from .evidence import Verdict as Verdict
+from .families import Family
 from .frames import unknown_experiment
+from .hours import Hours
 from .intervals import half_widths
+from .looks import Forecast
 from .measures import Measures, Place
 from .metrics import Metric, Metrics, lacks_goal
 from .names import names_in
+from .power import Needed
 from .soundness import retractions
+from .stopping import FUTILE, Until
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
     from .frames import Frames
-
-Verdict = Literal["holds", "does not hold", "undecided", "not run"]
-
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _COUNTED: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),
@@ -38,11 +43,37 @@ _COUNTED: dict[Verdict, tuple[str, str]] = {
 
 _PARTS = ["experiment", "label", "seed", "fingerprint", "value", "weight", "difference"]
 _MOST_NAMED = 4  # of labels that are missing
-_MOST_SEEDS = 100  # more would hardly be run to decide a claim
 
 _RUNS = """
     SELECT run, label, seed, position, fingerprint, state, program, point
     FROM v_runs WHERE experiment = :experiment"""
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How the claims of a study are judged.
+
+    Attributes:
+        family: The error that they share.
+        claims: Number of claims in the family.
+        until: When the study has enough seeds; None where their number is fixed, and one look is taken.
+    """
+
+    family: Family = field(default_factory=Family)
+    claims: int = 1
+    until: Until | None = None
+
+    @property
+    def error(self) -> float:
+        """Probability with which one claim may be judged wrongly."""
+        return self.family.share(self.claims)
+
+    def of(self, values: Sequence[float], where: Comparison, within: float) -> Evidence:
+        """Judge the differences of a claim, one a seed, in the order of the seeds."""
+        side: evidence.Side = "near" if where == "near" else "below" if where == "below" else "above"
+        if self.until is None:
+            return evidence.one_look(values, side, within, self.error)
+        return evidence.any_look(values, side, within, self.error, self.until.at_most)
 
 
 @dataclass(frozen=True)
@@ -55,17 +86,21 @@ class Judged:
         claim: The claim.
         verdict: Whether it holds.
         difference: What it is of minus what it is compared with, mean over seeds; NaN where nothing is known.
-        low: End of its 95% confidence interval; NaN by fewer than two seeds.
+        low: End of its 95% confidence interval by Student's t, of this claim by itself and one look; NaN by
+            fewer than two seeds.
         high: The other end.
         seeds: By how many seeds.
         planned: Of how many that both sides have in the study.
-        enough: How many seeds would decide it if they went on as these do; None where that cannot be said.
+        evidence: What the seeds say with the error of its family.
+        judging: How it was judged.
         gap: What is missing for a better verdict, one clause; empty if nothing is.
         metric: What the difference is one of: its goal, if a claim needs one, and how it is written.
         parts: One row a run that went into it: experiment, label, seed, fingerprint, value (of the measure),
             weight, difference (what it adds to that of its seed: weight × value); a run that is measured in
             two ways has two.
+        labels: Of the runs that decide it.
         shown: Label or run → the name that is shown for it.
+        spent: Whether the study's budget is spent.
     """
 
     experiment: str
@@ -77,11 +112,14 @@ class Judged:
     high: float
     seeds: int
     planned: int
-    enough: int | None
+    evidence: Evidence
+    judging: Judging
     gap: str
     metric: Metric
     parts: pd.DataFrame
+    labels: tuple[str, ...] = ()
     shown: Mapping[str, str] = field(default_factory=dict)
+    spent: bool = False
 
     @property
     def said(self) -> str:
@@ -90,7 +128,12 @@ class Judged:
         if self.verdict in ("undecided", "not run"):
             return self.verdict
         where = f" at this scale ({self.scale})" if self.scale and self.verdict == "does not hold" else ""
-        return self.verdict + where + (f", by {self.seeds} of {self.planned} seeds" if self.gap else "")
+        return self.verdict + where + (f", by {self.seeds} of {self.planned} seeds" if self._lacks else "")
+
+    @property
+    def chance(self) -> float:
+        """Probability with which any claim of the family would show evidence so strong for the wrong side."""
+        return min(1.0, self.evidence.chance * self.judging.family.error / self.judging.error)
 
     @property
     def reason(self) -> str:
@@ -112,12 +155,47 @@ class Judged:
         return (difference if where == "above" else -difference) > -claim.tolerance
 
     @property
+    def is_futile(self) -> bool:
+        """Whether more seeds would hardly decide it, up to the most that its study may have."""
+        ahead = self.evidence.forecast
+        return self.verdict == "undecided" and isinstance(ahead, Forecast) and ahead.decided < FUTILE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its study goes on for its sake, as far as the budget allows."""
+        until = self.judging.until
+        if until is None or self.verdict not in ("undecided", "not run"):
+            return False
+        return self.seeds < until.at_least or (self.seeds < until.at_most and not self.is_futile)
+
+    @property
+    def stopped(self) -> str:
+        """Why no more seeds are run for it, in words."""
+        until = self.judging.until
+        if until is None:
+            return f"{self.planned} seeds planned" if self.planned != 1 else "one seed planned"
+        if self.verdict in ("holds", "does not hold"):
+            return "decided"
+        if self.is_open:
+            return "budget spent" if self.spent else "goes on"
+        if self.seeds >= until.at_most:
+            return f"{until.at_most} seeds, the most"
+        return f"hopeless: chance of a decision by {until.at_most} seeds below {FUTILE:.0%}"
+
+    @property
+    def _lacks(self) -> bool:
+        """Whether seeds are missing that were planned for its sake."""
+        return bool(self.gap) and self.judging.until is None
+
+    @property
     def _leaning(self) -> str:
-        """Which way an undecided claim leans, and how many seeds would decide it if that can be estimated."""
+        """Which way an undecided claim leans, and what would decide it."""
         if self.verdict != "undecided":
             return ""
         leans = f"leans {'towards' if self.leans_towards else 'against'} the claim"
-        return leans + (f": about {self.enough} seeds would decide it" if self.enough is not None else "")
+        until = self.judging.until
+        ahead = _ahead(self.evidence.forecast, until) if until is None or self.is_open else ""
+        return "; ".join(filter(None, (leans, ahead)))
 
 
 def read(url: str, experiments: Sequence[str]) -> list[Judged]:
@@ -154,11 +232,14 @@ def load(
         frames: Its results, where they have been read already.
     """
     study = known[experiment]
+    # A study that was launched by itself since is judged by what it has become.
+    parts = {name: known.get(name, Study(spec, study.scale)) for name, spec in study.parts.items()}
+    judging = Judging(study.family, sum(len(each.claims) for each in (study, *parts.values())))
     found: list[Judged] = []
-    for name, spec in study.parts.items():
-        # A study that was launched by itself since is judged by what it has become.
-        found += _of_study(connection, name, known.get(name, Study(spec, study.scale)))
-    return found + _of_study(connection, experiment, study, frames)
+    for name, part in parts.items():
+        found += _of_study(connection, name, part, judging)
+    found += _of_study(connection, experiment, study, judging, frames)
+    return _within_budget(connection, experiment, found)
 
 
 def counted(judged: Sequence[Judged]) -> str:
@@ -179,24 +260,6 @@ def place(comparison: Comparison, metric: Metric) -> Comparison:
     return "below" if metric.goal == "min" else "above"
 
 
-def decide(comparison: Comparison, low: float, high: float, within: float = 0.0) -> Verdict:
-    """Decide by the interval of a difference, from `low` to `high`; undecided if that is NaN.
-
-    Args:
-        comparison: From `place`.
-        low: End of the interval.
-        high: The other end.
-        within: How far on the wrong side is as good, or how near is near.
-    """
-    if comparison == "near":
-        if -within <= low and high <= within:
-            return "holds"
-        return "does not hold" if low > within or high < -within else "undecided"
-    if comparison == "below":
-        low, high = -high, -low
-    return "holds" if low > -within else "does not hold" if high < -within else "undecided"
-
-
 def judge(
     claim: Claim,
     experiment: str,
@@ -204,6 +267,7 @@ def judge(
     runs: pd.DataFrame,
     measures: Measures,
     spec: Mapping[str, Any] | None = None,
+    judging: Judging | None = None,
 ) -> Judged:
     """Judge one claim by an experiment's runs.
 
@@ -215,8 +279,11 @@ def judge(
             results are wrong, else nothing.
         measures: What they can be judged by.
         spec: The study, which says what its runs are called.
+        judging: How; by itself and one look unless it is said.
     """
     import pandas as pd
+
+    judging = judging or Judging()
 
     study = _Runs(runs, spec or {})
     weights, unknown = study.weights(claim)
@@ -235,17 +302,21 @@ def judge(
     known = sorted(
         seed for seed in completed if all((label, seed) in values[measure] for measure, label in weights)
     )
+    if judging.until is not None:
+        known = _first(known)
     of, other = claim.measures
     by_seed = [
         study.side(claim.of, seed, values[of]) - study.side(claim.other, seed, values[other])
         for seed in known
     ]
-    mean, low, high = _interval(by_seed)
     metric, unclear = _meaning(claim, measures)
-    where = place(claim.comparison, metric)
-    verdict = decide(where, low, high, claim.tolerance) if completed else "not run"
+    found = judging.of(by_seed, place(claim.comparison, metric), claim.tolerance)
     if unclear:
-        verdict = "undecided" if completed else "not run"
+        found = replace(found, verdict="undecided", forecast=None)
+    if not completed:
+        found = replace(found, verdict="not run")
+    known, by_seed = known[: found.seeds], by_seed[: found.seeds]
+    mean, low, high = _interval(by_seed)
     parts = [
         {
             "experiment": experiment,
@@ -263,13 +334,14 @@ def judge(
         experiment=experiment,
         scale=scale,
         claim=claim,
-        verdict=verdict,
+        verdict=found.verdict,
         difference=mean,
         low=low,
         high=high,
         seeds=len(known),
         planned=len(planned),
-        enough=_enough(claim, where, by_seed) if verdict == "undecided" and not unclear else None,
+        evidence=found,
+        judging=judging,
         gap=("retracted: " + "; ".join(" ".join(reason.split()) for reason in wrong) if wrong else "")
         or unclear
         or _gap(study, labels, unknown, planned, completed)
@@ -277,23 +349,43 @@ def judge(
         or ("one seed has no interval" if len(known) == 1 else ""),
         metric=metric,
         parts=pd.DataFrame(parts, columns=_PARTS),
+        labels=tuple(labels),
         shown=study.names.shown,
     )
 
 
+def _first(known: Sequence[int]) -> list[int]:
+    """The seeds from 0 on without a gap: looks are taken in the order of the seeds, not of their ends."""
+    return [seed for place, seed in enumerate(known) if seed == place]
+
+
 def _of_study(
-    connection: Connection, experiment: str, study: Study, frames: Frames | None = None
+    connection: Connection, experiment: str, study: Study, judging: Judging, frames: Frames | None = None
 ) -> list[Judged]:
     claims = study.claims
     if not claims:
         return []
+    judging = replace(judging, until=study.until)
     runs = frame(connection, _RUNS, experiment=experiment)
     runs = runs.sort_values(["position", "label", "seed"], ignore_index=True)
     runs["retracted"] = runs["fingerprint"].map(retractions(connection, experiment))
     asked = list(dict.fromkeys(measure for claim in claims for measure in claim.measures))
     declared = Metrics.of_spec(study.spec, runs["program"].unique())
     measures = Measures.load(connection, experiment, asked, study.scope, frames, declared)
-    return [judge(claim, experiment, study.scale, runs, measures, study.spec) for claim in claims]
+    return [judge(claim, experiment, study.scale, runs, measures, study.spec, judging) for claim in claims]
+
+
+def _within_budget(connection: Connection, experiment: str, judged: list[Judged]) -> list[Judged]:
+    """Mark the claims for which the budget of the experiment has nothing left."""
+    limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
+    if not limits:
+        return judged
+    hours = Hours.load(connection, experiment)
+    left = min(limits) - hours.spent
+    return [
+        replace(each, spent=left < sum(hours.of_label(each.experiment, label) for label in each.labels))
+        for each in judged
+    ]
 
 
 class _Run(NamedTuple):
@@ -370,17 +462,17 @@ def _meaning(claim: Claim, measures: Measures) -> tuple[Metric, str]:
     return metric, ""
 
 
-def _enough(claim: Claim, where: Comparison, by_seed: Sequence[float]) -> int | None:
-    """Estimate how many seeds of the same mean and spread would decide the claim."""
-    if len(by_seed) < 2:
-        return None
-    mean = statistics.fmean(by_seed)
-    within = claim.tolerance
-    sign = -1.0 if where == "below" else 1.0
-    margin = abs(abs(mean) - within) if where == "near" else abs(sign * mean + within)
-    counts = range(len(by_seed) + 1, _MOST_SEEDS + 1)
-    half = half_widths([statistics.stdev(by_seed)] * len(counts), counts)
-    return next((count for count, width in zip(counts, half, strict=True) if width < margin), None)
+def _ahead(ahead: Forecast | Needed | None, until: Until | None) -> str:
+    """Say how many seeds would decide an undecided claim, and how surely; empty if that is not known."""
+    if ahead is None:
+        return ""
+    if isinstance(ahead, Needed):
+        if ahead.even is None:
+            return "100 seeds would decide it in less than half of all cases"
+        likely = "" if ahead.likely is None else f", {ahead.likely} in four of five"
+        return f"about {ahead.even} seeds would decide it in half of all cases{likely}"
+    most = "" if until is None else f" by {until.at_most} seeds"
+    return f"the chance of a decision{most} is {ahead.decided:.0%}"
 
 
 def _lacking(

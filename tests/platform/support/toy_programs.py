@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -58,6 +59,23 @@ def _save(context: RunContext, path: Path, step: int, value: float) -> None:
     path.with_suffix(".new").write_text(json.dumps([step, value]))
     path.with_suffix(".new").replace(path)
     context.saved()
+
+
+def draw(config: dict[str, Any], context: RunContext) -> None:
+    """Measure a number drawn from a normal distribution, which run and seed decide.
+
+    Config: `mean`, `spread`, and `salt`, by which runs draw differently; `pause` seconds; `gate`, a file that
+    it waits for; `fail_seeds`, which fail.
+    """
+    with (context.directory / "starts.txt").open("a") as starts:
+        starts.write(f"{os.getpid()}\n")
+    time.sleep(config.get("pause", 0.0))
+    while "gate" in config and not Path(config["gate"]).exists():
+        time.sleep(0.05)
+    if config["seed"] in config.get("fail_seeds", ()):
+        raise ValueError("this seed fails")
+    noise = random.Random(f"{config.get('salt')} {config['seed']}").gauss(0.0, config["spread"])
+    context.evaluation(1, 64, 1e6, {"toy/score": config["mean"] + noise})
 
 
 def flood(config: dict[str, Any], context: RunContext) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import units
 from ..measures import SCORE
 from ..provenance import SUFFIX, History
-from ..tables.claims import MARKS, difference, names
-from ..tables.core import MISSING, Column, Table, records
+from ..tables import show
+from ..tables.claims import MARKS, agree, difference, error, expected, names
+from ..tables.core import MISSING, Column, Record, Table, records
 from ..tables.show import first_line, known
 from ..verdicts import Judged, Verdict
 
@@ -73,21 +74,21 @@ class TablePart:
         """Each claim of a table of claims as the page shows it, by words and sign as well as by colour."""
         rows = records(self.table.frame)
         return [
-            _claim_item(name, each, difference(row, each.metric))
+            _claim_item(name, each, row)
             for name, each, row in zip(names(self.judged), self.judged, rows, strict=True)
         ]
 
 
-def _claim_item(row: str, each: Judged, shown: str) -> dict[str, Any]:
-    claim = each.claim
-    seeds = f"{each.seeds} of {each.planned}" if each.seeds < each.planned else f"{each.seeds}"
+def _claim_item(name: str, each: Judged, row: Record) -> dict[str, Any]:
+    claim, shown = each.claim, difference(row, each.metric)
+    seeds = show.seeds(row)
     likely = ""
     if each.seeds >= 2 and each.reason:  # of fewer seeds the number itself is the reason
         reason = _sentence(each.reason)
         fails = each.verdict == "does not hold"
         likely = f"Likely reason: {reason}" if fails else reason[0].upper() + reason[1:]
     return {
-        "row": row,
+        "row": name,
         "study": each.experiment,
         "kind": _KINDS[each.verdict],
         "mark": MARKS[each.verdict],
@@ -98,9 +99,23 @@ def _claim_item(row: str, each: Judged, shown: str) -> dict[str, Any]:
         "unit": f" {each.metric.of_differences}" if each.metric.suffix and claim.unit == SCORE else "",
         "seeds": f"{seeds} {'seed' if seeds == '1' else 'seeds'}",
         "claim": claim.told(each.shown),
+        "sure": _sure(each, row),
         "missing": _sentence(each.gap),
         "likely": likely,
     }
+
+
+def _sure(each: Judged, row: Record) -> str:
+    """Say what was expected, how sure the verdict is, and why there are no more seeds."""
+    if each.seeds < 2:
+        return ""
+    said = [
+        f"Expected {expected(row, each.metric)}",
+        f"{agree(row)} seeds agree",
+        f"chance of an error {error(row)}",
+        *([f"stopped: {each.stopped}"] if each.judging.until is not None else []),
+    ]
+    return "; ".join(said) + "."
 
 
 def _sentence(text: str) -> str:

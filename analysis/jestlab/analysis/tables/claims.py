@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..intervals import INTERVAL
 from ..measures import SCORE
 from ..metrics import Metric
-from ..verdicts import Judged, Verdict, counted
+from ..verdicts import Judged, Verdict, counted, place
 from . import show
 from .core import ESSENTIAL, Column, Record, Table
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 MARKS: dict[Verdict, str] = {"holds": "✓", "does not hold": "✗", "undecided": "?", "not run": "○"}
 """Verdict → its sign in pages and terminals."""
 
-_RULES = (
-    f"difference: what the claim is of minus what it is compared with, seed by seed, mean [{INTERVAL} by "
-    "Student's t]; of scores in points (%)",
-    "holds: the whole interval lies where the claim says; does not hold: the whole interval lies elsewhere; "
-    "undecided: neither, or there are fewer than two seeds",
-    "each interval misses the true difference one time in twenty: of many claims, expect some misses",
-)
 _SEEDS = "seeds in which all runs of both sides have completed, of those planned"
+_AGREE = "seeds in which the difference lies where the claim says"
+_CHANCE = "chance with which any claim of the family would show evidence so strong for the wrong side"
 
 
 def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) -> Table:
@@ -42,7 +37,9 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
     Returns:
         A table whose frame has study, statement, source, verdict, scale, claim (what is compared, in the
         words of the spec), measure (what the difference is one of), within, difference, low, high (in the
-        measure's own unit), seeds, seeds_planned, reason; unit and digits of the measure.
+        measure's own unit), bound_low and bound_high (by which it is judged; NaN where nothing is known),
+        chance (of an error, of the whole family), agree (seeds that do), seeds, seeds_planned, stopped (why
+        there are no more), reason; unit and digits of the measure.
     """
     meant = {row: each.metric for row, each in zip(names(judged), judged, strict=True)}
     return Table(
@@ -66,9 +63,24 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 importance=40,
                 data=("source",),
             ),
-            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
+            Column(
+                "expected",
+                "expected",
+                lambda row: expected(row, meant[row["row"]]),
+                formula="where the claim says that the difference lies",
+                importance=60,
+                data=("comparison", "within"),
+            ),
             _difference_column(meant),
+            Column("verdict", "verdict", lambda row: str(row["said"]), align="left", importance=90),
+            Column("chance", "error", error, formula=_CHANCE, importance=50, data=("chance",)),
+            Column("agree", "agree", agree, formula=_AGREE, importance=55, data=("agree", "seeds")),
             Column("seeds", "n", show.seeds, formula=_SEEDS, importance=30),
+            *(
+                [Column("stopped", "stopped", lambda row: str(row["stopped"]), align="left", importance=35)]
+                if any(each.judging.until is not None for each in judged)
+                else []
+            ),
             Column(
                 "reason",
                 "why not",
@@ -78,7 +90,7 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 data=("reason",),
             ),
         ),
-        notes=(*_RULES, *_gaps(judged)),
+        notes=(*_rules(judged), *_gaps(judged)),
         parts=_parts(judged),
     )
 
@@ -92,7 +104,7 @@ def _difference_column(meant: Mapping[str, Metric]) -> Column:
     return Column(
         "difference",
         "difference",
-        lambda row: difference(row, meant[row["row"]]) + _allowed(row, meant[row["row"]]),
+        lambda row: difference(row, meant[row["row"]]),
         formula="mean over seeds of what the claim is of minus what it is compared with; in brackets "
         f"its {INTERVAL} by Student's t; a run adds its value times its weight",
         inputs=("value", "weight"),
@@ -111,11 +123,63 @@ def difference(row: Record, metric: Metric) -> str:
     return f"{text} {metric.name or row['measure']}"
 
 
-def _allowed(row: Record, metric: Metric) -> str:
-    """Write the difference that still counts as equal."""
-    if math.isnan(row["within"]) or math.isnan(row["difference"]):
-        return ""
-    return f" ({metric.text(row['within'])} is as good)"
+def expected(row: Record, metric: Metric) -> str:
+    """Write where a claim says that the difference lies: "> 0", "< 0", "> −1.0", "−5.0 … +5.0"."""
+    within = 0.0 if math.isnan(row["within"]) else float(row["within"])
+    if row["comparison"] == "near":
+        return f"{metric.text(-within)} … {metric.text(within, '+')}"
+    is_above = row["comparison"] == "above"
+    return f"{'>' if is_above else '<'} {metric.text(-within if is_above else within) if within else '0'}"
+
+
+def error(row: Record) -> str:
+    """Write the chance with which the family would show evidence so strong for the wrong side."""
+    if row["seeds"] < 2:
+        return show.MISSING
+    chance = float(row["chance"])
+    return "< 0.001" if chance < 0.001 else f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
+
+
+def agree(row: Record) -> str:
+    """Write how many seeds lie where the claim says."""
+    return f"{row['agree']} of {row['seeds']}" if row["seeds"] else show.MISSING
+
+
+def _rules(judged: Sequence[Judged]) -> list[str]:
+    """Notes on how the claims are judged, of each way that occurs."""
+    notes = [
+        f"difference: what the claim is of minus what it is compared with, seed by seed, mean [{INTERVAL} by "
+        "Student's t, of one claim and one look]; of scores in points (%)",
+    ]
+    wrong = judged[0].judging.family.error
+    together = {each.judging.claims for each in judged if each.judging.family.adjust != "none"}
+    for claims in sorted(together):
+        notes.append(
+            f"family of {claims} claims: the chance that any of its verdicts is wrong is at most {wrong:.0%},"
+            f" {wrong / claims:.2g} for each (Bonferroni)"
+            if claims > 1
+            else f"one claim: the chance that its verdict is wrong is at most {wrong:.0%}"
+        )
+    if alone := sum(each.judging.family.adjust == "none" for each in judged):
+        notes.append(
+            f"family: none: each verdict by itself is wrong with a chance of at most {wrong:.0%}; of {alone} "
+            f"claims some verdict is with {1 - (1 - wrong) ** alone:.2f}, were they independent"
+        )
+    if any(each.judging.until is None for each in judged):
+        notes.append(
+            "holds: the whole interval of Student's t at the claim's share of the error lies where the claim "
+            "says; does not hold: it lies elsewhere; undecided: neither, or there are fewer than two seeds. "
+            "That takes normal differences and one look: seeds added because these did not tell are not "
+            "accounted for; `jestlab launch --decide` may look after every seed"
+        )
+    if any(each.judging.until is not None for each in judged):
+        notes.append(
+            "until decided: judged after every seed by a sign test of the median, whose error holds for all "
+            "looks together, whatever the distribution of the differences. holds: more than half of all "
+            "seeds agree with the claim; does not hold: more than half disagree; undecided: neither is shown"
+        )
+    notes.append(f"error: {_CHANCE}; a claim is decided once this is at most {wrong:.0%}")
+    return notes
 
 
 def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
@@ -133,12 +197,18 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
             "scale": each.scale,
             "claim": str(each.claim),
             "measure": each.claim.unit,
+            "comparison": place(each.claim.comparison, each.metric),
             "within": math.nan if each.claim.within is None else each.claim.within,
             "difference": each.difference,
             "low": each.low,
             "high": each.high,
+            "bound_low": _finite(each.evidence.low),
+            "bound_high": _finite(each.evidence.high),
+            "chance": each.chance,
+            "agree": each.evidence.agree,
             "seeds": each.seeds,
-            "seeds_planned": each.planned,
+            "seeds_planned": each.seeds if each.judging.until is not None else each.planned,
+            "stopped": each.stopped,
             "reason": each.reason,
             "unit": each.metric.unit,
             "digits": math.nan if each.metric.digits is None else each.metric.digits,
@@ -146,6 +216,11 @@ def _frame(judged: Sequence[Judged]) -> pd.DataFrame:
         for name, each in zip(names(judged), judged, strict=True)
     ]
     return pd.DataFrame(rows)
+
+
+def _finite(bound: float) -> float:
+    """Write an infinite bound as a missing one, which JSON and CSV have."""
+    return bound if math.isfinite(bound) else math.nan
 
 
 def names(judged: Sequence[Judged]) -> list[str]:
@@ -172,5 +247,5 @@ def _gaps(judged: Sequence[Judged]) -> list[str]:
     return [
         f"{name}: by {each.seeds} of {each.planned} seeds; {each.gap}"
         for name, each in zip(names(judged), judged, strict=True)
-        if 2 <= each.seeds < each.planned
+        if 2 <= each.seeds < each.planned and each.judging.until is None
     ]

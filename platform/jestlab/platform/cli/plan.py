@@ -211,7 +211,7 @@ def _saved(plan: Plan) -> dict[str, Any]:
 
 def _undecidable(study: Study) -> Iterator[str]:
     """Warn that claims stay undecided where a single seed is planned: an interval takes two."""
-    single = [part for part in (study, *study.studies.values()) if part.claims and len(part.seeds) < 2]
+    single = [part for part in (study, *study.studies.values()) if part.claims and len(part.replicates) < 2]
     count = sum(len(part.claims) for part in single)
     if count:
         yield (

@@ -12,6 +12,7 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
+from jestlab.analysis.stopping import Until
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,
@@ -182,7 +183,7 @@ def _details(study: Study) -> Iterator[Block]:
         else:
             yield from (f"    {'  '.join(f'{k}={_text(v)}' for k, v in case.items())}" for case in values)
     yield ""
-    yield _listed("seeds", ", ".join(map(str, study.seeds)))
+    yield _listed("seeds", _seeds(study))
     yield _listed("reports", _reports(study))
     if study.claims:
         yield ""
@@ -347,6 +348,15 @@ def _references(entries: list[Entry]) -> Iterator[Block]:
 
 def _flops(amount: float) -> str:
     return units.flops(amount) if amount else "–"
+
+
+def _seeds(study: Study) -> str:
+    """Write the seeds, or when there are enough."""
+    until = study.seeds
+    if not isinstance(until, Until):
+        return ", ".join(map(str, until))
+    budget = "" if until.hours is None else f", within {until.hours:g} hours of its runs"
+    return f"until decided, at least {until.at_least}, at most {until.at_most}{budget}"
 
 
 def _multiple(value: float) -> str:

@@ -65,6 +65,16 @@ class Outcome:
     launched: int
     stopped: str | None = None
 
+    def then(self, later: Outcome) -> Outcome:
+        """Add how other runs of the same launch ended, after these."""
+        return Outcome(
+            {**self.states, **later.states},
+            {**self.reasons, **later.reasons},
+            later.interrupted,
+            self.launched + later.launched,
+            later.stopped,
+        )
+
     @property
     def exit_code(self) -> int:
         """0 when all runs completed, 130 when interrupted, else 1."""

@@ -25,7 +25,7 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
-from jestlab.platform.launch import controller, executors, logs
+from jestlab.platform.launch import controller, deciding, executors, logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, Marks
@@ -196,39 +196,74 @@ def launch(
         UserError: The launch is refused, and nothing was written; or a report cannot be written.
     """
     limit = _Limit(max_chip_hours, now())
+    in_rounds = deciding.goes_on(study)
+    whole = planned(lab, study, how)  # raises all there is to raise before anything is written
+    plan = _begun(lab, whole) if in_rounds else whole
+    ended: Outcome | None = None
     while True:
-        launched = _once(lab, study, how, listener, rerun, limit=limit, replacing=replacing)
-        waiting = launched.plan.waiting
-        if not waiting or launched.outcome.exit_code != 0:
+        launched = _once(lab, plan, how, listener, rerun, limit=limit, replacing=replacing, before=ended)
+        rerun, replacing = Rerun(), False  # what was to run again has done so
+        ended = launched.outcome
+        if ended.interrupted or ended.stopped or (ended.exit_code and (how.fail_fast or not in_rounds)):
             break
-        if len(planned(lab, study, how).waiting) == len(waiting):
-            for line in waiting_lines(launched.plan):
+        if plan.waiting:  # for the length of runs that have completed now
+            whole = planned(lab, study, how)
+            longer = _begun(lab, whole) if in_rounds else whole
+            if len(longer.waiting) < len(plan.waiting):
+                plan = longer
+                continue
+            for line in waiting_lines(plan):
                 listener.note(line)
+        if not in_rounds:
             break
-        # Now their length is known. What was to run again has done so.
-        rerun, replacing = Rerun(), False
+        standing = deciding.standing(lab.store_url, study.name)
+        listener.note(str(standing))
+        longer = deciding.further(whole, plan, standing.next)
+        if not _possible(longer, ended) - set(plan.fingerprints):
+            break
+        plan = longer
     if not launched.outcome.launched:
         listener.note(f"nothing to run: all {len(launched.runs)} runs are COMPLETED")
     return _reported(lab, launched, listener) if reported else launched
 
 
+def _begun(lab: Lab, whole: Plan) -> Plan:
+    """Choose the runs of a plan with which its study begins, and all that earlier rounds have begun."""
+    with _looking(lab) as store:
+        names = whole.by_study
+        return deciding.begun(whole, {} if store is None else {name: store.members(name) for name in names})
+
+
+def _possible(plan: Plan, ended: Outcome) -> set[str]:
+    """Return the runs of a plan that can run, although some have failed."""
+    open_ = {run for run, state in ended.states.items() if state != RunState.COMPLETED}
+    for run in plan.runs:  # dependencies first
+        if open_.intersection(run.needs.values()):
+            open_.add(run.fingerprint)
+    return set(plan.fingerprints) - open_
+
+
 def _once(
     lab: Lab,
-    study: Study,
+    plan: Plan,
     how: How,
     listener: Listener,
     rerun: Rerun,
     *,
     limit: _Limit,
     replacing: bool,
+    before: Outcome | None = None,
 ) -> Launched:
-    """Launch what can be planned of a study."""
-    plan = planned(lab, study, how)  # raises all there is to raise before anything is written
+    """Launch a plan; what has ended before, completed or not, is left as it is."""
+    study = plan.study
     check_names(plan, functools.partial(_recorded, lab))
     plan, again, remarks = _compared(lab, plan, how, limit.chip_hours, rerun)
+    if before is not None:
+        remarks = []  # they were said
     if not replacing:
         _refuse_taken(lab, plan)
-    remarks += _of_other_labs(lab, plan)
+    others = _of_other_labs(lab, plan)
+    remarks += others if before is None else []
     for line in remarks:
         listener.note(line)
     target = _Target.of(lab, study, plan.runs, how, limit)
@@ -248,7 +283,11 @@ def _once(
                     f"no longer part of {name}: {counted(count, 'run')} of the last launch; results stay in "
                     f"the store.{keep}"
                 )
-        return Launched(plan, plan.runs, target.launch(lab, store, study.name, plan.runs, listener))
+        if before is None:
+            return Launched(plan, plan.runs, target.launch(lab, store, study.name, plan.runs, listener))
+        possible = _possible(plan, before)
+        runs = [run for run in plan.runs if run.fingerprint in possible]
+        return Launched(plan, plan.runs, before.then(target.launch(lab, store, study.name, runs, listener)))
 
 
 def retry(

@@ -100,7 +100,7 @@ def expand(study: Study) -> tuple[Member, ...]:
             {role: replicate * in_all + place[needed] for role, needed in needs.items()},
             replicate * in_all + place[matched[index]] if index in matched else None,
         )
-        for replicate, seed in enumerate(study.seeds)
+        for replicate, seed in enumerate(study.replicates)
         for index, needs in ordered
     )
 
@@ -135,7 +135,7 @@ def checked(study: Study, unsure: Collection[str] = ()) -> list[Variant]:
 
 def _check_size(study: Study) -> None:
     """Refuse a study of too many runs, which would take hours and all memory to list."""
-    runs = len(study.seeds) * sum(count(study.axes, name) for name in study.runs)
+    runs = len(study.replicates) * sum(count(study.axes, name) for name in study.runs)
     given = os.environ.get(MAX_RUNS, str(MOST_RUNS))
     if not given.isdecimal():
         raise SpecError((), f"{MAX_RUNS} must be a whole number, not {given!r}")
@@ -197,8 +197,12 @@ def _check_shared(
     """Check that a run that fixes its seed, and so is one run, needs runs that are one run too."""
     for index, needs in ordered:
         for needed in needs.values():
-            if _fixes_seed(variants[index]) and not _fixes_seed(variants[needed]) and len(study.seeds) > 1:
-                has = f"{variants[needed].name!r}, which has {len(study.seeds)} replicates"
+            if (
+                _fixes_seed(variants[index])
+                and not _fixes_seed(variants[needed])
+                and len(study.replicates) > 1
+            ):
+                has = f"{variants[needed].name!r}, which has {len(study.replicates)} replicates"
                 place = ("runs", variants[index].name, SEED)
                 raise SpecError(place, f"is fixed, but the run needs {has}: fix both seeds, or neither")
 

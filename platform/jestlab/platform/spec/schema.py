@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,7 +19,10 @@ from pydantic import (
 
 from jestlab.analysis.claims import Claim, ClaimError, parse_claims
 from jestlab.analysis.costs import Scope
+from jestlab.analysis.families import Family
 from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
+from jestlab.analysis.stopping import Until
+from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
@@ -38,6 +41,8 @@ from jestlab.platform.spec.record import Record
 from jestlab.platform.spec.reports import REPORTS, Report, modern, report_of
 from jestlab.platform.spec.resources import Resources
 from jestlab.platform.spec.yaml import dump
+
+Parsed = TypeVar("Parsed")
 
 _OF_PARTS = ("runs", "base", "axes", "seeds", "program")  # what a union leaves to its studies
 _MOST_SEEDS = 100_000  # more is a slip of the pen
@@ -113,6 +118,11 @@ class RunSpec(_Part):
         return written | self.overrides
 
 
+def _written_seeds(seeds: tuple[int, ...] | Until) -> Any:
+    """Write seeds as a spec has them."""
+    return seeds.written() if isinstance(seeds, Until) else list(seeds)
+
+
 class Study(_Part):
     """A spec: the question, the runs, the axes, the reports; or a union of several such studies.
 
@@ -127,12 +137,15 @@ class Study(_Part):
             `runs.<run>.program`.
         runs: The runs by name, each with what it changes of the base; none in a union.
         axes: Keys of configs with the values that runs take, each of which makes a run.
-        seeds: Replicates of every run: 3 is short for the seeds 0, 1 and 2.
+        seeds: Replicates of every run: 3 is short for the seeds 0, 1 and 2; or `{until: decided}`, optionally
+            with `at_least`, `at_most` and `budget`: seeds are added until the claims are decided.
         resources: What a launch may use.
         record: What attempts record besides code and machine.
         reports: The tables and figures that it ends in.
         figure: How its figures are printed, unless a report says otherwise; in a union, those of its studies.
         claims: Statements that its runs decide.
+        family: The error that its claims share, and in a union those of its studies: `{error: 0.05}` is the
+            chance that any verdict is wrong; `none` gives each claim this chance by itself.
         metrics: What its programs measure, by name or pattern (`*/accuracy`): whether more or less of it is
             better, in what unit it is, how it is written. Those of jestlab's own programs need none.
         score: Names of evaluations (dataset/metric) whose mean is the score: of one goal and unit; empty for
@@ -148,13 +161,14 @@ class Study(_Part):
     base: Tree = {}
     runs: dict[str, RunSpec] = {}
     axes: tuple[Axis, ...] = ()
-    seeds: tuple[int, ...] = (0,)
+    seeds: Annotated[tuple[int, ...] | InstanceOf[Until], PlainSerializer(_written_seeds)] = (0,)
     resources: Resources = Resources()
     record: Record = Record()
     reports: tuple[Report, ...] = ()
     figure: FigureOptions | None = None
     # Serialized one by one: a serializer of the whole field would write its default, too.
     claims: tuple[Annotated[InstanceOf[Claim], PlainSerializer(Claim.written)], ...] = ()
+    family: Annotated[InstanceOf[Family], PlainSerializer(Family.written)] = Family()
     metrics: dict[str, Annotated[InstanceOf[Metric], PlainSerializer(Metric.written)]] = {}
     score: tuple[str, ...] = ()
     studies: dict[str, Study] = {}
@@ -180,6 +194,27 @@ class Study(_Part):
             study = validated(cls, known)
         mistakes.check()
         return study
+
+    @property
+    def replicates(self) -> tuple[int, ...]:
+        """The seeds that its runs may have."""
+        return tuple(range(self.seeds.at_most)) if isinstance(self.seeds, Until) else self.seeds
+
+    def decided(self) -> Study:
+        """Return the study with seeds until its claims are decided, beginning with as many as it has."""
+        if self.studies:
+            return self._with(studies={name: part.decided() for name, part in self.studies.items()})
+        if isinstance(self.seeds, Until):
+            return self
+        plain = Until()
+        own = min(len(self.seeds), plain.at_most)
+        return self._with(seeds=Until(own if own > 1 else plain.at_least))
+
+    def _with(self, **update: Any) -> Study:
+        """Copy the study with other values of some keys, and without what was derived from the old ones."""
+        changed = self.model_copy(update=update)
+        changed.__dict__.pop("members", None)
+        return changed
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -245,12 +280,17 @@ class Study(_Part):
     @field_validator("seeds", mode="before")
     @classmethod
     def _seeds(cls, seeds: Any) -> Any:
+        if isinstance(seeds, Until):
+            return seeds
+        if is_mapping(seeds):
+            return _as_spec_error(lambda: Until.parse(dict(seeds.items())))
         if _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS:
             return tuple(range(seeds))
         listed = isinstance(seeds, list | tuple) and len(seeds) > 0
         if not listed or not all(_is_whole(seed) and 0 <= seed < 2**32 for seed in seeds):
             raise SpecError(
-                ("seeds",), f"must be a number of replicates or a list of seeds, not {shown(seeds)}"
+                ("seeds",),
+                "must be a number of replicates, a list of seeds or {until: decided}, not " + shown(seeds),
             )
         if len(set(seeds)) < len(seeds):
             raise SpecError(("seeds",), f"duplicate seed in {shown(seeds)}")
@@ -267,6 +307,11 @@ class Study(_Part):
                 parsed.append(_report(report, ("reports", str(i))))
         mistakes.check()
         return tuple(parsed)
+
+    @field_validator("family", mode="before")
+    @classmethod
+    def _family(cls, written: Any) -> Family:
+        return _as_spec_error(lambda: Family.parse(dict(written.items()) if is_mapping(written) else written))
 
     @field_validator("score", mode="before")
     @classmethod
@@ -320,6 +365,14 @@ class Study(_Part):
         )
         mistakes.check()
         return self
+
+
+def _as_spec_error(parse: Callable[[], Parsed]) -> Parsed:
+    """Parse something, and raise what is wrong with it as a SpecError."""
+    try:
+        return parse()
+    except WrittenError as error:
+        raise SpecError(error.path, error.message) from None
 
 
 def _is_whole(value: object) -> bool:

@@ -1,0 +1,103 @@
+"""Which seeds a study that goes on until its claims are decided runs next.
+
+A study is run in rounds. Each takes every open claim some seeds further, half of the way to where it can be
+decided at the earliest, so that a hopeless one is seen before. A run that several claims compare counts
+once. What is next follows from the results in the store alone, so that a launch that was killed, or a second
+one beside the first, goes on with the same runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from .hours import Hours
+from .looks import MOST_SEEDS, Forecast, most_against
+from .verdicts import Judged
+
+Label = tuple[str, str]
+"""A study and the label of one of its runs."""
+
+
+_SECOND = 1 / 3600
+
+
+@dataclass(frozen=True)
+class Round:
+    """What to run next.
+
+    Attributes:
+        seeds: How many seeds each label has after it, of those that open claims need; empty at the end.
+        claims: The claims for whose sake it is run, the most likely decision per hour first.
+        left_out: Claims that are open, and for which the budget does not suffice.
+    """
+
+    seeds: Mapping[Label, int]
+    claims: tuple[Judged, ...] = ()
+    left_out: tuple[Judged, ...] = ()
+
+    @property
+    def is_last(self) -> bool:
+        """Whether nothing is left to run."""
+        return not self.seeds
+
+
+def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
+    """Choose the next round of a study, or of a union, whose budget is one.
+
+    Args:
+        judged: Its claims with their verdicts so far.
+        hours: What its runs have taken.
+    """
+    hours = hours or Hours()
+    limits = [until.hours for each in judged if (until := each.judging.until) and until.hours is not None]
+    left = min(limits) - hours.spent if limits else math.inf
+    seeds: dict[Label, int] = {}
+    chosen: list[Judged] = []
+    left_out: list[Judged] = []
+    candidates = [each for each in judged if each.is_open and each.labels]
+    while candidates:
+        costs = [
+            sum(hours.of_label(*label) * more for label, more in _more(each, seeds)) for each in candidates
+        ]
+        # The most likely decision for each hour that it adds; what costs nothing more comes first.
+        best = max(range(len(candidates)), key=lambda i: _promise(candidates[i]) / (costs[i] + _SECOND))
+        each, cost = candidates.pop(best), costs[best]
+        if cost > left:
+            left_out.append(each)
+            continue
+        left -= cost
+        chosen.append(each)
+        seeds |= {label: _target(each) for label, _ in _more(each, seeds)}
+    return Round(seeds, tuple(chosen), tuple(left_out))
+
+
+def _more(each: Judged, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
+    """How many seeds each run of a claim lacks for its next look, where it lacks any."""
+    target = _target(each)
+    labels = [(each.experiment, label) for label in each.labels]
+    have = [(label, max(seeds.get(label, 0), each.seeds)) for label in labels]
+    return [(label, target - count) for label, count in have if count < target]
+
+
+def _target(each: Judged) -> int:
+    """With how many seeds a claim is looked at next."""
+    until = each.judging.until
+    assert until is not None, "it is open"
+    n = each.seeds
+    if n < until.at_least:
+        return until.at_least
+    allowed = most_against(each.judging.error)
+    against = min(each.evidence.agree, n - each.evidence.agree)
+    last = min(until.at_most, MOST_SEEDS)
+    earliest = next((m for m in range(n + 1, last + 1) if allowed[m] >= against), last)
+    return n + max(1, (earliest - n) // 2)
+
+
+def _promise(each: Judged) -> float:
+    """How likely the claim will be decided, for each seed that it will probably take."""
+    ahead = each.evidence.forecast
+    if not isinstance(ahead, Forecast) or each.seeds == 0:
+        return 1.0  # nothing is known of it yet
+    return ahead.decided / max(1.0, ahead.expected - each.seeds)

@@ -1,0 +1,101 @@
+"""Launch a study in rounds, until its claims are decided.
+
+What is next follows from the store alone (`jestlab.analysis.rounds`): the launcher remembers nothing. So a
+launch that was killed goes on where it was, and two at once run the same rounds together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jestlab.analysis import verdicts
+from jestlab.analysis.claims import studies
+from jestlab.analysis.connection import connect
+from jestlab.analysis.hours import Hours
+from jestlab.analysis.rounds import Round, next_round
+from jestlab.analysis.stopping import Until
+from jestlab.platform.planning.plan import Plan
+from jestlab.platform.planning.replicates import some
+from jestlab.platform.spec.schema import Study
+from jestlab.platform.words import counted
+
+
+def goes_on(study: Study) -> bool:
+    """Whether the number of seeds of the study, or of a part of it, is not fixed."""
+    return any(isinstance(each.seeds, Until) for each in (study, *study.studies.values()))
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a study stands between two rounds.
+
+    Attributes:
+        judged: Its claims.
+        next: What to run next.
+    """
+
+    judged: tuple[verdicts.Judged, ...]
+    next: Round
+
+    def __str__(self) -> str:
+        decided = sum(each.verdict in ("holds", "does not hold") for each in self.judged)
+        left_out = [each for each in self.judged if each.is_open and each not in self.next.claims]
+        hopeless = sum(each.is_futile and not each.is_open for each in self.judged)
+        parts = [f"{decided} of {counted(len(self.judged), 'claim')} decided"]
+        if hopeless:
+            parts.append(f"{hopeless} hopeless")
+        if left_out:
+            parts.append(f"{len(left_out)} beyond the budget")
+        if not self.next.is_last:
+            parts.append(f"{len(self.next.claims)} go on")
+        return ", ".join(parts)
+
+
+def standing(store_url: str, experiment: str) -> Standing:
+    """Judge a study that has been recorded, and choose its next round.
+
+    Args:
+        store_url: SQLAlchemy URL of the store.
+        experiment: Name of the study.
+    """
+    with connect(store_url) as connection:
+        judged = verdicts.load(connection, experiment, studies(connection))
+        hours = Hours.load(connection, experiment)
+    return Standing(tuple(judged), next_round(judged, hours))
+
+
+def begun(plan: Plan, members: Mapping[str, list[str]]) -> Plan:
+    """Choose the runs with which a study begins, and all that earlier rounds have begun.
+
+    Args:
+        plan: With all replicates.
+        members: Name of each study → fingerprints of the runs that the store has of it.
+    """
+    fixed = {each.name: _first(each) for each in (plan.study, *plan.study.studies.values())}
+    ours = {fingerprint for its in members.values() for fingerprint in its}
+
+    def seeds(label: str) -> int:
+        study, slash, _ = label.partition("/")
+        return fixed[study] if slash and study in plan.study.studies else fixed[plan.study.name]
+
+    return some(plan, seeds, ours)
+
+
+def further(plan: Plan, before: Plan, ahead: Round) -> Plan:
+    """Add a round to the runs that have been begun.
+
+    Args:
+        plan: With all replicates.
+        before: What has been begun of it.
+        ahead: The round.
+    """
+    wanted = {
+        label if study == plan.study.name else f"{study}/{label}": count
+        for (study, label), count in ahead.seeds.items()
+    }
+    return some(plan, lambda label: wanted.get(label, 0), before.fingerprints)
+
+
+def _first(study: Study) -> int:
+    return study.seeds.at_least if isinstance(study.seeds, Until) else len(study.seeds)

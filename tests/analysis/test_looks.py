@@ -1,0 +1,161 @@
+"""The sequential sign test: against all paths, scipy's tests by one look, and simulated studies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest, quantile_test
+
+from jestlab.analysis.looks import MOST_SEEDS, Forecast, chance, forecast, interval, most_against
+
+LEVELS = (0.05, 0.025, 0.05 / 8, 0.05 / 55)
+signs = st.lists(st.booleans(), min_size=1, max_size=40)
+
+
+def running(disagree) -> list[int]:
+    """How many disagree after each seed."""
+    return list(itertools.accumulate(int(each) for each in disagree))
+
+
+@pytest.mark.parametrize(
+    ("level", "first"),
+    [
+        (0.05, {0: 5, 1: 10, 2: 14, 3: 17, 4: 20, 5: 23}),
+        (0.05 / 8, {0: 9, 1: 13, 2: 17, 3: 21, 4: 24}),
+        (0.05 / 55, {0: 12, 1: 16, 2: 20, 3: 24}),
+    ],
+)
+def test_how_many_seeds_decide_with_so_many_against(level, first):
+    allowed = most_against(level)
+    assert {k: allowed.index(k) for k in first} == first
+    assert len(allowed) == MOST_SEEDS + 1
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_no_look_decides_by_more_than_the_sign_test_would(level):
+    """Each look by itself is a sign test at a stricter level than the whole."""
+    for n, k in enumerate(most_against(level)):
+        if k >= 0:
+            assert binomtest(k, n, alternative="less").pvalue < level
+            assert k < n / 2
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_error_of_all_looks_together_is_at_most_the_level(level):
+    """Counted by an own walk over all paths, from the allowed numbers alone."""
+    allowed = most_against(level)
+    alive, wrong = {0: 1.0}, 0.0
+    for n in range(1, MOST_SEEDS + 1):
+        after: dict[int, float] = {}
+        for k, probability in alive.items():
+            for step in (0, 1):
+                after[k + step] = after.get(k + step, 0.0) + probability / 2
+        wrong += sum(probability for k, probability in after.items() if k <= allowed[n])
+        alive = {k: probability for k, probability in after.items() if k > allowed[n]}
+    assert 0.6 * level < wrong <= level
+
+
+def test_the_chance_is_that_of_paths_that_show_as_much():
+    """Of all 2^14 paths, those whose evidence is ever as strong as that of 10 seeds with one against."""
+    shown = chance(running([True] + [False] * 9))
+    short = [chance(running(path)) for path in itertools.product((False, True), repeat=10)]
+    share = sum(each <= shown * (1 + 1e-9) for each in short) / len(short)
+    assert share < shown < 0.05 < 2 * shown  # what is missing comes after 10 seeds
+    assert shown == pytest.approx(0.0308, abs=5e-5)
+
+
+@settings(max_examples=100, deadline=None)
+@given(signs, st.sampled_from(LEVELS))
+def test_a_test_has_decided_once_the_chance_is_at_most_the_level(disagree, level):
+    against, allowed = running(disagree), most_against(level)
+    decided = any(k <= allowed[n] for n, k in enumerate(against, start=1))
+    assert decided == (chance(against) <= level)
+
+
+@settings(max_examples=40, deadline=None)
+@given(signs)
+def test_evidence_stays_and_grows_with_each_seed_that_agrees(disagree):
+    chances = [chance(running(disagree[:n])) for n in range(len(disagree) + 1)]
+    assert chances == sorted(chances, reverse=True)
+    assert all(0 < each <= 1 for each in chances)
+    better = [False, *disagree[1:]]
+    assert chance(running(better)) <= chances[-1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.floats(-10, 10, allow_nan=False), min_size=1, max_size=25), st.sampled_from(LEVELS))
+def test_a_bound_excludes_what_the_test_rejects(values, level):
+    low, high = interval(values, level)
+    for threshold in {*values, 0.0}:
+        above = chance(running(value <= threshold for value in values)) <= level
+        below = chance(running(value >= threshold for value in values)) <= level
+        assert above == (threshold < low)
+        assert below == (threshold > high)
+
+
+def test_by_one_look_bounds_are_scipy_s():
+    """At the look at which bounds first exist they are order statistics, as scipy's interval of a median."""
+    values = [3.0, 1.0, 5.0, 2.0, 4.0]
+    theirs = quantile_test(values, p=0.5).confidence_interval(0.9)
+    assert interval(values, 0.05) == (theirs.low, theirs.high) == (1.0, 5.0)
+    assert interval(values[:4], 0.05) == (-math.inf, math.inf)
+
+
+def test_a_level_is_a_probability():
+    for level in (0.0, 1.0, -0.1):
+        with pytest.raises(ValueError, match="level must be in"):
+            most_against(level)
+
+
+DRAWS = {
+    "normal": lambda generator, size: generator.normal(size=size),
+    "heavy": lambda generator, size: generator.standard_t(2, size=size),
+    "skewed": lambda generator, size: math.log(2) - generator.exponential(size=size),
+}
+"""Differences of median 0."""
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("level", [0.05, 0.05 / 8])
+def test_bounds_hold_the_median_at_every_look(name, level):
+    """Of 2,000 studies of 24 seeds, looked at after each, so many are ever wrong as are allowed, or fewer."""
+    values = DRAWS[name](np.random.default_rng(0), (2000, 24))
+    lows = np.array([interval(list(each), level)[0] for each in values])
+    wrong = (lows > 0).mean()
+    assert wrong <= level + 3 * math.sqrt(level / len(values))
+
+
+class TestForecast:
+    """What is predicted, against drawn shares and walks."""
+
+    @pytest.mark.parametrize(("seeds", "against"), [(3, 0), (5, 1), (8, 1)])
+    def test_is_what_simulated_walks_do(self, seeds, against):
+        level, at_most, count = 0.05 / 8, 24, 20_000
+        allowed = most_against(level)
+        generator = np.random.default_rng(1)
+        share = generator.beta(against + 0.5, seeds - against + 0.5, size=count)
+        k = np.full(count, against)
+        ends = np.full(count, at_most)
+        decided = np.zeros(count, bool)
+        for n in range(seeds + 1, at_most + 1):
+            k = k + (generator.random(count) < share)
+            now = ~decided & ((k <= allowed[n]) | (n - k <= allowed[n])) & (allowed[n] >= 0)
+            ends[now] = n
+            decided |= now
+        found = forecast(seeds, against, level, at_most)
+        assert found.decided == pytest.approx(decided.mean(), abs=0.015)
+        assert found.expected == pytest.approx(ends.mean(), abs=0.15)
+        assert found.low == np.quantile(ends[decided], 0.1, method="inverted_cdf")
+        assert found.high == np.quantile(ends[decided], 0.9, method="inverted_cdf")
+
+    def test_knows_when_nothing_can_be_decided_any_more(self):
+        assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24)
+        assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
+
+    def test_is_the_same_for_either_side(self):
+        assert forecast(7, 2, 0.05, 24) == pytest.approx(forecast(7, 5, 0.05, 24))
