@@ -46,6 +46,7 @@ NOT_RUN: dict[tuple[str, str], str] = {
     ("clusters.md", "pip install 'jestlab[gcs]'"): "needs a bucket",
     ("tutorial.md", "make install"): "installs, and changes the reader's shell",
     ("paper.md", "jestlab launch filtering_ratio"): "takes five minutes",
+    ("deciding.md", "jestlab launch filtering_ratio --decide"): "takes a quarter of an hour",
 }
 """Page, first line of a block of code in it → why it is not run here."""
 

@@ -154,6 +154,7 @@ class Study:
         runs: Sequence[str] = (),
         replace: bool = False,
         reports: bool = True,
+        decide: bool = False,
     ) -> Outcome:
         """Run all that is not completed, write tables and figures, and return when all runs have ended.
 
@@ -177,6 +178,8 @@ class Study:
             runs: Which of those runs; none for all.
             replace: Whether to replace the experiment of this name: another study, or another user's.
             reports: Whether to write tables and figures.
+            decide: Whether to add seeds, round by round, until each claim is decided, hopeless or beyond its
+                budget.
 
         Returns:
             How it ended. Runs that fail raise nothing: see `Outcome.check`.
@@ -191,8 +194,9 @@ class Study:
 
         with one_line_errors():
             listener = Noting(display_here(self.name) if progress else Listener())
+            study = self._spec.decided() if decide else self._spec
             launched = session.launch(
-                self._lab, self._spec, session.How(on, parallel, retries, fail_fast, keep_going), listener,
+                self._lab, study, session.How(on, parallel, retries, fail_fast, keep_going), listener,
                 session.Rerun(rerun_changed, rerun_retracted, tuple(runs)),
                 max_chip_hours=max_chip_hours, replacing=replace, reported=reports,
             )  # fmt: skip

@@ -116,7 +116,7 @@ def test_an_undecided_claim_says_how_many_seeds_would_tell_and_how_surely():
     near = judged(found, of="a", near="b", within=2.0)  # as far from 2 as from 0
     assert (near.verdict, near.evidence.forecast) == ("undecided", (7, 33))
     alike = judged({"a": [-1.0, 0.0, 1.0], "b": [0.0, 0.0, 0.0]}, of="a", above="b")
-    assert alike.reason == "leans against the claim; 100 seeds would decide it in less than half of all cases"
+    assert alike.reason.startswith("leans against the claim; about 25 seeds would decide it in half of")
 
 
 @settings(max_examples=25, deadline=None)

@@ -27,7 +27,7 @@ that each of 55 claims has, skewed differences break it, and 8 seeds must differ
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -133,6 +133,29 @@ def forecast(seeds: int, against: int, level: float, at_most: int) -> Forecast:
         level: Of the test of each side.
         at_most: Seeds at which it ends undecided.
     """
+    return _walked(seeds, against, level, at_most, lambda k, n: (k + 0.5) / (n + 1))
+
+
+def expected(effect: float, level: float, at_most: int) -> Forecast:
+    """Compute when a sign test ends for normal differences of a known effect.
+
+    Args:
+        effect: Their mean over their standard deviation.
+        level: Of the test of each side.
+        at_most: Seeds at which it ends undecided.
+    """
+    disagrees = math.erfc(effect / math.sqrt(2)) / 2
+    return _walked(0, 0, level, at_most, lambda k, n: disagrees + 0.0 * k)
+
+
+def _walked(
+    seeds: int,
+    against: int,
+    level: float,
+    at_most: int,
+    disagrees: Callable[[npt.NDArray[np.float64], int], npt.NDArray[np.float64]],
+) -> Forecast:
+    """Sum over all ways on: `disagrees` is the probability that the next seed does, given all k and n."""
     import numpy as np
 
     allowed = most_against(level)
@@ -141,21 +164,19 @@ def forecast(seeds: int, against: int, level: float, at_most: int) -> Forecast:
     walk[against] = 1.0
     ends: dict[int, float] = {}
     for n in range(seeds + 1, last + 1):
-        disagrees = (np.arange(len(walk)) + 0.5) / n
-        walk[1:], walk[0] = (
-            (walk * (1 - disagrees))[1:] + (walk * disagrees)[:-1],
-            walk[0] * (1 - disagrees[0]),
-        )
+        share = disagrees(np.arange(len(walk), dtype=float), n - 1)
+        step = walk * share
+        walk = walk - step
+        walk[1:] += step[:-1]
         decided = np.zeros(len(walk), bool)
         decided[: allowed[n] + 1] = True
         decided[n - allowed[n] : n + 1] = allowed[n] >= 0
         ends[n] = float(walk[decided].sum())
         walk[decided] = 0.0
     total = sum(ends.values())
-    expected = sum(n * share for n, share in ends.items()) + last * (1 - total)
-    return Forecast(
-        total, max(expected, float(seeds)), *(_quantile(ends, q * total, last) for q in (0.1, 0.9))
-    )
+    mean = sum(n * share for n, share in ends.items()) + last * (1 - total)
+    low, high = (_quantile(ends, share * total, last) for share in (0.1, 0.9))
+    return Forecast(total, max(mean, float(seeds)), low, high)
 
 
 def _quantile(ends: dict[int, float], probability: float, last: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 MOST_SEEDS = 100
 """More would hardly be run to decide a claim."""
 
-_GRID = 25  # quantiles of each posterior
+_GRID = 15  # quantiles of each posterior
 
 
 class Needed(NamedTuple):
@@ -66,15 +67,19 @@ def needed(margin: float, std: float, n: int, error: float) -> Needed:
     sigma = std * np.sqrt((n - 1) / chdtri(n - 1, quantiles))[:, None]
     mu = margin + ndtri(quantiles)[None, :] * sigma / math.sqrt(n)
     effect = (mu / sigma).ravel()
-    sizes = np.arange(n + 1, MOST_SEEDS + 1)
-    critical = _critical(error)[sizes]
-    shift = effect[:, None] * np.sqrt(sizes)
-    decided = (1 - nctdtr(sizes - 1.0, shift, critical)) + nctdtr(sizes - 1.0, shift, -critical)
-    chances = np.nan_to_num(decided, nan=1.0).mean(axis=0)
+    critical = _critical(error)
+
+    @cache
+    def chance(size: int) -> float:
+        """Probability of a decision, on either side, by one look at so many seeds."""
+        shift, edge = effect * math.sqrt(size), critical[size]
+        decided = 1 - nctdtr(size - 1, shift, edge) + nctdtr(size - 1, shift, -edge)
+        return float(np.nan_to_num(decided, nan=1.0).mean())
 
     def first(probability: float) -> int | None:
-        reached = np.flatnonzero(chances >= probability)
-        return int(sizes[reached[0]]) if len(reached) else None
+        sizes = range(n + 1, MOST_SEEDS + 1)
+        place = bisect_left(sizes, probability, key=chance)
+        return sizes[place] if place < len(sizes) else None
 
     return Needed(first(0.5), first(0.8))
 

@@ -73,6 +73,44 @@ def next_round(judged: Sequence[Judged], hours: Hours | None = None) -> Round:
     return Round(seeds, tuple(chosen), tuple(left_out))
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What is expected of a study that goes on.
+
+    Attributes:
+        claims: Number of claims that are open.
+        decided: How many of them are expected to be decided.
+        runs: How many more runs that will take.
+        hours: How long those take, two at once counting twice; NaN where nothing has run yet.
+    """
+
+    claims: int
+    decided: float
+    runs: float
+    hours: float
+
+
+def ahead(judged: Sequence[Judged], hours: Hours) -> Ahead:
+    """Predict what is left of a study, from the seeds so far; its budget is not regarded.
+
+    Args:
+        judged: Its claims with their verdicts so far.
+        hours: What its runs have taken.
+    """
+    more: dict[Label, float] = {}
+    decided = 0.0
+    claims = [each for each in judged if each.is_open]
+    for each in claims:
+        expected = each.evidence.forecast
+        if isinstance(expected, Forecast):
+            decided += expected.decided
+            for label in each.labels:
+                place = each.experiment, label
+                more[place] = max(more.get(place, 0.0), expected.expected - each.seeds)
+    taken = sum(hours.of_label(*place) * count for place, count in more.items())
+    return Ahead(len(claims), decided, sum(more.values()), taken if hours.of else math.nan)
+
+
 def _more(each: Judged, seeds: Mapping[Label, int]) -> list[tuple[Label, int]]:
     """How many seeds each run of a claim lacks for its next look, where it lacks any."""
     target = _target(each)

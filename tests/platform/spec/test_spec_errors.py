@@ -171,7 +171,15 @@ CASES = {
     "a number for a name": ("runs: {1: {}}", ":1: runs: invalid name 1: expected"),
     "seeds that are a string": (
         "seeds: three\nruns: {a: {}}",
-        ":1: seeds: must be a number of replicates or a list of seeds, not 'three'",
+        ":1: seeds: must be a number of replicates, a list of seeds or {until: decided}, not 'three'",
+    ),
+    "seeds until something else": (
+        "seeds: {until: bored}\nruns: {a: {}}",
+        ":1: seeds.until: must be decided, not 'bored'",
+    ),
+    "a family of its own": (
+        "family: holm\nruns: {a: {}}",
+        ":1: family: must be {error: 0.05} or none, not 'holm'",
     ),
     "no seeds": ("seeds: 0\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),
     "a negative seed": ("seeds: [-1]\nruns: {a: {}}", ":1: seeds: must be a number of replicates"),

@@ -8,6 +8,7 @@ import click
 
 from jestlab.platform.cli.options import (
     FOLDER,
+    decide_option,
     examples,
     how_options,
     json_option,
@@ -54,9 +55,7 @@ _json = json_option("Print one JSON object at the end, and progress to standard 
               help="Run again what is retracted, or the RUNs named, and what needs them.")  # fmt: skip
 @click.option("--replace", is_flag=True,
               help="Replace the experiment of this name: another study, or another user's.")  # fmt: skip
-@click.option("--decide", is_flag=True,
-              help="Add seeds, round by round, until each claim is decided, hopeless or beyond its budget: "
-                   "`seeds: {until: decided}` of a spec.")  # fmt: skip
+@decide_option
 @click.option("--detach", is_flag=True,
               help="Return once it has begun; it goes on without this terminal.")  # fmt: skip
 @_no_reports
@@ -73,8 +72,6 @@ def launch_command(context: click.Context, /, *, study: Study, lab: Lab, **optio
     """
     if options["runs"] and not (options["rerun_changed"] or options["rerun_retracted"]):
         raise click.UsageError("RUN: a launch takes the whole study; name runs with --rerun-changed alone")
-    if options.pop("decide"):
-        study = study.decided()
     if options.pop("detach"):
         if options["as_json"] or options["render"] is not None:
             raise click.UsageError("--detach: leave out --json and --render")

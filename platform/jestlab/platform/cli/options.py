@@ -74,6 +74,19 @@ def spec_options(function: Function) -> Callable[..., Any]:
     return wrapped
 
 
+def decide_option(function: Function) -> Callable[..., Any]:
+    """Add `--decide`; the command receives a `study` whose seeds go on until its claims are decided."""
+
+    @click.option("--decide", is_flag=True,
+                  help="Add seeds, round by round, until each claim is decided, hopeless or beyond its "
+                       "budget: `seeds: {until: decided}` of a spec.")  # fmt: skip
+    @functools.wraps(function)
+    def wrapped(*args: Any, decide: bool, study: Any, **kwargs: Any) -> Any:
+        return function(*args, study=study.decided() if decide else study, **kwargs)
+
+    return wrapped
+
+
 def how_options(function: Function) -> Callable[..., Any]:
     """Add the options that say how runs are launched; the command receives them as `how: dict`."""
 

@@ -11,7 +11,15 @@ import click
 
 from jestlab.analysis import units
 from jestlab.analysis.costs import EXECUTED
-from jestlab.platform.cli.options import examples, json_option, lab_options, spec_options, wide_option
+from jestlab.platform.cli.deciding import lines as deciding_lines
+from jestlab.platform.cli.options import (
+    decide_option,
+    examples,
+    json_option,
+    lab_options,
+    spec_options,
+    wide_option,
+)
 from jestlab.platform.cli.output import Block, absent_data, counted, few, rendered, show, table
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
@@ -52,6 +60,7 @@ _IMPORTANCE = {
     ),
 )
 @spec_options
+@decide_option
 @click.option("--why", is_flag=True, help="Explain for each run why it would run.")
 @click.option("--all", "every", is_flag=True, help="Print a row for each run.")
 @wide_option
@@ -100,7 +109,7 @@ def sentences(found: Survey) -> Iterator[str]:
     yield from _sharing(plan)
     yield from _solved(plan)
     yield from waiting_lines(plan)
-    yield from _undecidable(study)
+    yield from deciding_lines(found)
     yield from absent_data(plan)
     if there := room(study.resources, local=found.here):
         yield from memory_lines(to_do(plan), there)
@@ -207,17 +216,6 @@ def _saved(plan: Plan) -> dict[str, Any]:
         "total_flops": totals(alone).total - totals(plan.runs).total,
         "chip_hours": total(alone).chip_hours - total(plan.runs).chip_hours,
     }
-
-
-def _undecidable(study: Study) -> Iterator[str]:
-    """Warn that claims stay undecided where a single seed is planned: an interval takes two."""
-    single = [part for part in (study, *study.studies.values()) if part.claims and len(part.replicates) < 2]
-    count = sum(len(part.claims) for part in single)
-    if count:
-        yield (
-            f"{counted(count, 'claim')} cannot be decided with one seed: "
-            "--set seeds=3 gives intervals and verdicts."
-        )
 
 
 def _solved(plan: Plan) -> Iterator[str]:

@@ -25,12 +25,13 @@ from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.network_files import network_file_system
 from jestlab.platform.lab.settings import Settings
 from jestlab.platform.lab.settings import path as config_path
-from jestlab.platform.launch import controller, deciding, executors, logs
+from jestlab.platform.launch import controller, executors, logs
 from jestlab.platform.launch.controller import Outcome
 from jestlab.platform.launch.display import Listener
 from jestlab.platform.launch.executor import Executor, Marks
 from jestlab.platform.launch.options import Options
 from jestlab.platform.launch.wakeup import Wakeup
+from jestlab.platform.planning import deciding
 from jestlab.platform.planning import plan as planning
 from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
@@ -230,8 +231,7 @@ def launch(
 def _begun(lab: Lab, whole: Plan) -> Plan:
     """Choose the runs of a plan with which its study begins, and all that earlier rounds have begun."""
     with _looking(lab) as store:
-        names = whole.by_study
-        return deciding.begun(whole, {} if store is None else {name: store.members(name) for name in names})
+        return deciding.begun(whole, store)
 
 
 def _possible(plan: Plan, ended: Outcome) -> set[str]:

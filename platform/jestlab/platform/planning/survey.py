@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from jestlab.platform.errors import UserError
 from jestlab.platform.lab.lab import Lab
 from jestlab.platform.lab.settings import Settings
+from jestlab.platform.planning import deciding
 from jestlab.platform.planning.cost import NO_CHIP, budgeted, to_do, total, wall_hours
 from jestlab.platform.planning.explain import Explanation, explain
 from jestlab.platform.planning.names import check as check_names
@@ -56,6 +57,8 @@ class Survey:
         place: Where else they go; None for this machine, and where nothing says it.
         reasons: Fingerprint → why the run would run; empty if nobody asked.
         remarks: What speaks against results that are there, or against a launch.
+        standing: Where a study stands that goes on until its claims are decided; None before it is launched,
+            and where the number of seeds is fixed.
     """
 
     plan: Plan
@@ -63,6 +66,7 @@ class Survey:
     place: ExecutorName | None
     reasons: Mapping[str, Explanation] = field(default_factory=dict)
     remarks: Sequence[str] = ()
+    standing: deciding.Standing | None = None
 
     @property
     def parallel(self) -> int | None:
@@ -137,6 +141,11 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         where: Where = "here" if is_here else "elsewhere"
         plan = make_plan(study, absent="note", where=where, timings=timings)
         check_names(plan, store.measured if store is not None else tuple)
+        standing = None
+        if deciding.goes_on(study):
+            plan = deciding.begun(plan, store)
+            if store is not None and store.members(study.name):
+                standing = deciding.standing(lab.store_url, study.name)
         if store is not None:
             plan = plan.with_states(store.states(plan.fingerprints))
         plan = budgeted(plan, store, place)
@@ -144,7 +153,7 @@ def survey(lab: Lab, study: Study, *, why: bool = False) -> Survey:
         remarks = [] if store is None else _remarks(store, plan)
         if place == "local" and study.resources.gpus:
             remarks += _missing_gpus(study.resources)
-        return Survey(plan, is_here, None if is_here else place, reasons, remarks)
+        return Survey(plan, is_here, None if is_here else place, reasons, remarks, standing)
     finally:
         if store is not None:
             store.close()

@@ -24,7 +24,7 @@ from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
 from jestlab.analysis.stopping import Until
 from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
-from jestlab.platform.errors import Mistakes, Path, SpecError, nearest, shown, within
+from jestlab.platform.errors import Mistakes, Path, SpecError, UserError, nearest, shown, within
 from jestlab.platform.spec.axes import Axis, parse_axes
 from jestlab.platform.spec.config_tree import (
     MATCH,
@@ -201,9 +201,16 @@ class Study(_Part):
         return tuple(range(self.seeds.at_most)) if isinstance(self.seeds, Until) else self.seeds
 
     def decided(self) -> Study:
-        """Return the study with seeds until its claims are decided, beginning with as many as it has."""
+        """Return the study with seeds until its claims are decided, beginning with as many as it has.
+
+        Raises:
+            UserError: It claims nothing.
+        """
+        if not any(each.claims for each in (self, *self.studies.values())):
+            raise UserError(f"{self.name} claims nothing that seeds could decide: write `claims` in its spec")
         if self.studies:
-            return self._with(studies={name: part.decided() for name, part in self.studies.items()})
+            parts = {name: part.decided() if part.claims else part for name, part in self.studies.items()}
+            return self._with(studies=parts)
         if isinstance(self.seeds, Until):
             return self
         plain = Until()

@@ -11,6 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from jestlab.analysis.families import Family
 from jestlab.platform.spec.config_tree import IS_PATH, NAMES_A_RUN, NAMES_CODE
 
 OWN_CODE = ("module:function", "file.py:function")
@@ -54,6 +55,8 @@ def value(given: Any) -> str:
     """Write a value as YAML does, on one line."""
     if isinstance(given, BaseModel):
         given = given.model_dump(mode="json", exclude_defaults=True)
+    if isinstance(given, Family):
+        given = given.written()
     if isinstance(given, str):
         return given or "''"
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Launch a study in rounds, until its claims are decided.
+"""Plan a study in rounds, until its claims are decided.
 
 What is next follows from the store alone (`jestlab.analysis.rounds`): the launcher remembers nothing. So a
 launch that was killed goes on where it was, and two at once run the same rounds together.
@@ -6,12 +6,9 @@ launch that was killed goes on where it was, and two at once run the same rounds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from jestlab.analysis import verdicts
-from jestlab.analysis.claims import studies
-from jestlab.analysis.connection import connect
 from jestlab.analysis.hours import Hours
 from jestlab.analysis.rounds import Round, next_round
 from jestlab.analysis.stopping import Until
@@ -19,6 +16,10 @@ from jestlab.platform.planning.plan import Plan
 from jestlab.platform.planning.replicates import some
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.words import counted
+
+if TYPE_CHECKING:
+    from jestlab.analysis.verdicts import Judged
+    from jestlab.platform.store.store import Store
 
 
 def goes_on(study: Study) -> bool:
@@ -32,10 +33,12 @@ class Standing:
 
     Attributes:
         judged: Its claims.
+        hours: What its runs have taken.
         next: What to run next.
     """
 
-    judged: tuple[verdicts.Judged, ...]
+    judged: tuple[Judged, ...]
+    hours: Hours
     next: Round
 
     def __str__(self) -> str:
@@ -59,21 +62,26 @@ def standing(store_url: str, experiment: str) -> Standing:
         store_url: SQLAlchemy URL of the store.
         experiment: Name of the study.
     """
+    # Plans of other studies need none of it.
+    from jestlab.analysis import verdicts
+    from jestlab.analysis.claims import studies
+    from jestlab.analysis.connection import connect
+
     with connect(store_url) as connection:
         judged = verdicts.load(connection, experiment, studies(connection))
         hours = Hours.load(connection, experiment)
-    return Standing(tuple(judged), next_round(judged, hours))
+    return Standing(tuple(judged), hours, next_round(judged, hours))
 
 
-def begun(plan: Plan, members: Mapping[str, list[str]]) -> Plan:
+def begun(plan: Plan, store: Store | None) -> Plan:
     """Choose the runs with which a study begins, and all that earlier rounds have begun.
 
     Args:
         plan: With all replicates.
-        members: Name of each study → fingerprints of the runs that the store has of it.
+        store: Where it was launched before; None if there is none.
     """
+    ours = set() if store is None else {run for name in plan.by_study for run in store.members(name)}
     fixed = {each.name: _first(each) for each in (plan.study, *plan.study.studies.values())}
-    ours = {fingerprint for its in members.values() for fingerprint in its}
 
     def seeds(label: str) -> int:
         study, slash, _ = label.partition("/")

@@ -1,0 +1,119 @@
+"""What differences say about claims: by one look at Student's t, and by the sign test after every seed."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+
+from jestlab.analysis.evidence import any_look, decide, one_look
+from jestlab.analysis.looks import Forecast
+
+SIDES = ("above", "below", "near")
+FLIPPED = {"above": "below", "below": "above", "near": "near"}
+
+# Sixteenths: sums and differences of them are exact.
+numbers = st.integers(-64, 64).map(lambda n: n / 16)
+values = st.lists(numbers, min_size=1, max_size=24)
+within = st.sampled_from([0.25, 1.0])
+errors = st.sampled_from([0.05, 0.05 / 8])
+
+
+def looked(differences, side, near, error):
+    """Judge by looks after every seed, up to 24."""
+    return any_look(differences, side, near, error, 24)
+
+
+JUDGES = (one_look, looked)
+
+
+@settings(max_examples=80, deadline=None)
+@given(values, st.sampled_from(SIDES), within, errors)
+def test_turned_over_everything_is_turned_over(differences, side, near, error):
+    for judge in JUDGES:
+        one = judge(differences, side, near, error)
+        other = judge([-value for value in differences], FLIPPED[side], near, error)
+        assert (one.verdict, one.seeds, one.agree) == (other.verdict, other.seeds, other.agree)
+        assert one.chance == pytest.approx(other.chance)
+        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), nan_ok=True)
+
+
+@settings(max_examples=80, deadline=None)
+@given(values, st.sampled_from(SIDES), within, errors)
+def test_a_claim_is_decided_once_the_chance_of_an_error_is_small_enough(differences, side, near, error):
+    found = any_look(differences, side, near, error, 24)
+    assert (found.verdict != "undecided") == (found.chance <= error)
+    assert (found.forecast is None) == (found.verdict != "undecided")
+
+
+@settings(max_examples=80, deadline=None)
+@given(values, st.sampled_from(SIDES), within, errors, values)
+def test_a_decision_stays_whatever_comes_later(differences, side, near, error, later):
+    found = any_look(differences, side, near, error, 24)
+    if found.verdict != "undecided":
+        assert any_look(differences + later, side, near, error, 24) == found
+
+
+@settings(max_examples=80, deadline=None)
+@given(values, st.sampled_from(SIDES), within)
+def test_a_stricter_error_decides_nothing_else_and_nothing_sooner(differences, side, near):
+    loose, strict = (any_look(differences, side, near, error, 24) for error in (0.05, 0.05 / 55))
+    if strict.verdict != "undecided":
+        assert strict.verdict == loose.verdict
+        assert strict.seeds >= loose.seeds
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(numbers, min_size=2, max_size=8).filter(lambda v: len(set(v)) > 1))
+def test_one_look_is_scipy_s_t_test(differences):
+    found = one_look(differences, "above", 0.0, 0.05)
+    theirs = ttest_1samp(differences, 0.0)
+    assert found.chance == pytest.approx(min(1.0, theirs.pvalue), rel=1e-6, abs=1e-12)
+    bounds = theirs.confidence_interval(0.95)
+    assert (found.low, found.high) == pytest.approx((bounds.low, bounds.high), rel=1e-6, abs=1e-9)
+
+
+def test_a_claim_of_55_needs_twelve_seeds_that_agree():
+    agreeing = [1.0] * 11
+    assert any_look(agreeing, "above", 0.0, 0.05 / 55, 24).verdict == "undecided"
+    found = any_look([*agreeing, 2.0], "above", 0.0, 0.05 / 55, 24)
+    assert (found.verdict, found.seeds, found.agree) == ("holds", 12, 12)
+    assert (found.low, found.high) == (1.0, 2.0)
+    behind = any_look([-1.0] * 12, "above", 0.0, 0.05 / 55, 24)
+    assert (behind.verdict, behind.agree) == ("does not hold", 0)
+
+
+def test_what_is_equal_agrees_with_neither_side():
+    found = any_look([0.0] * 24, "above", 0.0, 0.05, 24)
+    assert (found.verdict, found.agree, found.chance) == ("undecided", 0, 1.0)
+
+
+def test_what_is_near_is_shown_by_seeds_that_lie_near():
+    found = any_look([0.1, -0.2, 0.0, 0.2, -0.1], "near", 0.2, 0.05, 24)
+    assert (found.verdict, found.seeds, found.agree) == ("holds", 5, 5)
+    far = any_look([0.3] * 7, "near", 0.2, 0.05, 24)
+    assert (far.verdict, far.seeds) == ("does not hold", 7)  # either side could have been far
+
+
+def test_without_seeds_nothing_is_known():
+    for judge in JUDGES:
+        found = judge([], "above", 0.0, 0.05)
+        assert (found.verdict, found.seeds, found.chance, found.agree) == ("undecided", 0, 1.0, 0)
+    ahead = looked([], "above", 0.0, 0.05).forecast
+    assert isinstance(ahead, Forecast)
+    assert (ahead.low, ahead.high) == (5, 17)
+    assert ahead.decided == pytest.approx(0.71, abs=0.01)
+    assert ahead.expected == pytest.approx(12.5, abs=0.1)
+    assert math.isnan(one_look([1.0], "above", 0.0, 0.05).low)
+
+
+@settings(max_examples=60, deadline=None)
+@given(numbers, numbers, within)
+def test_outer_bounds_are_asked_only_where_a_difference_is_not_near(one, other, near):
+    low, high = sorted((one, other))
+    inner = decide("near", low, high, near)
+    wide = decide("near", low, high, near, (-math.inf, math.inf))
+    assert wide == ("holds" if inner == "holds" else "undecided")

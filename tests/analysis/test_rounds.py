@@ -1,0 +1,121 @@
+"""Rounds of a study that goes on until its claims are decided: which seeds are next, and what they take."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jestlab.analysis.claims import Claim
+from jestlab.analysis.evidence import any_look
+from jestlab.analysis.families import Family
+from jestlab.analysis.hours import Hours
+from jestlab.analysis.looks import most_against
+from jestlab.analysis.metrics import Metric
+from jestlab.analysis.rounds import ahead, next_round
+from jestlab.analysis.stopping import Until
+from jestlab.analysis.verdicts import Judged, Judging
+
+
+def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False):
+    """A claim with its verdict by so many differences."""
+    until = until or Until()
+    judging = Judging(Family(), claims, until)
+    found = any_look(differences, "above", 0.0, judging.error, until.at_most)
+    return Judged(
+        "study", "", Claim.parse({"statement": f"{of} > {above}", "of": of, "above": above}), found.verdict,
+        0.0, math.nan, math.nan, found.seeds, found.seeds, found, judging, "", Metric("max"), pd.DataFrame(),
+        (of, above), spent=spent,
+    )  # fmt: skip
+
+
+def test_a_study_begins_with_at_least_so_many_seeds():
+    assert next_round([judged([])]).seeds == {("study", "a"): 3, ("study", "b"): 3}
+
+
+def test_a_round_goes_half_of_the_way_to_the_earliest_decision():
+    """Of 55 claims, which 12 seeds decide at the earliest."""
+    rounds, n = [], 3
+    while (each := judged([1.0] * n, claims=55)).verdict != "holds":
+        n = next_round([each]).seeds["study", "a"]
+        rounds.append(n)
+    assert rounds == [7, 9, 10, 11, 12]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.booleans(), min_size=3, max_size=23), st.sampled_from([1, 8, 55]))
+def test_no_claim_is_decided_before_the_end_of_its_round(signs, claims):
+    """So no run of a round is wasted on a claim that was decided within it."""
+    each = judged([1.0 if sign else -1.0 for sign in signs], claims=claims)
+    ahead_ = next_round([each])
+    if not each.is_open:
+        assert ahead_.is_last
+        return
+    end = ahead_.seeds["study", "a"]
+    assert each.seeds < end <= 24
+    allowed = most_against(0.05 / claims)
+    for n in range(each.seeds + 1, end):
+        for k in (each.evidence.agree, each.seeds - each.evidence.agree):
+            assert k > allowed[n]
+
+
+def test_claims_that_are_decided_or_hopeless_take_no_more_seeds():
+    decided, hopeless = judged([1.0] * 5), judged([1.0, -1.0] * 6, of="c")
+    assert (decided.verdict, hopeless.is_futile) == ("holds", True)
+    assert next_round([decided, hopeless]).is_last
+    open_ = judged([1.0] * 4, of="d")
+    assert next_round([decided, hopeless, open_]).seeds == {("study", "d"): 5, ("study", "b"): 5}
+
+
+def test_a_run_that_several_claims_need_goes_as_far_as_the_farthest():
+    found = next_round([judged([1.0] * 4), judged([1.0, 1.0, -1.0, 1.0, 1.0, 1.0, 1.0], of="c")])
+    assert found.seeds == {("study", "a"): 5, ("study", "b"): 8, ("study", "c"): 8}
+    assert len(found.claims) == 2
+
+
+class TestBudget:
+    """A limit to the hours of all runs."""
+
+    hours = Hours(spent=0.5, of={"a": 0.1, "b": 0.1, "c": 1.0, "d": 0.1})
+
+    def claims(self, limit):
+        until = Until(hours=limit)
+        return [
+            judged([1.0] * 4, of="c", until=until),
+            judged([1.0] * 4, of="a", until=until),
+            judged([1.0, -1.0, 1.0, 1.0], of="d", until=until),
+        ]
+
+    def test_the_most_likely_decision_for_an_hour_is_first(self):
+        found = next_round(self.claims(10.0), self.hours)
+        assert [each.claim.statement[0] for each in found.claims] == ["a", "c", "d"] or [
+            each.claim.statement[0] for each in found.claims
+        ] == ["a", "d", "c"]
+        assert not found.left_out
+
+    def test_what_does_not_fit_is_left_out(self):
+        found = next_round(self.claims(1.3), self.hours)
+        assert [each.claim.statement[0] for each in found.left_out] == ["c"]
+        assert ("study", "c") not in found.seeds
+
+    def test_without_a_budget_nothing_is(self):
+        assert len(next_round(self.claims(None), self.hours).claims) == 3
+        assert next_round(self.claims(0.5), self.hours).is_last
+
+    def test_a_claim_says_that_the_budget_is_spent(self):
+        assert judged([1.0] * 4, until=Until(hours=1.0), spent=True).stopped == "budget spent"
+        assert judged([1.0] * 5, until=Until(hours=1.0), spent=True).stopped == "decided"
+
+
+def test_what_is_expected_counts_each_run_once():
+    claims = [judged([1.0] * 4), judged([1.0] * 4, of="c")]
+    found = ahead(claims, Hours(1.0, {"a": 0.1, "b": 0.2, "c": 0.1}))
+    more = claims[0].evidence.forecast.expected - 4
+    assert found.claims == 2
+    assert found.runs == pytest.approx(3 * more)
+    assert found.hours == pytest.approx(0.4 * more)
+    assert found.decided == pytest.approx(2 * claims[0].evidence.forecast.decided)
+    assert math.isnan(ahead(claims, Hours()).hours)

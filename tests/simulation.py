@@ -1,0 +1,267 @@
+"""Simulated studies: how often verdicts are wrong, and how many seeds they take.
+
+    python -m tests.simulation --json
+    python -m tests.simulation --figure docs/pictures/until_decided.png
+
+Each study has a family of claims, each with differences of its own of up to 24 seeds, which are looked at
+after every seed. A verdict "holds" is wrong where the median is 0: where in half of all seeds the difference
+is above it. Beside it stands what is done by hand: the 95% interval of Student's t, looked at after every
+seed, or once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from jestlab.analysis.looks import most_against
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = npt.NDArray[np.float64]
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Floats]
+
+FIRST, LAST = 3, 24
+"""Seeds at which studies begin and end."""
+
+
+def _skewed(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return generator.exponential(size=shape) - math.log(2)
+
+
+def _skewed_down(generator: np.random.Generator, shape: tuple[int, ...]) -> Floats:
+    return -_skewed(generator, shape)
+
+
+DRAWS: dict[str, Draw] = {
+    "normal": lambda generator, shape: generator.normal(size=shape),
+    "heavy-tailed (t of 2)": lambda generator, shape: generator.standard_t(2, size=shape),
+    "skewed (exponential)": _skewed,
+    "skewed to below": _skewed_down,
+}
+"""Distributions of differences, of median 0."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of simulated studies.
+
+    Attributes:
+        wrong: Share of studies in which some claim was said to hold.
+        decided: Share of claims that were decided, on either side.
+        right: Share of claims that were said to hold.
+        seeds: Mean number of seeds of a claim.
+    """
+
+    wrong: float
+    decided: float
+    right: float
+    seeds: float
+
+
+def until_decided(values: Floats, error: float) -> Outcome:
+    """Judge studies by the sequential sign test.
+
+    Args:
+        values: Differences, [studies, claims, seeds].
+        error: Of each family.
+    """
+    allowed = np.array(most_against(error / values.shape[1])[1 : values.shape[2] + 1])
+    n = np.arange(1, values.shape[2] + 1)
+    against = np.cumsum(values <= 0, axis=2)
+    return _outcome(against <= allowed, n - against <= allowed)
+
+
+def peeking(values: Floats, error: float) -> Outcome:
+    """Judge studies by Student's t after every seed from the third on, each claim by itself."""
+    n = np.arange(1, values.shape[2] + 1)
+    mean = np.cumsum(values, axis=2) / n
+    squares = np.cumsum(values**2, axis=2) - n * mean**2
+    half = student.ppf(1 - error / 2, np.maximum(n - 1, 1)) * np.sqrt(squares / np.maximum(n - 1, 1) / n)
+    look = n >= FIRST
+    return _outcome((mean > half) & look, (mean < -half) & look)
+
+
+def one_look(values: Floats, error: float) -> Outcome:
+    """Judge studies by Student's t with all seeds at once, each claim by itself."""
+    n = values.shape[2]
+    mean, std = values.mean(axis=2), values.std(axis=2, ddof=1)
+    half = student.ppf(1 - error / 2, n - 1) * std / math.sqrt(n)
+    last = np.arange(1, n + 1) == n
+    return _outcome((mean > half)[:, :, None] & last, (mean < -half)[:, :, None] & last)
+
+
+def _outcome(holds: npt.NDArray[np.bool_], fails: npt.NDArray[np.bool_]) -> Outcome:
+    """Collect verdicts: the first decision of a claim stays. Both are [studies, claims, looks]."""
+    never = holds.shape[2]
+    first = [np.where(each.any(axis=2), each.argmax(axis=2), never) for each in (holds, fails)]
+    is_held = first[0] < first[1]
+    ends = np.minimum(np.minimum(*first), never - 1) + 1
+    return Outcome(
+        wrong=float(is_held.any(axis=1).mean()),
+        decided=float((np.minimum(*first) < never).mean()),
+        right=float(is_held.mean()),
+        seeds=float(ends.mean()),
+    )
+
+
+def simulated(
+    draw: Draw, judge: Callable[[Floats, float], Outcome], *, studies: int, claims: int, effect: float = 0.0,
+    seeds: int = LAST, error: float = 0.05, seed: int = 0,
+) -> Outcome:  # fmt: skip
+    """Simulate studies.
+
+    Args:
+        draw: Distribution of the differences.
+        judge: How they are judged.
+        studies: How many.
+        claims: Of each family.
+        effect: What is added to each difference.
+        seeds: Number of seeds at most.
+        error: Of each family.
+        seed: Of the generator.
+    """
+    values = draw(np.random.default_rng(seed), (studies, claims, seeds)) + effect
+    return judge(values, error)
+
+
+EFFECTS = (0.5, 1.0, 1.5, 2.0, 3.0)
+"""Standard deviations."""
+
+FAMILIES = (1, 8, 55)
+"""Numbers of claims."""
+
+FIXED = (3, 5, 12)
+"""Numbers of seeds, by one look."""
+
+Row = dict[str, Any]
+"""A kind of study, and what came of it."""
+
+
+def table(studies: int) -> list[Row]:
+    """Simulate all that the documentation shows."""
+    normal = DRAWS["normal"]
+    rows: list[Row] = []
+
+    def add(draw: str, claims: int, how: str, effect: float, found: Outcome) -> None:
+        rows.append({"draw": draw, "claims": claims, "how": how, "effect": effect} | asdict(found))
+
+    for name, draw in DRAWS.items():
+        for claims in FAMILIES:
+            for judge in (until_decided, peeking):
+                found = simulated(draw, judge, studies=studies, claims=claims)
+                add(name, claims, judge.__name__, 0.0, found)
+    for effect in EFFECTS:
+        for claims in FAMILIES:
+            found = simulated(normal, until_decided, studies=studies // claims, claims=claims, effect=effect)
+            add("normal", claims, "until_decided", effect, found)
+        for seeds in FIXED:
+            found = simulated(normal, one_look, studies=studies, claims=1, effect=effect, seeds=seeds)
+            add("normal", 1, f"one look at {seeds}", effect, found)
+    return rows
+
+
+_RED, _BLUE, _GREY = "#c44e52", "#4c72b0", "#8c8c8c"
+
+
+def figure(rows: list[Row], path: Path) -> None:
+    """Draw the error while peeking, and the power beside fixed numbers of seeds."""
+    import matplotlib.pyplot as plt
+
+    plot, (errors, power, seeds) = plt.subplots(
+        1, 3, figsize=(12, 4.2), layout="constrained", width_ratios=(1.4, 1, 1)
+    )
+    _draw_errors(errors, rows)
+    _draw_power(power, rows)
+    _draw_seeds(seeds, rows)
+    plot.savefig(path, dpi=110)
+
+
+def _draw_errors(axes: Axes, rows: list[Row]) -> None:
+    ways = (("peeking", _RED, "95% intervals of Student's t"), ("until_decided", _BLUE, "until decided"))
+    bars = [(*way, claims) for way in ways for claims in (1, 55)]
+    for place, (how, colour, name, claims) in enumerate(bars):
+        shares = [100 * _row(rows, draw=draw, claims=claims, how=how, effect=0.0)["wrong"] for draw in DRAWS]
+        at = np.arange(len(DRAWS)) + 0.2 * place - 0.3
+        label = f"{name}, {claims} claim{'s' if claims > 1 else ''}"
+        axes.bar(at, shares, 0.19, color=colour, alpha=0.5 if claims == 1 else 1.0, label=label)
+    axes.axhline(5, color="black", lw=1, ls="--")
+    axes.set_xticks(range(len(DRAWS)), [name.replace(" (", "\n(") for name in DRAWS], fontsize=8)
+    axes.set(ylabel="studies with a wrong “holds” (%)", title="Error: no difference, a look after every seed")
+    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
+
+
+def _draw_power(axes: Axes, rows: list[Row]) -> None:
+    for seeds, dash in zip(FIXED, (":", "--", "-."), strict=True):
+        shares = [100 * share for share in _line(rows, f"one look at {seeds}", 1, "right")]
+        axes.plot(EFFECTS, shares, dash, color=_GREY, label=f"Student's t, {seeds} seeds, 1 claim")
+    for claims, style in _STYLES.items():
+        shares = [100 * share for share in _line(rows, "until_decided", claims, "right")]
+        axes.plot(EFFECTS, shares, label=_until(claims), **style)
+    axes.set(
+        xlabel="difference (standard deviations)", ylabel="claims that are said to hold (%)", title="Power"
+    )
+    axes.legend(fontsize=8, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
+
+
+def _draw_seeds(axes: Axes, rows: list[Row]) -> None:
+    for claims, style in _STYLES.items():
+        axes.plot(EFFECTS, _line(rows, "until_decided", claims, "seeds"), label=_until(claims), **style)
+    axes.set(
+        xlabel="difference (standard deviations)", ylabel="seeds of a claim, mean", title="Seeds, at most 24"
+    )
+    axes.set_ylim(0, LAST + 1)
+    axes.legend(fontsize=8, ncols=1, loc="upper center", bbox_to_anchor=(0.5, -0.17), frameon=False)
+
+
+_STYLES: dict[int, dict[str, Any]] = {
+    claims: {"color": _BLUE, "marker": marker, "alpha": alpha}
+    for claims, marker, alpha in zip(FAMILIES, "osD", (0.4, 0.7, 1.0), strict=True)
+}
+
+
+def _until(claims: int) -> str:
+    return f"until decided, {claims} claim{'s' if claims > 1 else ''}"
+
+
+def _line(rows: list[Row], how: str, claims: int, key: str) -> list[float]:
+    return [_row(rows, draw="normal", claims=claims, how=how, effect=effect)[key] for effect in EFFECTS]
+
+
+def _row(rows: list[Row], **wanted: Any) -> Row:
+    return next(row for row in rows if wanted.items() <= row.items())
+
+
+def main() -> None:
+    """Simulate, and print or draw."""
+    parser = argparse.ArgumentParser(description="Simulate studies with peeking after every seed.")
+    parser.add_argument("--studies", type=int, default=20_000)
+    parser.add_argument("--json", action="store_true", help="print all rows as JSON")
+    parser.add_argument("--figure", type=Path, help="draw the figure of the documentation")
+    options = parser.parse_args()
+    rows = table(options.studies)
+    if options.json:
+        print(json.dumps(rows, indent=1))
+    else:
+        for row in rows:
+            print(
+                "  ".join(
+                    f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()
+                )
+            )
+    if options.figure:
+        figure(rows, options.figure)
+
+
+if __name__ == "__main__":
+    main()
