@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from jestlab.analysis.looks import most_against
+from jestlab.analysis.claims.looks import most_against
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

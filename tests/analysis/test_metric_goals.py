@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from jestlab.analysis import figures, frames, tables
 from jestlab.analysis.claims import Claim
+from jestlab.analysis.claims.measures import Measures
+from jestlab.analysis.claims.verdicts import judge, read
 from jestlab.analysis.curves import score_curves
 from jestlab.analysis.frames import Frames
-from jestlab.analysis.measures import Measures
 from jestlab.analysis.report.answer import answer
-from jestlab.analysis.verdicts import judge, read
 
 LESS, MORE = {"goal": "min", "digits": 2, "name": "PPL"}, {"goal": "max", "unit": "percent"}
 ENDS = {"slow": (43.6, 44.1, 43.0), "fast": (23.4, 23.9, 22.7), "dear": (30.0, 23.5, 29.0)}

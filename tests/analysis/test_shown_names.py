@@ -9,7 +9,8 @@ import sqlite3
 
 import pytest
 
-from jestlab.analysis import figures, frames, tables, verdicts
+from jestlab.analysis import figures, frames, tables
+from jestlab.analysis.claims import verdicts
 from jestlab.analysis.names import Names
 from jestlab.analysis.provenance import Origins, of_table
 from jestlab.analysis.report.contents import gather

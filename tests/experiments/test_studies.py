@@ -59,4 +59,4 @@ def test_every_claim_has_at_least_three_seeds_and_a_source_in_the_paper():
     assert len(claims) > 25
     for name, claim in claims:
         assert claim.source
-        assert len(planned(name, "smoke").study.seeds) >= 3
+        assert len(planned(name, "smoke").study.replicates) >= 3

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from . import frames as reading
+from .claims.verdicts import read as read_verdicts
 from .configs import Configs
 from .costs import Scope
 from .curves import score_curves
 from .frames import Frames
 from .metrics import Metric
-from .verdicts import read as read_verdicts
 
 if TYPE_CHECKING:
     import pandas as pd

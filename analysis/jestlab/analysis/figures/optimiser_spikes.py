@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .. import frames as reading
-from ..measures import FAR, running_median, spike_count
+from ..claims.measures import FAR, running_median, spike_count
 from .against import Axis, placed, value_text
 from .drawing import draw_step_panels
 from .plot import Plot, Texts, title

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ..claims import Study, studies
+from ..claims.verdicts import Judged
+from ..claims.verdicts import load as load_verdicts
 from ..connection import connect
 from ..costs import Scope
 from ..curves import score_curves
@@ -25,8 +27,6 @@ from ..tables import Shape, finals, speedup_table, summary
 from ..tables import table as named_table
 from ..tables.claims import claims_table
 from ..tables.core import Table
-from ..verdicts import Judged
-from ..verdicts import load as load_verdicts
 from .answer import Answer, answer
 from .machine_time import MachineTime, machine_time
 from .tables import TablePart, cost_breakdown, failures

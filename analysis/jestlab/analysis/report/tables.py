@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import units
-from ..measures import SCORE
+from ..claims.measures import SCORE
+from ..claims.verdicts import Judged, Verdict
 from ..provenance import SUFFIX, History
 from ..tables import show
 from ..tables.claims import MARKS, agree, difference, error, expected, names
 from ..tables.core import MISSING, Column, Record, Table, records
 from ..tables.show import first_line, known
-from ..verdicts import Judged, Verdict
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ..claims import Study, studies
+from ..claims.verdicts import VERDICTS, Judged, counted
+from ..claims.verdicts import load as load_verdicts
 from ..connection import connect
 from ..figures import Plot
 from ..frames import Frames
@@ -17,8 +19,6 @@ from ..provenance import History, Origins
 from ..provenance import load as load_history
 from ..tables.claims import MARKS
 from ..units import duration, flops
-from ..verdicts import VERDICTS, Judged, counted
-from ..verdicts import load as load_verdicts
 from .contents import Requested, claims_part, requested, study_baseline, unfinished
 from .tables import TablePart, cost_breakdown
 

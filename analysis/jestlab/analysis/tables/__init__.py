@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .. import published, verdicts
-from ..claims import parts_of
+from .. import published
+from ..claims import parts_of, verdicts
 from ..costs import Scope
 from ..curves import Crossing
 from ..frames import Frames, experiments, imported_from, read

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ..claims.measures import SCORE
+from ..claims.verdicts import Judged, Verdict, counted, place
 from ..intervals import INTERVAL
-from ..measures import SCORE
 from ..metrics import Metric
-from ..verdicts import Judged, Verdict, counted, place
 from . import show
 from .core import ESSENTIAL, Column, Record, Table
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from jestlab.analysis import looks, units
-from jestlab.analysis.power import power
-from jestlab.analysis.rounds import ahead
-from jestlab.analysis.stopping import Until
+from jestlab.analysis import units
+from jestlab.analysis.claims import looks
+from jestlab.analysis.claims.power import power
+from jestlab.analysis.claims.rounds import ahead
+from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.cli.output import counted
 from jestlab.platform.planning.survey import Survey
 from jestlab.platform.spec.schema import Study

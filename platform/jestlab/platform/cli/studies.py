@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from jestlab.analysis import units
+from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import CONVENTIONS, EXECUTED, Scope
-from jestlab.analysis.stopping import Until
 from jestlab.platform.cli.options import (
     FOLDER,
     baseline_option,

@@ -1,7 +1,7 @@
 """Plan a study in rounds, until its claims are decided.
 
-What is next follows from the store alone (`jestlab.analysis.rounds`): the launcher remembers nothing. So a
-launch that was killed goes on where it was, and two at once run the same rounds together.
+What is next follows from the store alone (`jestlab.analysis.claims.rounds`): the launcher remembers nothing.
+So a launch that was killed goes on where it was, and two at once run the same rounds together.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jestlab.analysis.hours import Hours
-from jestlab.analysis.rounds import Round, next_round
-from jestlab.analysis.stopping import Until
+from jestlab.analysis.claims.hours import Hours
+from jestlab.analysis.claims.rounds import Round, next_round
+from jestlab.analysis.claims.stopping import Until
 from jestlab.platform.planning.plan import Plan
 from jestlab.platform.planning.replicates import some
 from jestlab.platform.spec.schema import Study
 from jestlab.platform.words import counted
 
 if TYPE_CHECKING:
-    from jestlab.analysis.verdicts import Judged
+    from jestlab.analysis.claims.verdicts import Judged
     from jestlab.platform.store.store import Store
 
 
@@ -63,8 +63,7 @@ def standing(store_url: str, experiment: str) -> Standing:
         experiment: Name of the study.
     """
     # Plans of other studies need none of it.
-    from jestlab.analysis import verdicts
-    from jestlab.analysis.claims import studies
+    from jestlab.analysis.claims import studies, verdicts
     from jestlab.analysis.connection import connect
 
     with connect(store_url) as connection:

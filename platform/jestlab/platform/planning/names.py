@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from jestlab.analysis.claims import parse_claims
+from jestlab.analysis.claims.measures import SPIKES, is_score
 from jestlab.analysis.configs import BATCH_SIZE, flat, lookup
-from jestlab.analysis.measures import SPIKES, is_score
 from jestlab.analysis.metrics import Goal, Metric, Metrics
 from jestlab.analysis.units import near
 from jestlab.platform import programs

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jestlab.analysis.claims import parse_claims
-from jestlab.analysis.measures import SPIKES, is_score
+from jestlab.analysis.claims.measures import SPIKES, is_score
 from jestlab.platform.errors import Path
 
 LOSS = "loss"

@@ -18,10 +18,10 @@ from pydantic import (
 )
 
 from jestlab.analysis.claims import Claim, ClaimError, parse_claims
+from jestlab.analysis.claims.families import Family
+from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.costs import Scope
-from jestlab.analysis.families import Family
 from jestlab.analysis.metrics import Metric, MetricError, parse_metrics
-from jestlab.analysis.stopping import Until
 from jestlab.analysis.written import WrittenError
 from jestlab.models.extensions import references
 from jestlab.platform.errors import Mistakes, Path, SpecError, UserError, nearest, shown, within

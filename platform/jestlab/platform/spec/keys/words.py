@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from jestlab.analysis.families import Family
+from jestlab.analysis.claims.families import Family
 from jestlab.platform.spec.config_tree import IS_PATH, NAMES_A_RUN, NAMES_CODE
 
 OWN_CODE = ("module:function", "file.py:function")

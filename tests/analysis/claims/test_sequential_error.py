@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.simulation import DRAWS, LAST, one_look, peeking, simulated, until_decided
 
-from jestlab.analysis.evidence import any_look
+from jestlab.analysis.claims.evidence import any_look
 
 STUDIES = 10_000
 SLACK = 3 * math.sqrt(0.05 * 0.95 / STUDIES)  # three standard errors of the simulation itself

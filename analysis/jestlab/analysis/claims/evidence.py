@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ..intervals import half_widths, tail
 from . import looks
-from .intervals import half_widths, tail
 from .power import Needed, needed
 
 Verdict = Literal["holds", "does not hold", "undecided", "not run"]

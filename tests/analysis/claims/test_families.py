@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from jestlab.analysis.families import Family
-from jestlab.analysis.stopping import Until
+from jestlab.analysis.claims.families import Family
+from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.written import WrittenError
 
 

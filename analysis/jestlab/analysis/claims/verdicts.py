@@ -9,29 +9,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..connection import connect, frame
+from ..frames import unknown_experiment
+from ..intervals import half_widths
+from ..metrics import Metric, Metrics, lacks_goal
+from ..names import names_in
+from ..soundness import retractions
 from . import evidence
-from .claims import Claim, Comparison, Side, Study, studies
-from .connection import connect, frame
+from .claim import Claim, Comparison, Side, Study, studies
 from .evidence import VERDICTS as VERDICTS
 from .evidence import Evidence
 from .evidence import Verdict as Verdict
 from .families import Family
-from .frames import unknown_experiment
 from .hours import Hours
-from .intervals import half_widths
 from .looks import Forecast
 from .measures import Measures, Place
-from .metrics import Metric, Metrics, lacks_goal
-from .names import names_in
 from .power import Needed
-from .soundness import retractions
 from .stopping import FUTILE, Until
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
-    from .frames import Frames
+    from ..frames import Frames
 
 _COUNTED: dict[Verdict, tuple[str, str]] = {
     "holds": ("holds", "hold"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .connection import frame
+from ..connection import frame
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from jestlab.analysis.evidence import any_look, decide, one_look
-from jestlab.analysis.looks import Forecast
+from jestlab.analysis.claims.evidence import any_look, decide, one_look
+from jestlab.analysis.claims.looks import Forecast
 
 SIDES = ("above", "below", "near")
 FLIPPED = {"above": "below", "below": "above", "near": "near"}
@@ -27,7 +28,7 @@ def looked(differences, side, near, error):
     return any_look(differences, side, near, error, 24)
 
 
-JUDGES = (one_look, looked)
+JUDGES: tuple[Any, ...] = (one_look, looked)
 
 
 @settings(max_examples=80, deadline=None)

@@ -1,7 +1,6 @@
 """Claims: a statement, the runs that decide it, and by what they are compared; parsed here and nowhere else.
 
-A spec lists claims (`study.claims`), and the store keeps the spec. `measures` says what a run is measured by,
-`verdicts` judges a claim by the seeds that both sides have, `intervals` computes its confidence interval.
+A spec lists claims (`study.claims`), and the store keeps the spec.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from .connection import connect, frame
+from ..connection import connect, frame
+from ..units import nearest
+from ..written import Path, WrittenError, shown
 from .families import Family
 from .measures import SCORE, is_score
 from .stopping import Until
-from .units import nearest
-from .written import Path, WrittenError, shown
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from .costs import Scope
+    from ..costs import Scope
 
 Comparison = Literal["above", "below", "better_than", "near"]
 """What a claim says of its side, compared with the other side: exactly one. Which of above and below is

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from .units import nearest
-from .written import Path, WrittenError, shown
+from ..units import nearest
+from ..written import Path, WrittenError, shown
 
 Adjust = Literal["bonferroni", "none"]
 """How claims share the error: each has error / m; or each has all of it."""

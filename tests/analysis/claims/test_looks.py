@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest, quantile_test
 
-from jestlab.analysis.looks import MOST_SEEDS, Forecast, chance, forecast, interval, most_against
+from jestlab.analysis.claims.looks import MOST_SEEDS, Forecast, chance, forecast, interval, most_against
 
 LEVELS = (0.05, 0.025, 0.05 / 8, 0.05 / 55)
 signs = st.lists(st.booleans(), min_size=1, max_size=40)

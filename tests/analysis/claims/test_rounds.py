@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
-from jestlab.analysis.evidence import any_look
-from jestlab.analysis.families import Family
-from jestlab.analysis.hours import Hours
-from jestlab.analysis.looks import most_against
+from jestlab.analysis.claims.evidence import any_look
+from jestlab.analysis.claims.families import Family
+from jestlab.analysis.claims.hours import Hours
+from jestlab.analysis.claims.looks import most_against
+from jestlab.analysis.claims.rounds import ahead, next_round
+from jestlab.analysis.claims.stopping import Until
+from jestlab.analysis.claims.verdicts import Judged, Judging
 from jestlab.analysis.metrics import Metric
-from jestlab.analysis.rounds import ahead, next_round
-from jestlab.analysis.stopping import Until
-from jestlab.analysis.verdicts import Judged, Judging
 
 
 def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False):

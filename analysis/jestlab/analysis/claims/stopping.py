@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..units import nearest
+from ..written import Path, WrittenError, shown
 from .looks import MOST_SEEDS
-from .units import nearest
-from .written import Path, WrittenError, shown
 
 DECIDED = "decided"
 

@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import frames as reading
-from .connection import frame
-from .curves import score_curves
-from .efforts import WORDS, Effort
-from .metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
-from .units import near
+from .. import frames as reading
+from ..connection import frame
+from ..curves import score_curves
+from ..efforts import WORDS, Effort
+from ..metrics import NONE_DECLARED, UNKNOWN, Metric, Metrics
+from ..units import near
 
 if TYPE_CHECKING:
     import pandas as pd
     from sqlalchemy import Connection
 
-    from .costs import Scope
-    from .frames import Frames
+    from ..costs import Scope
+    from ..frames import Frames
 
 SCORE = "score"
 AT_FLOPS = "score_at_flops"

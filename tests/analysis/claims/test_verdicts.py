@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jestlab.analysis.claims import Claim
-from jestlab.analysis.evidence import decide
-from jestlab.analysis.measures import Measures
+from jestlab.analysis.claims.evidence import decide
+from jestlab.analysis.claims.measures import Measures
+from jestlab.analysis.claims.verdicts import counted, judge, read
 from jestlab.analysis.tables import table
-from jestlab.analysis.verdicts import counted, judge, read
 
 T_975 = {2: 12.7062, 3: 4.30265, 4: 3.18245, 5: 2.77645, 6: 2.57058}  # n → t of n − 1 degrees, as printed
 FLIPPED = {"holds": "does not hold", "does not hold": "holds", "undecided": "undecided", "not run": "not run"}
