@@ -218,7 +218,8 @@ def test_claims(jestlab, study, stored_run):
     assert (code, err) == (0, "")
     row = next(line for line in out.splitlines() if line.startswith("| Joint"))
     assert [cell.strip() for cell in row.split("|")[1:-1]] == [
-        "Joint learns more", "Figure 3", "holds", "+20.0 [+20.0, +20.0]", "2", "",
+        "Joint learns more", "Figure 3", "above 0", "+20.0 [+20.0, +20.0]", "holds", "under 0.001", "2 of 2",
+        "2", "",
     ]  # fmt: skip
     told = json.loads(jestlab("table", "claims", "own", "--explain", "Joint", "difference", "--json")[1])
     assert [(run["label"], run["value"], run["inputs"]["weight"]) for run in told["runs"]] == [

@@ -76,6 +76,15 @@ def tail(distance: float, std: float, n: int) -> float:
     return float(stdtr(n - 1, -distance * math.sqrt(n) / std))
 
 
+def range_holds(n: int) -> float:
+    """Probability with which the range of n seeds, least to greatest, holds the median of all seeds.
+
+    Whatever the distribution: each seed is above the median with probability ½, and all are on one side of it
+    with 2 · ½ⁿ.
+    """
+    return 1 - 2.0 ** (1 - n) if n > 0 else 0.0
+
+
 def censored_median(values: Iterable[float]) -> float:
     """Compute the median of factors, where NaN (not reached) counts as less than any that was reached.
 

@@ -57,9 +57,10 @@ def standing(
 ) -> npt.NDArray[np.str_]:
     """Whether points that are known up to an interval are on the front, are dominated, or may be either.
 
-    A point is on the front for certain if at its worst (highest cost, lowest score) no other point dominates
-    it at its best; it is dominated for certain if at its best another dominates it at its worst. Intervals
-    are taken to be independent of each other. Where low equals high, this is `front`.
+    A point is on the front, for any values within the intervals, if at its worst (highest cost, lowest score)
+    no other point dominates it at its best; it is dominated if at its best another dominates it at its worst.
+    Intervals are taken to be independent of each other. Where low equals high, this is `front`. It is no
+    surer than the intervals are: see `intervals.range_holds`.
 
     Args:
         cost_low: Least cost of each point, [n].

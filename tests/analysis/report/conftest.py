@@ -70,6 +70,7 @@ def make_lab(
     name: str = "study",
     reports: Sequence[Mapping[str, Any]] = (),
     claims: Sequence[Mapping[str, Any]] = (),
+    family: Any = None,
 ) -> Lab:
     """Record runs, and go through what happened to them, as launchers and workers do."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,7 +89,7 @@ def make_lab(
         )
         planned[run.label or run.name, run.seed] = replace(made, label=run.label or made.label)
     spec: dict[str, Any] = {"name": name, "question": question, "scale": "smoke", "runs": {"uniform": {}}}
-    spec |= {"reports": list(reports), "claims": list(claims)}
+    spec |= {"reports": list(reports), "claims": list(claims), "family": family}
     spec["metrics"] = {"*": {"goal": "max", "unit": "percent"}}
     needed = frozenset(name for run in runs for name in run.needs.values())
     store.record(Plan(Study.parse(spec), tuple(planned.values()), needed))

@@ -33,7 +33,7 @@ CLAIMS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    return make_lab(tmp_path_factory.mktemp("claims"), finished(), claims=CLAIMS)
+    return make_lab(tmp_path_factory.mktemp("claims"), finished(), claims=CLAIMS, family="none")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,10 @@ def test_claims_are_shown_and_accessible(opened, lab, built, width, scheme):
     assert tab.evaluate("document.querySelector('main > section').id") == "claims"
     told = [" ".join(text.split()) for text in tab.locator(".claim").all_inner_texts()]
     assert told[0].startswith("✓ holds Joint selection learns more than uniform sampling Figure 3, middle +")
-    assert " points, 3 seeds: joint above uniform, by score" in told[0]
+    assert (
+        " points, 3 seeds: joint above uniform, by score Expected above 0; 3 of 3 seeds agree; chance"
+        in told[0]
+    )
     assert told[1].startswith("✗ does not hold at this scale (smoke) Independent selection is as good")
     assert told[1].endswith("Likely reason: the learners are small.")
     assert told[2].startswith("✗ does not hold at this scale (smoke) Selection hurts <b>")

@@ -88,7 +88,13 @@ def make_union(folder: Path, launched: Sequence[str], studies: Mapping[str, Any]
             replace(run, name=f"{first}/{run.name}", label=f"{first}/{run.label}", aliases=aliases)
         )
     union = Study.parse(
-        {"name": "paper", "question": "Is it so?", "scale": "smoke", "studies": dict(studies)}
+        {
+            "name": "paper",
+            "question": "Is it so?",
+            "scale": "smoke",
+            "studies": dict(studies),
+            "family": {"error": 0.25},  # of four claims with three seeds each
+        }
     )
     store.record(Plan(union, tuple(together)))
     for row in {row.fingerprint: row for row in store.runs("paper")}.values():

@@ -110,8 +110,8 @@ def test_two_launchers_at_once_run_each_run_once(root, undisturbed):
     spec = write_study(root.parent, base={"spread": 0.05, "pause": 0.1})
     with labs.started("launch", spec, root=root) as first, labs.started("launch", spec, root=root) as second:
         for launcher in (first, second):
-            launcher.communicate()
-            assert launcher.returncode == 0
+            said, _ = launcher.communicate()
+            assert launcher.returncode == 0, said
     assert started_once(root)
     assert seeds(root) == undisturbed[2]
     assert [each["verdict"] for each in claims(root)] == [each["verdict"] for each in undisturbed[1]]

@@ -6,6 +6,7 @@ import dataclasses
 import getpass
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import plans_support as plans
 import pytest
@@ -54,6 +55,18 @@ def test_a_plan_is_recorded_with_what_is_blocked(store):
     assert {role: need.fingerprint for role, need in record.needs.items()} == {
         "selection.reference": reference.fingerprint
     }
+
+
+def test_what_a_later_round_may_add_stays_once_another_launcher_has_added_it(store):
+    """A launcher that has planned an earlier round records it after the other has gone on."""
+    plan = plans.reference_and_two()
+    reference, joint, uniform = plan.runs
+    store.record(plan)
+    begun = replace(plan, runs=(reference, joint), later=frozenset({uniform.fingerprint}))
+    store.record(begun)
+    assert set(store.members("toy")) == set(plan.fingerprints)
+    store.record(replace(begun, later=frozenset()))  # the study has no such run any more
+    assert set(store.members("toy")) == set(begun.fingerprints)
 
 
 def test_recording_again_reopens_what_ended_early_and_leaves_what_completed(store):

@@ -16,6 +16,7 @@ from ..frames import Frames
 from ..metrics import Metric
 from ..smoothing import Smoothing
 from ..tables import finals, speedup_table
+from ..tables.summary import BREAK_EVEN, with_range
 from .drawing import draw_speedup
 from .drawing_curves import MOST_ALONE, MOST_TOGETHER, draw_curves
 from .plot import (
@@ -272,12 +273,14 @@ def _about_break_even(frames: Frames, rows: pd.DataFrame) -> list[str]:
     """Say for runs that need a reference how many of them pay for it."""
     if "break_even" not in rows:
         return []
-    runs = rows.assign(name=rows["label"].map(frames.shown)).set_index("name")["break_even"].dropna()
-    paid = [f"{name} {count:,.0f}" for name, count in runs.items() if math.isfinite(count)]
-    never = [str(name) for name, count in runs.items() if math.isinf(count)]
+    runs = rows.dropna(subset="break_even").assign(name=rows["label"].map(frames.shown))
+    counts_of = zip(runs["name"], *(runs[key] for key in BREAK_EVEN), strict=True)
+    told = [(name, median, with_range(median, low, high)) for name, median, low, high in counts_of]
+    paid = [f"{name} {text}" for name, median, text in told if math.isfinite(median)]
+    never = [str(name) for name, median, _ in told if math.isinf(median)]
     counts = [", ".join(paid)] if paid else []
     counts += [f"never: {', '.join(never)}"] if never else []
-    what = "Runs after which a reference has paid for itself, its scoring included"
+    what = "Runs after which a reference has paid for itself, its scoring included, median [range] over seeds"
     return [f"{what}: {'; '.join(counts)}."] if counts else []
 
 

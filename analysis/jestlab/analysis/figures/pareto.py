@@ -10,6 +10,7 @@ from ..costs import Scope
 from ..curves import mean_curves, score_curves
 from ..efforts import WORDS, Effort, cost_of, unit
 from ..frames import Frames
+from ..intervals import range_holds
 from ..pareto import attainment, front, hypervolume, standing
 from .drawing import draw_pareto
 from .plot import (
@@ -42,7 +43,8 @@ def pareto(
 
     Only completed runs are points: a marker a label, with bars from the lowest to the highest seed, and a
     dot a seed. Filled markers are on the front for any true values within these bars; open ones are
-    dominated for any; half-filled ones may be either.
+    dominated for any; half-filled ones may be either. The bars of three seeds hold a median with a chance of
+    .75 only, and the caption says so.
 
     Args:
         frames: Results of an experiment, from `frames.read`.
@@ -153,7 +155,11 @@ def _caption(frames: Frames, data: pd.DataFrame, scope: Scope, cost: Effort) -> 
     }
     shown = set(competing["standing"])
     legend = "; ".join(meaning for name, meaning in meanings.items() if name in shown)
+    few = int(competing["seeds"].min())
     sentences.append(f"{legend[0].upper()}{legend[1:]}.")
+    if few > 1:
+        chance = f"{range_holds(few):.2g}"
+        sentences.append(f"No surer than the bars: those of {few} seeds hold a median with chance {chance}.")
     if (data["kind"] == "attained").any():
         count = int(data.loc[data["kind"] == "attained", "seeds"].iloc[0])
         sentences.append(f"Dotted steps: attained by at least 1, half and all of {count} seeds.")

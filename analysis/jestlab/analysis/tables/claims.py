@@ -67,7 +67,6 @@ def claims_table(judged: Sequence[Judged], name: str, by_study: bool = False) ->
                 "expected",
                 "expected",
                 lambda row: expected(row, meant[row["row"]]),
-                formula="where the claim says that the difference lies",
                 importance=60,
                 data=("comparison", "within"),
             ),
@@ -124,12 +123,12 @@ def difference(row: Record, metric: Metric) -> str:
 
 
 def expected(row: Record, metric: Metric) -> str:
-    """Write where a claim says that the difference lies: "> 0", "< 0", "> −1.0", "−5.0 … +5.0"."""
+    """Write where a claim says that the difference lies: "above 0", "above −1.0", "−5.0 to +5.0"."""
     within = 0.0 if math.isnan(row["within"]) else float(row["within"])
     if row["comparison"] == "near":
-        return f"{metric.text(-within)} … {metric.text(within, '+')}"
-    is_above = row["comparison"] == "above"
-    return f"{'>' if is_above else '<'} {metric.text(-within if is_above else within) if within else '0'}"
+        return f"{metric.text(-within)} to {metric.text(within, '+')}"
+    end = -within if row["comparison"] == "above" else within
+    return f"{row['comparison']} {metric.text(end, '+') if within else '0'}"
 
 
 def error(row: Record) -> str:
@@ -137,7 +136,7 @@ def error(row: Record) -> str:
     if row["seeds"] < 2:
         return show.MISSING
     chance = float(row["chance"])
-    return "< 0.001" if chance < 0.001 else f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
+    return "under 0.001" if chance < 0.001 else f"{chance:.3f}" if chance < 0.1 else f"{chance:.2f}"
 
 
 def agree(row: Record) -> str:

@@ -362,8 +362,9 @@ def speedup_table(found: Finals) -> Table:
 
     Returns:
         A table whose frame has label, apart, the columns of `reaching`, and break_even where any run needs
-        something that has to be made first: median over seeds, of two middle ones the greater; infinite
-        where no number of runs pays, since such a seed does not get there, or not for less.
+        something that has to be made first: median over seeds, of two middle ones the greater, with the least
+        and the greatest of any seed (break_even_low, break_even_high); infinite where no number of runs pays,
+        since such a seed does not get there, or not for less.
 
     Raises:
         ValueError: No run can be compared, or there is no score of which more or less is better.
@@ -377,7 +378,9 @@ def speedup_table(found: Finals) -> Table:
     paid = break_even(frames, found.baseline, found.averaged, found.crossing)
     needing = paid.dropna(subset="break_even")
     if len(needing):
-        rows["break_even"] = needing.groupby("label")["break_even"].agg(median_high)
+        of_label = needing.groupby("label")["break_even"]
+        rows["break_even"] = of_label.agg(median_high)
+        rows[["break_even_low", "break_even_high"]] = of_label.agg(["min", "max"])
     reached = f"seeds that reach the final score of {found.against}, of those compared"
     table = Table(
         name=f"{frames.experiment} speed-ups",
@@ -418,8 +421,7 @@ def _break_even_column(baseline: str) -> Column:
     """Column of the number of runs after which a reference has paid for itself."""
 
     def text(row: Record) -> str:
-        runs = float(row["break_even"])
-        return show.MISSING if math.isnan(runs) else "∞" if math.isinf(runs) else f"{runs:,.0f}"
+        return with_range(*(float(row[key]) for key in BREAK_EVEN))
 
     return Column(
         "break_even",
@@ -427,12 +429,24 @@ def _break_even_column(baseline: str) -> Column:
         text,
         mark=one_seed_mark(text),
         formula=f"the fewest runs that together, with making all that they need once, cost less FLOPs to the "
-        f"final score of {baseline} than as many of {baseline}: median over seeds",
+        f"final score of {baseline} than as many of {baseline}: median over seeds [least, greatest]",
         inputs=("making_flops", "scored_flops"),
         compares=True,
         importance=45,
-        data=("break_even",),
+        data=BREAK_EVEN,
     )
+
+
+BREAK_EVEN = ("break_even", "break_even_low", "break_even_high")
+"""Columns of the number of runs after which a reference has paid: median, least and greatest of any seed."""
+
+
+def with_range(value: float, low: float, high: float) -> str:
+    """Write numbers of runs: "13 [11, 109]"; one number where all seeds have the same."""
+    if math.isnan(value):
+        return show.MISSING
+    text, *ends = ("∞" if math.isinf(runs) else f"{runs:,.0f}" for runs in (value, low, high))
+    return text if low == high else f"{text} [{', '.join(ends)}]"
 
 
 # ---- over seeds

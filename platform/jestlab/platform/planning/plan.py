@@ -145,6 +145,8 @@ class Plan:
             fingerprints of runs that read them rest on these paths, and are not those of a launch.
         parts: For a union, the plan of each of its studies by itself, in order; otherwise empty.
         waiting: Members that can be planned only when others have completed.
+        later: Fingerprints of runs of the study that are left to later rounds; another launcher may have
+            begun them already.
     """
 
     study: Study
@@ -153,6 +155,7 @@ class Plan:
     absent: Mapping[Path, str] = field(default_factory=dict)
     parts: tuple[Plan, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    later: frozenset[str] = frozenset()
 
     @property
     def fingerprints(self) -> list[str]:

@@ -44,4 +44,5 @@ def _kept(plan: Plan, chosen: Collection[str], seeds: Callable[[str], int]) -> P
         runs=tuple(run for run in plan.runs if run.fingerprint in chosen),
         parts=tuple(_kept(part, chosen, partial(_of_part, part.study.name, seeds)) for part in plan.parts),
         waiting=tuple(its for its in plan.waiting if its.seed < seeds(its.label)),
+        later=frozenset(plan.fingerprints) - frozenset(chosen),
     )

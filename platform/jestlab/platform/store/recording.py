@@ -59,7 +59,15 @@ def record(connection: Connection, plan: Plan) -> int:
         for run in plan.runs
         for role, needed in run.needs.items()
     ]
-    connection.execute(delete(Member).where(Member.experiment_id == experiment_id))
+    ours = Member.experiment_id == experiment_id
+    kept = [
+        run_id
+        for chunk in chunks(plan.later)
+        for run_id in connection.scalars(
+            select(Member.run_id).join(Run, Run.id == Member.run_id).where(ours, Run.fingerprint.in_(chunk))
+        )
+    ]
+    connection.execute(delete(Member).where(ours, Member.run_id.not_in(kept)))
     execute_many(connection, insert(connection, Member), members)
     execute_many(connection, insert(connection, Need).on_conflict_do_nothing(), needs)
     _record_costs(connection, plan.runs, ids)

@@ -134,7 +134,8 @@ class Store:
 
         Each part of a union is also recorded as an experiment of its own. A completed run stays as it is. A
         run that ended early may run again: it becomes PENDING, or BLOCKED while a run that it needs has not
-        completed. A run that a worker has, or had, stays RUNNING.
+        completed. A run that a worker has, or had, stays RUNNING. Of a study in rounds, the runs that another
+        launcher has begun stay members.
 
         Returns:
             The experiment's id.
