@@ -154,7 +154,7 @@ class TestForecast:
         assert found.high == np.quantile(ends[decided], 0.9, method="inverted_cdf")
 
     def test_knows_when_nothing_can_be_decided_any_more(self):
-        assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24)
+        assert forecast(8, 4, 0.05 / 55, 24) == Forecast(0.0, 24.0, 24, 24, 24)
         assert forecast(24, 4, 0.05 / 55, 24).decided == 0.0
 
     def test_is_the_same_for_either_side(self):

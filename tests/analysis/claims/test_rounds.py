@@ -13,18 +13,19 @@ from jestlab.analysis.claims import Claim
 from jestlab.analysis.claims.evidence import any_look
 from jestlab.analysis.claims.families import Family
 from jestlab.analysis.claims.hours import Hours
-from jestlab.analysis.claims.looks import most_against
 from jestlab.analysis.claims.rounds import ahead, next_round
 from jestlab.analysis.claims.stopping import Until
 from jestlab.analysis.claims.verdicts import Judged, Judging
 from jestlab.analysis.metrics import Metric
 
 
-def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False):
-    """A claim with its verdict by so many differences."""
+def judged(differences, *, of="a", above="b", claims=1, until=None, spent=False, near=None):
+    """A claim with its verdict by so many differences; that they are above 0, or near it."""
     until = until or Until()
     judging = Judging(Family(), claims, until)
-    found = any_look(differences, "above", 0.0, judging.error, until.at_most)
+    found = any_look(
+        differences, "above" if near is None else "near", near or 0.0, judging.error, until.at_most
+    )
     return Judged(
         "study", "", Claim.parse({"statement": f"{of} > {above}", "of": of, "above": above}), found.verdict,
         0.0, math.nan, math.nan, found.seeds, found.seeds, found, judging, "", Metric("max"), pd.DataFrame(),
@@ -46,20 +47,23 @@ def test_a_round_goes_half_of_the_way_to_the_earliest_decision():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.booleans(), min_size=3, max_size=23), st.sampled_from([1, 8, 55]))
-def test_no_claim_is_decided_before_the_end_of_its_round(signs, claims):
-    """So no run of a round is wasted on a claim that was decided within it."""
-    each = judged([1.0 if sign else -1.0 for sign in signs], claims=claims)
-    ahead_ = next_round([each])
+@given(
+    st.lists(st.sampled_from([-2.0, 0.0, 2.0]), min_size=3, max_size=23),
+    st.sampled_from([1, 8, 55]),
+    st.sampled_from([None, 1.0]),
+)
+def test_no_claim_is_decided_before_the_end_of_its_round(differences, claims, near):
+    """Whatever its seeds are; so no run is wasted on a claim that was decided within its round."""
+    each = judged(differences, claims=claims, near=near)
+    round_ = next_round([each])
     if not each.is_open:
-        assert ahead_.is_last
+        assert round_.is_last
         return
-    end = ahead_.seeds["study", "a"]
+    end = round_.seeds["study", "a"]
     assert each.seeds < end <= 24
-    allowed = most_against(0.05 / claims)
-    for n in range(each.seeds + 1, end):
-        for k in (each.evidence.agree, each.seeds - each.evidence.agree):
-            assert k > allowed[n]
+    for value in (-2.0, 0.0, 2.0):
+        further = differences + [value] * (end - 1 - each.seeds)
+        assert judged(further, claims=claims, near=near).verdict == "undecided"
 
 
 def test_claims_that_are_decided_or_hopeless_take_no_more_seeds():

@@ -126,6 +126,8 @@ def test_a_seed_that_fails_holds_up_the_claims_that_need_it_alone(root):
     assert (other["verdict"], other["seeds"], other["stopped"]) == ("undecided", 1, "goes on")
     failed = [path for path in (root / "runs").glob("other-*/starts.txt") if path.read_text().count("\n") > 1]
     assert not failed  # it was not tried again in each round
+    query = "SELECT state FROM v_runs WHERE run = 'other' AND seed = 1"
+    assert sqlite3.connect(root / "results.db").execute(query).fetchall() == [("FAILED",)]
 
 
 def test_the_budget_ends_a_study(root):

@@ -205,4 +205,5 @@ def _forecast(
     above, below = (sum(sign * value > within for value in values) for sign in (1, -1))
     near = looks.forecast(n, max(above, below), error, at_most)
     far = looks.forecast(n, n - max(above, below), error / 2, at_most)
-    return max(near, far, key=lambda each: each.decided)
+    likely = max(near, far, key=lambda each: each.decided)
+    return likely._replace(earliest=min(near.earliest, far.earliest))

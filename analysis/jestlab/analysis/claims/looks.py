@@ -113,12 +113,14 @@ class Forecast(NamedTuple):
         expected: Mean number of seeds at its end, decided or not.
         low: Number of seeds by which it is decided with probability .1, of the cases in which it is.
         high: With probability .9.
+        earliest: The fewest seeds with which it can be decided; `at_most` if none can.
     """
 
     decided: float
     expected: float
     low: int
     high: int
+    earliest: int
 
 
 def forecast(seeds: int, against: int, level: float, at_most: int) -> Forecast:
@@ -176,7 +178,9 @@ def _walked(
     total = sum(ends.values())
     mean = sum(n * share for n, share in ends.items()) + last * (1 - total)
     low, high = (_quantile(ends, share * total, last) for share in (0.1, 0.9))
-    return Forecast(total, max(mean, float(seeds)), low, high)
+    fewest = min(against, seeds - against)  # that disagree, if all others agree from now on
+    earliest = next((n for n in range(seeds + 1, last + 1) if allowed[n] >= fewest), last)
+    return Forecast(total, max(mean, float(seeds)), low, high, earliest)
 
 
 def _quantile(ends: dict[int, float], probability: float, last: int) -> int:

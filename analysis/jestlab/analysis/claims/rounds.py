@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .hours import Hours
-from .looks import MOST_SEEDS, Forecast, most_against
+from .looks import Forecast
 from .verdicts import Judged
 
 Label = tuple[str, str]
@@ -123,14 +123,10 @@ def _target(each: Judged) -> int:
     """With how many seeds a claim is looked at next."""
     until = each.judging.until
     assert until is not None, "it is open"
-    n = each.seeds
-    if n < until.at_least:
+    expected = each.evidence.forecast
+    if each.seeds < until.at_least or not isinstance(expected, Forecast):
         return until.at_least
-    allowed = most_against(each.judging.error)
-    against = min(each.evidence.agree, n - each.evidence.agree)
-    last = min(until.at_most, MOST_SEEDS)
-    earliest = next((m for m in range(n + 1, last + 1) if allowed[m] >= against), last)
-    return n + max(1, (earliest - n) // 2)
+    return each.seeds + max(1, (expected.earliest - each.seeds) // 2)
 
 
 def _promise(each: Judged) -> float:

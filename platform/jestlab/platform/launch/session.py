@@ -37,6 +37,7 @@ from jestlab.platform.planning.changes import Changes, changes
 from jestlab.platform.planning.cost import budgeted, refuse_above
 from jestlab.platform.planning.names import check as check_names
 from jestlab.platform.planning.plan import Alias, Plan, PlannedRun, waiting_lines
+from jestlab.platform.planning.replicates import without
 from jestlab.platform.planning.timings import Timings, matches_seconds
 from jestlab.platform.spec.load import load_stored
 from jestlab.platform.spec.resources import EXECUTORS, ExecutorName
@@ -220,7 +221,7 @@ def launch(
         standing = deciding.standing(lab.store_url, study.name)
         listener.note(str(standing))
         longer = deciding.further(whole, plan, standing.next)
-        if not _possible(longer, ended) - set(plan.fingerprints):
+        if not set(longer.fingerprints) - set(plan.fingerprints) - _stuck(longer, ended):
             break
         plan = longer
     if not launched.outcome.launched:
@@ -234,13 +235,13 @@ def _begun(lab: Lab, whole: Plan) -> Plan:
         return deciding.begun(whole, store)
 
 
-def _possible(plan: Plan, ended: Outcome) -> set[str]:
-    """Return the runs of a plan that can run, although some have failed."""
-    open_ = {run for run, state in ended.states.items() if state != RunState.COMPLETED}
+def _stuck(plan: Plan, ended: Outcome) -> set[str]:
+    """Return the runs of a plan that have ended without being completed, and those that need them."""
+    found = {run for run, state in ended.states.items() if state != RunState.COMPLETED}
     for run in plan.runs:  # dependencies first
-        if open_.intersection(run.needs.values()):
-            open_.add(run.fingerprint)
-    return set(plan.fingerprints) - open_
+        if found.intersection(run.needs.values()):
+            found.add(run.fingerprint)
+    return found
 
 
 def _once(
@@ -272,7 +273,8 @@ def _once(
             each.study.name: len(set(store.members(each.study.name)) - set(each.fingerprints))
             for each in (plan, *plan.parts)
         }
-        store.record(plan)
+        going = plan if before is None else without(plan, _stuck(plan, before))
+        store.record(going)
         if again:
             count = len(start_over(store, again))
             listener.note(f"{counted(count, 'run')} to run again: what they measured is replaced")
@@ -283,11 +285,8 @@ def _once(
                     f"no longer part of {name}: {counted(count, 'run')} of the last launch; results stay in "
                     f"the store.{keep}"
                 )
-        if before is None:
-            return Launched(plan, plan.runs, target.launch(lab, store, study.name, plan.runs, listener))
-        possible = _possible(plan, before)
-        runs = [run for run in plan.runs if run.fingerprint in possible]
-        return Launched(plan, plan.runs, before.then(target.launch(lab, store, study.name, runs, listener)))
+        outcome = target.launch(lab, store, study.name, going.runs, listener)
+        return Launched(plan, plan.runs, outcome if before is None else before.then(outcome))
 
 
 def retry(

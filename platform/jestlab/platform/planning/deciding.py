@@ -43,13 +43,12 @@ class Standing:
 
     def __str__(self) -> str:
         decided = sum(each.verdict in ("holds", "does not hold") for each in self.judged)
-        left_out = [each for each in self.judged if each.is_open and each not in self.next.claims]
         hopeless = sum(each.is_futile and not each.is_open for each in self.judged)
         parts = [f"{decided} of {counted(len(self.judged), 'claim')} decided"]
         if hopeless:
             parts.append(f"{hopeless} hopeless")
-        if left_out:
-            parts.append(f"{len(left_out)} beyond the budget")
+        if self.next.left_out:
+            parts.append(f"{len(self.next.left_out)} beyond the budget")
         if not self.next.is_last:
             parts.append(f"{len(self.next.claims)} go on")
         return ", ".join(parts)

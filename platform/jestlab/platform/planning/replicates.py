@@ -34,6 +34,17 @@ def some(plan: Plan, seeds: Callable[[str], int], besides: Collection[str] = ())
     return _kept(plan, chosen, seeds)
 
 
+def without(plan: Plan, fingerprints: Collection[str]) -> Plan:
+    """Leave some runs of a plan as the store has them; they stay members of their studies."""
+    left = frozenset(fingerprints)
+    return replace(
+        plan,
+        runs=tuple(run for run in plan.runs if run.fingerprint not in left),
+        parts=tuple(without(part, left) for part in plan.parts),
+        later=plan.later | left.intersection(plan.fingerprints),
+    )
+
+
 def _of_part(study: str, seeds: Callable[[str], int], label: str) -> int:
     return seeds(f"{study}/{label}")
 
